@@ -22,11 +22,13 @@ mod board_filter;
 mod chain;
 mod edit;
 mod graph;
+mod moves;
 mod search;
 
 pub use board_filter::BoardFilter;
 pub use edit::{NewTask, TaskEdit, each_once};
 pub use graph::TaskGraph;
+pub use moves::Move;
 pub use search::TaskSearch;
 
 use super::id::{AgentId, ProjectId, TaskId};

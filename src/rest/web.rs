@@ -5,6 +5,7 @@
 //! compile time. In the browser, htmx fetches the parts. `assets/app.js` tells htmx when: it
 //! listens to one stream of events. Neither of them decides anything.
 
+mod activity;
 mod agent;
 mod agent_form;
 mod agent_state;
@@ -15,6 +16,7 @@ mod board;
 mod buttons;
 mod changes;
 mod chat;
+mod choices;
 mod diff_lines;
 mod errors;
 mod first_run;
@@ -79,6 +81,7 @@ pub(super) fn router(state: RestState) -> Router<RestState> {
         .merge(board::routes())
         .merge(tasks::routes())
         .merge(new_task::routes())
+        .merge(choices::routes())
         .merge(changes::routes())
         .merge(diff_lines::routes())
         .merge(chat::routes())

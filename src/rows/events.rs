@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::domain::event::{Event, EventSpan, NewEvent};
 use crate::domain::id::TaskId;
 use crate::domain::{LaunchId, ShortId, Timestamp};
-use crate::store::{BoxError, Cells, Read, StoreError};
+use crate::store::{BoxError, Cells, Read, StoreError, cell};
 
 use super::Transaction;
 use super::filter::Filter;
@@ -51,18 +51,27 @@ pub fn list_of_task(
     tx.rows("event", &sql, &[task.into(), after.into(), limit.into()], read)
 }
 
-/// Returns the events with which people changed the status of a task, the newest first, at most
-/// `limit`.
-pub fn list_by_people(
+/// Returns the newest events that tell the way of a task: its creation, its moves, what becomes of
+/// its forge item, and merges of its result. The newest comes first.
+pub fn list_way_of_task(
     tx: &mut Read<'_>,
     task: &TaskId,
     limit: usize,
 ) -> Result<Vec<Event>, StoreError> {
     let sql = format!(
-        "{SELECT} WHERE e.task_id = ?1 AND e.author IS NOT NULL AND e.kind = 'task.status' \
+        "{SELECT} WHERE e.task_id = ?1 \
+        AND e.kind IN ('task.created', 'task.status', 'forge.item', 'workspace.merged') \
         ORDER BY e.seq DESC LIMIT ?2"
     );
     tx.rows("event", &sql, &[task.into(), limit.into()], read)
+}
+
+/// Returns the name of the person who changed a task last; `None` if an agent or the daemon did.
+pub fn last_author_of_task(tx: &mut Read<'_>, task: &TaskId) -> Result<Option<String>, StoreError> {
+    let sql = "SELECT author FROM events WHERE task_id = ?1 \
+        AND kind IN ('task.created', 'task.status', 'task.changed') ORDER BY seq DESC LIMIT 1";
+    let author: Option<Option<String>> = tx.row("event", sql, &[task.into()], cell)?;
+    Ok(author.flatten())
 }
 
 /// Returns the people who had launches on these tasks stopped, by launch.

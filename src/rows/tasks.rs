@@ -232,6 +232,17 @@ pub fn list_wanted(
     filter.list(tx, "ORDER BY created_at, id")
 }
 
+/// Returns the tasks that wait for `task`, without archived ones, by creation, then id.
+pub fn list_dependents(tx: &mut Read<'_>, task: &Task) -> Result<Vec<Task>, StoreError> {
+    let rest = "WHERE project_id = ?1 AND archived_at IS NULL AND dependencies LIKE ?2 \
+        ORDER BY created_at, id";
+    // `_` in the id stands for each character there, so the list is read exactly afterwards.
+    let pattern = format!("%\"{}\"%", task.id);
+    let mut found: Vec<Task> = tx.list(rest, &[(&task.project).into(), (&pattern).into()])?;
+    found.retain(|other| other.dependencies.contains(&task.id));
+    Ok(found)
+}
+
 /// Returns the blocked tasks that the report of an agent blocked, because it had failed.
 pub fn list_failed(tx: &mut Read<'_>) -> Result<BTreeSet<TaskId>, StoreError> {
     let sql = "SELECT id FROM tasks WHERE status = 'blocked' AND EXISTS (SELECT 1 FROM executions \

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::domain::event::NewEvent;
-use crate::domain::{Assignment, CredentialId, InstanceKey, ProjectId, Timestamp};
+use crate::domain::{Assignment, CredentialId, InstanceKey, LaunchId, ProjectId, Timestamp};
 use crate::store::{Entity, Read, StoreError, Write};
 
 use super::audit::{Actor, Audited, Entry};
@@ -28,6 +28,8 @@ pub struct Context {
     /// The number of ids that were made with each prefix.
     n_ids: Vec<(&'static str, usize)>,
     actor: Option<Actor>,
+    /// The launch whose agent acts, if one does.
+    launch: Option<LaunchId>,
     events: Vec<NewEvent>,
     row_events: Vec<NewEvent>,
     wakes: BTreeSet<Wake>,
@@ -82,7 +84,8 @@ impl Context {
         let events = Vec::new();
         let row_events = Vec::new();
         let n_ids = Vec::new();
-        Self { now, unique, n_ids, actor, events, row_events, wakes: BTreeSet::new() }
+        let launch = None;
+        Self { now, unique, n_ids, actor, launch, events, row_events, wakes: BTreeSet::new() }
     }
 }
 
@@ -95,6 +98,12 @@ impl Transaction<'_> {
     /// Returns the name of the person who acts; `None` if no person does.
     pub fn author(&self) -> Option<String> {
         self.context.actor.as_ref().map(|actor| actor.name.clone())
+    }
+
+    /// Notes that the agent of a launch acts. The events of tasks name this launch, unless they name
+    /// another one.
+    pub fn act_in(&mut self, launch: &LaunchId) {
+        self.context.launch = Some(launch.clone());
     }
 
     /// Makes an id. The first of each kind is the text of the transaction; the next ones have a
@@ -187,7 +196,11 @@ impl Transaction<'_> {
             .filter(|event| !is_said(event))
             .collect();
         all.extend(more);
-        for event in &all {
+        let launch = self.context.launch.take();
+        for event in &mut all {
+            if event.launch.is_none() && event.kind.starts_with("task.") {
+                event.launch.clone_from(&launch);
+            }
             events::add(self, event)?;
         }
         if !all.is_empty() {

@@ -16,10 +16,11 @@ use super::folder::FolderLine;
 use super::form_ids::FormOf;
 use super::layout::{Frame, NavSection, go_to, rendered};
 use super::shown::{Face, Faces, hue_of};
+use super::tasks::TaskRow;
 use super::words::Words;
 use crate::domain::agent::ProjectStatus;
 use crate::domain::workspace::{Folder, WorkspaceMode};
-use crate::domain::{AgentId, Project, ProjectId, Sent, Task};
+use crate::domain::{AgentId, Project, ProjectId, Sent};
 use crate::rest::auth::Operator;
 use crate::rest::extract::{InForm, InPath, given, needed};
 use crate::rest::{Problem, RestState};
@@ -65,7 +66,7 @@ struct ProjectForm {
     project: Option<Project>,
     members: Vec<Face>,
     others: Vec<Face>,
-    archived_tasks: Vec<Task>,
+    archived_tasks: Vec<TaskRow>,
     modes: &'static [WorkspaceMode],
     proposed: WorkspaceMode,
     /// The id of the form of a new project.
@@ -247,7 +248,7 @@ async fn edit(
         project: Some(project),
         members,
         others,
-        archived_tasks,
+        archived_tasks: TaskRow::all(archived_tasks, &faces),
         modes: WorkspaceMode::ALL,
         proposed: WorkspaceMode::Shared,
         form_id: String::new(),

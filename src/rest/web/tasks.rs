@@ -1,7 +1,6 @@
 //! A task in the panel beside the board and on its own page, and the changes that a person makes to
 //! it.
 
-use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -13,18 +12,18 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
 use serde::Deserialize;
 
+use super::activity::{Activity, activity_of, link_of, name_of};
 use super::changes::workspace_of;
+use super::choices::Property;
 use super::form_ids::FormOf;
 use super::layout::{Frame, NavSection, rendered};
 use super::markdown::Markdown;
-use super::shown::{
-    Count, Face, Faces, Now, Short, Took, When, cost_of, leads_to, person, persons,
-};
+use super::shown::{Count, Face, Faces, Now, Short, Took, When, cost_of, leads_to};
 use super::words::Words;
-use crate::domain::event::Event;
+use crate::domain::check::CheckResult;
 use crate::domain::{
-    AgentId, Check, Comment, CommentId, Execution, LaunchId, Outcome, Priority, ProjectId,
-    ProjectKey, Purpose, Refusal, ShortId, Task, TaskId, TaskStatus, Timestamp, Usage, Workspace,
+    AgentId, Check, CommentId, Execution, ForgeItem, LaunchId, Priority, ProjectId, ProjectKey,
+    Purpose, Refusal, ShortId, Task, TaskId, TaskStatus, Usage, Workspace,
 };
 use crate::rest::auth::Operator;
 use crate::rest::extract::{InForm, InQuery, InTask, given, parsed};
@@ -41,7 +40,6 @@ struct TaskPart {
     is_page: bool,
     tab: Tab,
     task: ShownTask,
-    members: Vec<Face>,
     keys: BTreeSet<ProjectKey>,
 }
 
@@ -52,7 +50,6 @@ struct TaskPage {
     is_page: bool,
     tab: Tab,
     task: ShownTask,
-    members: Vec<Face>,
     keys: BTreeSet<ProjectKey>,
 }
 
@@ -107,6 +104,22 @@ impl TaskWorkspace {
     }
 }
 
+/// A task in a list, with its assignee.
+pub(super) struct TaskRow {
+    pub(super) task: Task,
+    pub(super) agent: Option<Face>,
+}
+
+impl TaskRow {
+    pub(super) fn all(tasks: Vec<Task>, faces: &Faces) -> Vec<Self> {
+        let of = |task: Task| {
+            let agent = task.assignee.as_ref().and_then(|agent| faces.of(agent));
+            Self { task, agent }
+        };
+        tasks.into_iter().map(of).collect()
+    }
+}
+
 struct ShownTask {
     id: TaskId,
     short_id: ShortId,
@@ -129,17 +142,21 @@ struct ShownTask {
     latest_launch: Option<LaunchId>,
     /// The name and the URL of the forge item that the task was made from.
     source: Option<(String, Option<String>)>,
+    /// The number and the URL of the pull or merge request with its result.
+    request: Option<(u64, String)>,
     parent: Option<Task>,
-    dependencies: Vec<Task>,
+    dependencies: Vec<TaskRow>,
+    /// The tasks that wait for it.
+    needed_by: Vec<TaskRow>,
+    /// The name of the person who saved it last; `None` if an agent or the daemon did.
+    saved_by: Option<String>,
     /// It starts when its dependencies are done.
     is_start_wanted: bool,
     /// It would start after a task that was cancelled.
     waits_for_cancelled: bool,
-    dependency_ids: String,
-    subtasks: Vec<Task>,
+    subtasks: Vec<TaskRow>,
     n_parts_done: usize,
-    /// The launches, the comments, and the last changes of its status by people. The newest comes
-    /// first.
+    /// The newest comes first.
     activity: Vec<Activity>,
     /// The id of the form of a comment.
     comment_form_id: String,
@@ -150,11 +167,6 @@ struct ShownTask {
 }
 
 impl ShownTask {
-    #[allow(clippy::unused_self, reason = "called by its template")]
-    fn priorities(&self) -> &'static [Priority] {
-        Priority::ALL
-    }
-
     #[allow(clippy::unused_self, reason = "called by its template")]
     fn statuses(&self) -> &'static [TaskStatus] {
         TaskStatus::ALL
@@ -170,126 +182,48 @@ impl ShownTask {
         [Tab::Overview, Tab::Changes, Tab::Output].into_iter().filter(has).collect()
     }
 
+    /// Returns the result of the newest round of checks: the worst of its checks.
+    fn last_check(&self) -> Option<CheckResult> {
+        let round = self.checks.last()?.round;
+        let results = || self.checks.iter().filter(|check| check.round == round);
+        let has = |result| results().any(|check| check.result == result);
+        let worst = [CheckResult::Failed, CheckResult::NotRun, CheckResult::Running];
+        Some(worst.into_iter().find(|result| has(*result)).unwrap_or(CheckResult::Passed))
+    }
+
     fn may_become(&self, status: TaskStatus) -> bool {
         self.leads_to.contains(&status)
     }
 
-    fn is_assigned_to(&self, agent: &Face) -> bool {
-        self.assignee.as_ref().is_some_and(|assignee| assignee.id == agent.id)
-    }
-}
-
-/// An event in the history of a task.
-enum Activity {
-    Work(Work),
-    Change(PersonChange),
-    Comment(ShownComment),
-}
-
-impl Activity {
-    const fn at(&self) -> Timestamp {
-        match self {
-            Self::Work(work) => work.started_at.0,
-            Self::Change(change) => change.at.0,
-            Self::Comment(comment) => comment.at.0,
+    /// Returns the value of a property in words.
+    fn value_of(&self, property: Property, w: &'static Words) -> String {
+        match property {
+            Property::Assignee => match &self.assignee {
+                Some(agent) => agent.name.clone(),
+                None => w.nobody.to_owned(),
+            },
+            Property::Parent => match &self.parent {
+                Some(parent) => parent.title.clone(),
+                None => w.nothing().to_owned(),
+            },
+            Property::Dependencies if self.dependencies.is_empty() => w.nothing().to_owned(),
+            Property::Dependencies => {
+                let titles = self.dependencies.iter().map(|other| other.task.title.as_str());
+                titles.collect::<Vec<_>>().join(", ")
+            }
+            Property::Priority => w.of_priority(self.priority).to_owned(),
         }
     }
 }
 
-/// The number of changes by people that are shown.
-const MAX_CHANGES: usize = 10;
-
 /// The launch that works on a task now.
-struct LiveLaunch {
-    id: LaunchId,
-    since: When,
-    agent: AgentId,
+pub(super) struct LiveLaunch {
+    pub(super) id: LaunchId,
+    pub(super) since: When,
+    pub(super) agent: AgentId,
     purpose: Purpose,
     tokens: Option<Short>,
     cost: Option<String>,
-}
-
-/// A change of the status of a task by a person.
-struct PersonChange {
-    author: String,
-    status: TaskStatus,
-    at: When,
-}
-
-impl PersonChange {
-    async fn of(event: Event) -> Option<Self> {
-        let status = event.detail?.parse().ok()?;
-        Some(Self { author: person(event.author?).await, status, at: When(event.at) })
-    }
-}
-
-/// A comment of a person.
-struct ShownComment {
-    /// The name of the person, if it is known.
-    author: Option<String>,
-    text: String,
-    at: When,
-}
-
-impl ShownComment {
-    async fn all(comments: Vec<Comment>) -> Vec<Self> {
-        let authors = comments.iter().filter_map(|comment| comment.author.as_ref());
-        let names = persons(authors).await;
-        let of = |comment: Comment| Self {
-            author: comment.author.map(|author| names.get(&author).cloned().unwrap_or(author)),
-            text: comment.text,
-            at: When(comment.created_at),
-        };
-        comments.into_iter().map(of).collect()
-    }
-}
-
-/// The work of one launch on a task.
-struct Work {
-    launch: LaunchId,
-    agent: AgentId,
-    face: Option<Face>,
-    took: Option<Took>,
-    started_at: When,
-    outcome: Option<Outcome>,
-    cost: Option<String>,
-    summary: Option<String>,
-    next_steps: Option<String>,
-}
-
-impl Work {
-    fn is_bad(&self) -> bool {
-        self.outcome.as_ref().is_some_and(Outcome::is_bad)
-    }
-
-    /// Returns the work of a launch of which only the start is known.
-    fn beginning(launch: &LiveLaunch, faces: &Faces) -> Self {
-        Self {
-            launch: launch.id.clone(),
-            agent: launch.agent.clone(),
-            face: faces.of(&launch.agent),
-            took: None,
-            started_at: launch.since,
-            outcome: None,
-            cost: None,
-            summary: None,
-            next_steps: None,
-        }
-    }
-
-    fn of(execution: Execution, faces: &Faces) -> Self {
-        Self {
-            face: faces.of(&execution.key.agent),
-            took: execution.ended_at.map(|ended| Took(ended.since(execution.started_at))),
-            launch: execution.launch,
-            agent: execution.key.agent,
-            started_at: When(execution.started_at),
-            outcome: execution.outcome,
-            cost: cost_of(execution.usage),
-            summary: execution.summary.or(execution.progress),
-            next_steps: execution.next_steps,
-        }
-    }
 }
 
 #[derive(Debug, Deserialize)]
@@ -318,6 +252,7 @@ struct TaskFields {
     description: Option<String>,
     assignee: Option<String>,
     priority: Option<Priority>,
+    parent: Option<String>,
     dependencies: Option<String>,
 }
 
@@ -352,10 +287,10 @@ async fn page(
     InQuery(PageQuery { tab }): InQuery<PageQuery>,
 ) -> Result<Response, Problem> {
     let keys = state.service.catalog.project_keys().await?;
-    let (task, members) = read(&frame, &state, &id).await?;
+    let task = read(&frame, &state, &id).await?;
     let project = Some(task.project.clone());
     let frame = Frame { project, ..frame };
-    Ok(rendered(&TaskPage { frame, is_page: true, tab, task, members, keys }))
+    Ok(rendered(&TaskPage { frame, is_page: true, tab, task, keys }))
 }
 
 async fn part(
@@ -365,18 +300,13 @@ async fn part(
     InQuery(query): InQuery<PartQuery>,
 ) -> Result<Response, Problem> {
     let keys = state.service.catalog.project_keys().await?;
-    let (task, members) = read(&frame, &state, &id).await?;
-    Ok(rendered(&TaskPart { frame, is_page: query.page, tab: query.tab, task, members, keys }))
+    let task = read(&frame, &state, &id).await?;
+    Ok(rendered(&TaskPart { frame, is_page: query.page, tab: query.tab, task, keys }))
 }
 
-/// Reads a task and the agents that may work on it.
-async fn read(
-    frame: &Frame,
-    state: &RestState,
-    id: &TaskId,
-) -> Result<(ShownTask, Vec<Face>), Problem> {
+async fn read(frame: &Frame, state: &RestState, id: &TaskId) -> Result<ShownTask, Problem> {
     let view = state.service.tasks.view(id).await?;
-    let (project, members) = state.service.catalog.project(&view.task.project).await?;
+    let (project, _) = state.service.catalog.project(&view.task.project).await?;
     let open = state.service.launches.open().await?;
     let faces = Faces::new(state.service.catalog.agents().await?, &open, Some(&project.id));
     let faces = faces.with_deleted(state.service.removals.names().await?);
@@ -385,14 +315,14 @@ async fn read(
         None => None,
     };
     let item = state.service.forge_items.of_task(id).await?;
-    let source =
-        item.map(|item| (item.key.to_string(), Some(item.url).filter(|url| is_safe_link(url))));
+    let source = item.as_ref().map(link_of);
+    let request = item.as_ref().and_then(request_of);
     let workspace = workspace_of(state, id).await?.map(TaskWorkspace::of);
     let is_cancelled = |other: &Task| other.status == TaskStatus::Cancelled;
     let waits_for_cancelled = view.starts_after().any(is_cancelled);
-    let task = view.task;
-    let standings = Standings::read(state, std::slice::from_ref(&task)).await?;
-    let launch = match standings.of(&task) {
+    let standings = Standings::read(state, std::slice::from_ref(&view.task)).await?;
+    let now = Now::of(frame.w, &standings, &view.task);
+    let launch = match standings.of(&view.task) {
         Standing::Live(launch) => Some(LiveLaunch {
             id: launch.id.clone(),
             since: When(launch.started_at.unwrap_or(launch.claimed_at)),
@@ -403,41 +333,32 @@ async fn read(
         }),
         Standing::Waits(_) | Standing::Rests => None,
     };
-    let mut activity = Vec::new();
-    for change in state.service.tasks.changes_by_people(id, MAX_CHANGES).await? {
-        activity.extend(PersonChange::of(change).await.map(Activity::Change));
-    }
-    let comments = ShownComment::all(view.comments).await;
-    activity.extend(comments.into_iter().map(Activity::Comment));
+    let activity =
+        activity_of(frame.w, state, &view, item.as_ref(), launch.as_ref(), &faces).await?;
     let latest = launch.as_ref().map(|launch| &launch.id);
     let latest = latest.or_else(|| view.executions.first().map(|work| &work.launch)).cloned();
     let spent = spent_on(frame.w, &view.executions);
-    let works = view.executions.into_iter().map(|work| Work::of(work, &faces));
-    activity.extend(works.map(Activity::Work));
-    // A launch that has not asked for its task yet has no execution.
-    let is_told = |launch: &LaunchId| {
-        activity.iter().any(|event| matches!(event, Activity::Work(work) if work.launch == *launch))
-    };
-    if let Some(launch) = launch.as_ref().filter(|launch| !is_told(&launch.id)) {
-        activity.push(Activity::Work(Work::beginning(launch, &faces)));
-    }
-    activity.sort_by_key(|event| Reverse(event.at()));
-    let task = ShownTask {
+    let (needed_by, saved_by) = state.service.tasks.around(&view.task).await?;
+    let saved_by = name_of(saved_by).await;
+    let task = view.task;
+    Ok(ShownTask {
         workspace,
         latest_launch: latest,
         source,
+        request,
         parent,
-        now: Now::of(frame.w, &standings, &task),
+        now,
         launch,
         project_name: project.name,
         spent,
         assignee: task.assignee.as_ref().and_then(|agent| faces.of(agent)),
-        dependency_ids: task.dependencies.iter().map(TaskId::as_str).collect::<Vec<_>>().join(" "),
-        dependencies: view.dependencies,
+        dependencies: TaskRow::all(view.dependencies, &faces),
+        needed_by: TaskRow::all(needed_by, &faces),
+        saved_by,
         is_start_wanted: task.start_wanted_since.is_some(),
         waits_for_cancelled,
         n_parts_done: view.subtasks.iter().filter(|task| !task.status.is_open()).count(),
-        subtasks: view.subtasks,
+        subtasks: TaskRow::all(view.subtasks, &faces),
         activity,
         comment_form_id: FormOf::Comment(&task.id).new_id(frame, state),
         checking_since: task.checking_since.map(When),
@@ -452,8 +373,14 @@ async fn read(
         priority: task.priority,
         is_archived: task.archived_at.is_some(),
         revision: task.revision,
-    };
-    Ok((task, faces.of_all(&members)))
+    })
+}
+
+/// Returns the number and the address of the pull or merge request with the result of an item.
+pub(super) fn request_of(item: &ForgeItem) -> Option<(u64, String)> {
+    let publication = item.publication.as_ref()?;
+    let request = publication.request.as_ref().or(publication.foreign_request.as_ref())?;
+    is_safe_link(&request.url).then(|| (request.number, request.url.clone()))
 }
 
 /// Returns the cost, the number and the time of the launches of a task; `None` without one.
@@ -483,11 +410,13 @@ async fn change(
         None => None,
     };
     let assignee = fields.assignee.as_deref().map(|agent| given("assignee", agent)).transpose()?;
+    let parent = fields.parent.as_deref().map(|task| given("parent", task)).transpose()?;
     let edit = TaskEdit {
         title: fields.title,
         description: fields.description,
         priority: fields.priority,
         assignee,
+        parent,
         dependencies,
         seen: Some(fields.revision),
         ..TaskEdit::default()

@@ -233,9 +233,6 @@ texts! {
     subtasks: "Subtasks", "サブタスク";
     part_of: "part of", "親タスク:";
     dependencies: "Waits for", "依存タスク";
-    dependencies_hint:
-        "Ids of tasks that must be done first, separated by spaces.",
-        "先に完了すべきタスクの ID（空白区切り）。";
     checks: "Checks", "チェック";
     being_checked:
         "Its agent reported success. The checks run since",

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use crate::domain::event::NewEvent;
 use crate::domain::task::Actor;
 use crate::domain::workspace::{Published, WorkspaceState};
 use crate::domain::{
@@ -112,8 +113,20 @@ impl Workspaces {
             let commit = commit.clone();
             let with_uncommitted = wish.with_uncommitted;
             let seen = workspace.content.clone();
+            let into = match &merged {
+                Merged::Into { branch, .. } => Some(branch.clone()),
+                _ => None,
+            };
             self.core
                 .write(move |tx| {
+                    if let Some(branch) = into.clone() {
+                        tx.event(NewEvent {
+                            project: Some(workspace.project.clone()),
+                            task: Some(workspace.task.clone()),
+                            detail: Some(branch),
+                            ..NewEvent::new("workspace.merged", tx.now())
+                        });
+                    }
                     // A merge says nothing about content that was kept meanwhile.
                     if let Some(found) = workspaces::get(tx, &id)?.filter(|it| it.content == seen) {
                         let merged = found.merged(commit.clone(), with_uncommitted);

@@ -318,7 +318,8 @@ fn questions(bed: &Bed) {
     bed.read("events", |tx| {
         events::list(tx, 0, 9)?;
         events::list_of_task(tx, &id("t"), 0, 9)?;
-        events::list_by_people(tx, &id("t"), 9)?;
+        events::list_way_of_task(tx, &id("t"), 9)?;
+        events::last_author_of_task(tx, &id("t"))?;
         events::list_stopped_by(tx, &BTreeSet::from([id("t"), id("u")]))?;
         Ok((events::span(tx)?, events::last_before(tx, at(9))?))
     });
@@ -407,6 +408,8 @@ fn questions(bed: &Bed) {
     bed.read("tasks", |tx| {
         tasks::list_by_number(tx, &id("p"), 0, 9)?;
         tasks::list_assignees(tx, &id("p"))?;
+        let task = tasks::get(tx, &id("t"))?.unwrap();
+        tasks::list_dependents(tx, &task)?;
         Ok((tasks::list_wanted(tx, None)?, tasks::list_wanted(tx, Some(&id("p")))?))
     });
     bed.read("tasks", |tx| {

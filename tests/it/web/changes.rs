@@ -55,5 +55,9 @@ fn the_changes_of_a_task_appear_in_its_panel_and_are_merged_there() {
     assert_eq!(git(&daemon, &["show", "main:main.txt"]), "one\n<b>TWO</b>\nthree");
     // What the reader opened is still open.
     assert!(browser.find(".changes .box .diff").is_shown());
+    browser.go_to("/ui/projects/shop?task=tsk");
+    browser.until("the activity tells it", || {
+        browser.texts(".time-line p").concat().contains("merged the result into main")
+    });
     assert_quiet(&browser);
 }

@@ -10,7 +10,11 @@ use crate::support::until;
 #[test]
 fn a_task_that_an_agent_has_just_begun_shows_its_work() {
     let daemon = daemon(&[]);
-    daemon.agent("agt", "prj", &["authenticate", "wait-for:go", "get-my-task", "wait-for:end"]);
+    daemon.agent(
+        "agt",
+        "prj",
+        &["authenticate", "wait-for:go", "get-my-task", "wait-for:end", "report:success"],
+    );
     let part = |language| daemon.page("/ui/parts/tasks/tsk", language);
     daemon.task("tsk", "prj", "agt");
     daemon.until_in_state("agt", "running");
@@ -26,6 +30,26 @@ fn a_task_that_an_agent_has_just_begun_shows_its_work() {
     });
     let works = part("en");
     assert_eq!(works.matches(&link).count(), 1, "it is there once: {works}");
+    // The moves of agents and of people are told, and which tasks wait for it.
+    let after = ["--id", "after", "--title", "Ship it", "--depends-on", "tsk"];
+    daemon.done(&[&["task", "add", "--project", "prj"], &after[..]].concat());
+    fs::write(daemon.work().join("end"), "").unwrap();
+    until("it is done", || daemon.task_status("tsk") == "done");
+    daemon.done(&["task", "set", "tsk", "--status", "todo"]);
+    let told = part("en");
+    for text in [
+        "<b dir=\"auto\">agt</b> moved it from In progress to Done",
+        "</b> moved it from Done to To do",
+        "</b> made it",
+        "<dt>Needed by</dt>",
+        "dir=\"auto\">Ship it</a>",
+    ] {
+        assert!(told.contains(text), "no `{text}` in {told}");
+    }
+    assert!(part("ja").contains("進行中 → 完了 に変更"));
+    let events = daemon.json(&["task", "history", "tsk"]);
+    let done = events.as_array().unwrap().iter().find(|event| event["detail"] == "done").unwrap();
+    assert_eq!(done["launch_id"], launch.as_str(), "{done}");
 }
 
 /// Returns the tasks of the cards in a part of the page.

@@ -152,19 +152,64 @@ fn properties_are_changed_in_place_and_a_change_of_another_person_is_told() {
         return;
     };
     browser.go_to("/ui/projects/prj?task=one");
-    browser.find("[data-property=priority] option[value=urgent]").click();
+    browser.find("#edit-priority").click();
+    browser.find("#pick-priority [value=urgent]").click();
     browser.find("#card-one .pr.urgent");
-    browser.find("[data-property=assignee] option[value=agt]").click();
+    // A value is picked from a list by the keyboard: type, Enter.
+    let at = || {
+        browser.run("return document.activeElement.id || document.activeElement.textContent.trim()")
+    };
+    browser.press(&[ESCAPE]);
+    browser.find("#card-one .card-link").click();
+    browser.until("the panel is open", || focus(&browser) == "panel");
+    browser.press(&['a']);
+    browser.until("the agents are listed", || browser.has("#pick-assignee [role=option]"));
+    browser.run("document.activeElement.value = ''");
+    for key in ['a', 'g', 't', ENTER] {
+        browser.press(&[key]);
+    }
     browser.find("#card-one .avatar");
     browser.find("#panel .props .avatar");
-    // This form has an old revision.
-    let status = browser.run_async(
-        "fetch('/ui/do/tasks/one', { method: 'POST', body: new URLSearchParams({ revision: 1, priority: 'low' }) })\
-         .then(r => arguments[arguments.length - 1](r.status))",
-    );
-    assert_eq!(status, 412);
+    assert_eq!(at(), "edit-assignee");
+    // Escape closes the list and not the panel.
+    browser.press(&[ENTER]);
+    browser.until("both are listed", || browser.texts("#pick-assignee [role=option]").len() == 2);
+    browser.press(&[ESCAPE]);
+    browser.until("it is closed", || at() == "edit-assignee");
+    assert!(browser.has("#panel .task") && !browser.has(".pick:popover-open"));
+    // The arrow keys walk in the list. A task that is waited for is taken away in the same way.
+    let waits_for = || browser.texts("#panel .props .list a");
+    browser.run("document.querySelector('#edit-dependencies').click()");
+    browser.until("two tasks are listed", || {
+        browser.texts("#pick-dependencies [role=option]").len() == 2
+    });
+    let second = browser.texts("#pick-dependencies [role=option] .cut").remove(1);
+    browser.press(&[DOWN]);
+    browser.press(&[DOWN]);
+    browser.until("it has the focus", || at().as_str().unwrap().starts_with(&second));
+    browser.press(&[ENTER]);
+    browser.until("it waits for it", || waits_for() == [second.as_str()]);
+    browser.find("#edit-dependencies").click();
+    browser.find("#pick-dependencies [aria-selected=true]").click();
+    browser.until("it waits for nothing", || waits_for().is_empty());
+    // A value that another person changed meanwhile is not overwritten without a question.
+    browser.run("document.querySelector('#pick-assignee .picks').replaceChildren()");
+    browser.find("#edit-assignee").click();
+    browser.find("#pick-assignee [value='']");
+    daemon.done(&["task", "set", "one", "--title", "One"]);
+    browser.find("#pick-assignee [value='']").click();
+    browser.find("#panel .props .was-changed");
+    let told = browser.texts(".was-changed b").concat();
+    assert!(told.ends_with(" saved this while you were writing."), "{told}");
+    browser.run("document.querySelector('.was-changed .btn').click()");
+    assert_eq!(browser.texts(".was-changed dl"), ["Assignee: agt"]);
+    browser.find(".was-changed .primary").click();
+    browser.until("it is saved", || !browser.has("#card-one .avatar"));
     // The state control reaches each allowed state; a block asks for its reason first.
-    daemon.done(&["task", "set", "one", "--status", "in_progress"]);
+    daemon.done(&["task", "set", "one", "--assignee", "agt", "--status", "in_progress"]);
+    browser.find(".states [title=Blocked][data-asks-reason]").click();
+    browser.press(&[ESCAPE]);
+    assert!(!browser.find(".why-blocked").is_shown() && browser.has("#panel .task"));
     browser.find(".states [title=Blocked][data-asks-reason]").click();
     browser.find("[name=reason]").type_in("waits for the team");
     browser.find(".why-blocked .primary").click();

@@ -40,8 +40,12 @@ fn each_part_of_a_task_has_an_address_in_the_panel_and_on_the_page() {
     browser.find(".tabs a").click();
     browser.until("a tab of the page is a page", || address() == "/ui/tasks/PRJ-1?tab=overview");
     daemon.done(&["task", "set", "tsk", "--status", "blocked", "--reason", "which bank?"]);
-    browser.until("the change is told", || browser.texts(".time-line b").len() == 2);
+    browser.until("the change is told", || {
+        let told = browser.texts(".time-line p");
+        told.iter().any(|line| line.contains("moved it from In progress to Blocked"))
+    });
     let people = browser.texts(".time-line b");
+    assert_eq!(people.len(), 3, "a move, a launch, the creation: {people:?}");
     assert!(people.iter().all(|name| !name.contains("local:")), "{people:?}");
     assert_quiet(&browser);
 }

@@ -29,16 +29,12 @@ document.addEventListener("submit", (event) => findAll(WRONG, event.target).forE
 
 // ---- Forms that did not arrive ------------------------------------------------------------------------------------------------
 
-// The button that sends what did not arrive. A property that was changed in place may show its old value again by then.
+// The button that sends what did not arrive.
 function sendingAgain(element) {
   if (element === body || element.id === "panel") return null;
-  const isChange = element.matches?.("[hx-trigger=change]");
-  const field = isChange ? find("select", element) : null;
-  const value = field?.value;
   const run = () => {
     if (!element.isConnected) return;
-    if (field) { field.value = value; field.dispatchEvent(new Event("change", { bubbles: true })); }
-    else if (element.requestSubmit) element.requestSubmit();
+    if (element.requestSubmit) element.requestSubmit(element.picked);
     else element.click();
   };
   return { text: body.dataset.sendAgain, run };
@@ -52,7 +48,6 @@ function renewForm(form, { response, text }) {
 
 // ---- What was changed elsewhere meanwhile ---------------------------------------------------------------------------------------
 
-const fieldsOf = (form) => [...form.elements].filter((field) => field.name && field.type !== "hidden");
 const changedNote = (form) => find(".was-changed", form);
 
 // A form that is based on an older revision. The reader compares, and saves or leaves it.
@@ -60,7 +55,6 @@ async function tellChanged(form) {
   const shown = form.closest("[data-shows-task]");
   // What is shown anew meanwhile leaves the note and the value of the reader.
   form.setAttribute("hx-morph-skip", "");
-  const mine = fieldsOf(form).map((field) => [field, field.value]);
   const part = shown && await fetchPart(`${root}/ui/parts/tasks/${shown.dataset.showsTask}`);
   if (!part) form.removeAttribute("hx-morph-skip");
   if (!part) { toast(body.dataset.wentWrong, { detail: body.dataset.wasChanged }); return; }
@@ -68,10 +62,10 @@ async function tellChanged(form) {
   newest.innerHTML = part;
   changedNote(form)?.remove();
   const note = make("div", { className: "call wait was-changed", tabIndex: -1, role: "alert" }, icon("i-warn"),
-    make("p", {}, make("b", { textContent: body.dataset.wasChanged })),
+    make("p", {}, make("b", { textContent: find("[data-saved-by]", newest.content)?.dataset.savedBy ?? body.dataset.wasChanged })),
     make("p", { className: "row wrap" },
       makeButton("btn", body.dataset.compare, () => compare(form, newest.content)),
-      makeButton("btn primary", body.dataset.saveMine, () => saveMine(form, newest.content, mine))));
+      makeButton("btn primary", body.dataset.saveMine, () => saveMine(form, newest.content))));
   form.append(note);
   note.focus();
 }
@@ -81,24 +75,58 @@ function compare(form, newest) {
   const note = changedNote(form);
   find("dl", note)?.remove();
   const list = make("dl");
-  for (const field of fieldsOf(form)) {
-    const theirs = find(`[name="${field.name}"]:not([type=hidden])`, newest);
+  for (const field of form.elements) {
+    const theirs = field.name && find(`[name="${field.name}"]:not([type=hidden])`, newest);
     if (!theirs || theirs.value === field.value) continue;
     const textContent = `${field.labels[0]?.textContent ?? field.getAttribute("aria-label")} · ${body.dataset.savedNow}`;
-    const value = { className: "keep-lines", dir: "auto", textContent: theirs.selectedOptions?.[0].textContent ?? theirs.value };
+    const value = { className: "keep-lines", dir: "auto", textContent: theirs.value };
     list.append(make("dt", { textContent }), make("dd", value));
   }
+  const own = find(".edit", form);
+  if (own) list.append(make("dd", { textContent: find(`#${own.id}`, newest).getAttribute("aria-label") }));
   note.append(list);
 }
 
-function saveMine(form, newest, mine) {
+function saveMine(form, newest) {
   changedNote(form).remove();
   form.removeAttribute("hx-morph-skip");
   find("[name=revision]", form).value = find("[name=revision]", newest).value;
-  for (const [field, value] of mine) if (field.matches("select")) field.value = value;
-  if (form.matches("[hx-trigger=change]")) find("select", form).dispatchEvent(new Event("change", { bubbles: true }));
-  else form.requestSubmit();
+  form.requestSubmit(form.picked);
 }
+
+// ---- A property that is picked from a list --------------------------------------------------------------------------------------
+
+// The focus comes back to where it was when the list was opened.
+function openProperty(name) {
+  const button = find(`#edit-${name}`);
+  button?.focus();
+  button?.click();
+}
+// The list may still be that of an older text.
+function pickFirst(pick) {
+  if (!pick.matches(":popover-open")) return;
+  if (find("[data-q]", pick)?.dataset.q === find("[name=q]", pick).value) find("[role=option]", pick)?.click();
+  else setTimeout(pickFirst, 50, pick);
+}
+document.addEventListener("keydown", (event) => {
+  const pick = event.target.closest?.(".pick");
+  if (!pick || event.isComposing || event.ctrlKey || event.altKey || event.metaKey) return;
+  const all = findAll("[name=q], [role=option]", pick);
+  const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+  // What is typed at a value goes on with the search.
+  if (/^\S$/u.test(event.key)) all[0].focus();
+  if (step) all[all.indexOf(event.target) + step]?.focus();
+  else if (event.key === "Enter" && event.target === all[0]) pickFirst(pick);
+  else return;
+  event.preventDefault();
+});
+// What was picked is known also if it has to be sent again. The focus goes back to the property.
+document.addEventListener("submit", ({ target, submitter }) => {
+  if (!target.matches(".property")) return;
+  target.picked = submitter;
+  find("[name=q]", target).value = "";
+  find(".pick", target).hidePopover();
+});
 
 // ---- A login that ended ---------------------------------------------------------------------------------------------------------
 

@@ -370,8 +370,8 @@ const KEYS = {
   k: () => walk(-1),
   o: openAsPage,
   s: () => atTask(() => find(".states button:not(:disabled)")?.focus()),
-  a: () => atTask(() => find('[data-property="assignee"]')?.focus()),
-  p: () => atTask(() => find('[data-property="priority"]')?.focus()),
+  a: () => atTask(() => openProperty("assignee")),
+  p: () => atTask(() => openProperty("priority")),
   c: () => atTask(() => find(".task [data-panel*='/chat'], .agent [data-chats]")?.click()),
   g: () => { isGoing = true; setTimeout(() => { isGoing = false; }, 1500); },
 };
@@ -379,13 +379,17 @@ const KEYS = {
 document.addEventListener("keydown", (event) => {
   if (event.isComposing || event.defaultPrevented) return;
   if (event.key === "Enter" && (event.metaKey || event.ctrlKey)) {
-    event.target.closest?.("form:not([data-say], [data-removal], [hx-trigger=change])")?.requestSubmit();
+    event.target.closest?.("form:not([data-say], [data-removal], .property)")?.requestSubmit();
     return;
   }
   if (dialog.open || palette?.open || loginAgain?.open || event.ctrlKey || event.altKey || event.metaKey) return;
+  // A list that is open over the page has its own keys, and closes by itself.
+  if (event.target.closest?.("[popover]")) return;
   if (event.key === "Escape") {
     const editing = event.target.closest?.(".title-form");
-    if (editing) leaveTitle(editing.closest(".task"));
+    const asks = event.target.closest?.(".why-blocked") && find("[data-asks-reason]");
+    if (asks) { asks.click(); asks.focus(); }
+    else if (editing) leaveTitle(editing.closest(".task"));
     else if (event.target.id === "search") event.target.blur();
     else if (find("#panel")?.hasChildNodes()) { if (mayLeavePanel()) closePanel(); }
     else find("[data-up]")?.click();

@@ -30,6 +30,69 @@ impl Words {
         }
     }
 
+    /// Returns what a person or an agent did, after the name, or what the daemon did.
+    pub(in crate::rest::web) fn of_move(
+        &self,
+        has_name: bool,
+        from: Option<TaskStatus>,
+        to: TaskStatus,
+    ) -> String {
+        let to = self.of_status(to);
+        match (self.language, from.map(|from| self.of_status(from))) {
+            (Language::English, from) => {
+                let begin = if has_name { "moved it" } else { "Moved" };
+                let from = from.map(|from| format!(" from {from}")).unwrap_or_default();
+                format!("{begin}{from} to {to}")
+            }
+            (Language::Japanese, Some(from)) => format!("{from} → {to} に変更"),
+            (Language::Japanese, None) => format!("{to} に変更"),
+        }
+    }
+
+    /// Returns that the result was merged, after the name of who did that, if it is known.
+    pub(in crate::rest::web) fn of_merge(&self, has_name: bool, branch: &str) -> String {
+        match self.language {
+            Language::English if has_name => format!("merged the result into {branch}"),
+            Language::English => format!("Result merged into {branch}"),
+            Language::Japanese => format!("結果を {branch} にマージ"),
+        }
+    }
+
+    pub(in crate::rest::web) const fn of_made(&self, has_name: bool) -> &'static str {
+        let english = if has_name { "made it" } else { "Made" };
+        self.language.either(english, "作成")
+    }
+
+    /// Returns the text before the name of a forge item.
+    pub(in crate::rest::web) const fn made_from(&self) -> &'static str {
+        self.language.either("Made from", "作成元:")
+    }
+
+    pub(in crate::rest::web) const fn needed_by(&self) -> &'static str {
+        self.language.either("Needed by", "後続タスク")
+    }
+
+    pub(in crate::rest::web) const fn parent(&self) -> &'static str {
+        self.language.either("Part of", "親タスク")
+    }
+
+    /// Returns the value of a property without a value.
+    pub(in crate::rest::web) const fn nothing(&self) -> &'static str {
+        self.language.either("Nothing", "なし")
+    }
+
+    pub(in crate::rest::web) const fn request(&self) -> &'static str {
+        self.language.either("Pull request", "プルリクエスト")
+    }
+
+    /// Returns the note that another person saved what the reader writes.
+    pub(in crate::rest::web) fn of_saved_by(&self, name: &str) -> String {
+        match self.language {
+            Language::English => format!("{name} saved this while you were writing."),
+            Language::Japanese => format!("編集中に {name} が保存しました。"),
+        }
+    }
+
     pub(in crate::rest::web) const fn of_status(&self, status: TaskStatus) -> &'static str {
         match status {
             TaskStatus::Backlog => self.backlog,

@@ -1,0 +1,214 @@
+//! The values that a property of a task can get, for the list from which a person picks one.
+
+use std::collections::BTreeSet;
+
+use askama::Template;
+use axum::Router;
+use axum::extract::State;
+use axum::response::Response;
+use axum::routing::get;
+use serde::Deserialize;
+
+use super::layout::{Frame, rendered};
+use super::shown::{Face, Faces};
+use super::words::Words;
+use crate::domain::{Priority, ShortId, Task, TaskId, TaskStatus};
+use crate::rest::extract::{InPath, InQuery};
+use crate::rest::{Problem, RestState};
+use crate::service::{ArchivedTasks, TaskFilter, TaskView};
+
+/// The number of values that are shown. A reader who wants another one writes a part of its name.
+const MAX_CHOICES: usize = 30;
+
+#[derive(Template)]
+#[template(path = "parts/choices.html")]
+struct ChoicesPart {
+    frame: Frame,
+    property: Property,
+    /// The text that was searched for.
+    q: String,
+    /// The revision of the task that the values are based on.
+    revision: i64,
+    choices: Vec<Choice>,
+}
+
+/// A property whose value is one of many.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Property {
+    Assignee,
+    Priority,
+    Parent,
+    Dependencies,
+}
+
+impl Property {
+    /// Returns the name of the field that is posted.
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Assignee => "assignee",
+            Self::Priority => "priority",
+            Self::Parent => "parent",
+            Self::Dependencies => "dependencies",
+        }
+    }
+
+    pub(super) const fn text(self, w: &'static Words) -> &'static str {
+        match self {
+            Self::Assignee => w.assignee,
+            Self::Priority => w.priority,
+            Self::Parent => w.parent(),
+            Self::Dependencies => w.dependencies,
+        }
+    }
+}
+
+/// A value that a person can pick.
+struct Choice {
+    /// The content of the field.
+    value: String,
+    text: String,
+    /// The task has this value now. Picking a dependency that it has takes it away.
+    is_chosen: bool,
+    shown: Shown,
+}
+
+/// What stands beside the text of a value.
+enum Shown {
+    Nothing,
+    Agent(Face),
+    Priority(Priority),
+    Task(TaskStatus, ShortId),
+}
+
+impl Choice {
+    const fn nothing(text: String, is_chosen: bool) -> Self {
+        Self { value: String::new(), text, is_chosen, shown: Shown::Nothing }
+    }
+
+    fn of_task(task: &Task, value: String, is_chosen: bool) -> Self {
+        let shown = Shown::Task(task.status, task.short_id.clone());
+        Self { value, text: task.title.clone(), is_chosen, shown }
+    }
+}
+
+#[derive(Debug, Deserialize)]
+struct ChoicesQuery {
+    #[serde(default)]
+    q: String,
+}
+
+pub(super) fn routes() -> Router<RestState> {
+    Router::new().route("/ui/parts/tasks/{id}/choices/{property}", get(part))
+}
+
+async fn part(
+    frame: Frame,
+    State(state): State<RestState>,
+    InPath((id, property)): InPath<(TaskId, Property)>,
+    InQuery(ChoicesQuery { q }): InQuery<ChoicesQuery>,
+) -> Result<Response, Problem> {
+    let id = state.service.tasks.full_id(id).await?;
+    let view = state.service.tasks.view(&id).await?;
+    let mut choices = match property {
+        Property::Assignee => assignees(frame.w, &state, &view.task, &q).await?,
+        Property::Priority => priorities(frame.w, &view.task, &q),
+        Property::Parent => parents(frame.w, &state, &view, &q).await?,
+        Property::Dependencies => dependencies(&state, &view, &q).await?,
+    };
+    choices.truncate(MAX_CHOICES);
+    Ok(rendered(&ChoicesPart { frame, property, q, revision: view.task.revision, choices }))
+}
+
+async fn assignees(
+    w: &'static Words,
+    state: &RestState,
+    task: &Task,
+    q: &str,
+) -> Result<Vec<Choice>, Problem> {
+    let (project, members) = state.service.catalog.project(&task.project).await?;
+    let open = state.service.launches.open().await?;
+    let faces = Faces::new(state.service.catalog.agents().await?, &open, Some(&project.id));
+    let part = q.trim().to_lowercase();
+    let is_found = |face: &Face| {
+        face.name.to_lowercase().contains(&part) || face.id.as_str().to_lowercase().contains(&part)
+    };
+    let nobody = Choice::nothing(w.nobody.to_owned(), task.assignee.is_none());
+    let of_agents = faces.of_all(&members).into_iter().filter(is_found).map(|face| Choice {
+        value: face.id.to_string(),
+        text: face.name.clone(),
+        is_chosen: task.assignee.as_ref() == Some(&face.id),
+        shown: Shown::Agent(face),
+    });
+    Ok(Some(nobody).filter(|_| part.is_empty()).into_iter().chain(of_agents).collect())
+}
+
+fn priorities(w: &'static Words, task: &Task, q: &str) -> Vec<Choice> {
+    let part = q.trim().to_lowercase();
+    let choice = |priority: &Priority| Choice {
+        value: priority.to_string(),
+        text: w.of_priority(*priority).to_owned(),
+        is_chosen: task.priority == *priority,
+        shown: Shown::Priority(*priority),
+    };
+    // The most urgent one is the first, as in a column.
+    let all = Priority::ALL.iter().rev().map(choice);
+    all.filter(|choice| choice.text.to_lowercase().contains(&part)).collect()
+}
+
+async fn parents(
+    w: &'static Words,
+    state: &RestState,
+    view: &TaskView,
+    q: &str,
+) -> Result<Vec<Choice>, Problem> {
+    let task = &view.task;
+    let kin: BTreeSet<&TaskId> = view.subtasks.iter().map(|part| &part.id).collect();
+    let nothing = Choice::nothing(w.nothing().to_owned(), task.parent.is_none());
+    let found = open_tasks(state, task, q).await?.into_iter();
+    let of_tasks = found.filter(|other| !kin.contains(&other.id)).map(|other| {
+        Choice::of_task(&other, other.id.to_string(), task.parent.as_ref() == Some(&other.id))
+    });
+    Ok(Some(nothing).filter(|_| q.trim().is_empty()).into_iter().chain(of_tasks).collect())
+}
+
+/// Returns the content of a field with several tasks.
+fn listed<'a>(ids: impl Iterator<Item = &'a TaskId>) -> String {
+    ids.map(TaskId::as_str).collect::<Vec<_>>().join(" ")
+}
+
+/// Returns the tasks that it waits for, and then others that it may wait for.
+async fn dependencies(state: &RestState, view: &TaskView, q: &str) -> Result<Vec<Choice>, Problem> {
+    let task = &view.task;
+    let without = |id: &TaskId| listed(task.dependencies.iter().filter(|other| *other != id));
+    let with = |id: &TaskId| listed(task.dependencies.iter().chain([id]));
+    let mut choices = Vec::new();
+    if q.trim().is_empty() {
+        let chosen = view.dependencies.iter();
+        choices.extend(chosen.map(|other| Choice::of_task(other, without(&other.id), true)));
+    }
+    let mut kin: BTreeSet<&TaskId> = view.subtasks.iter().map(|part| &part.id).collect();
+    kin.extend(task.parent.as_ref());
+    for other in open_tasks(state, task, q).await? {
+        let is_chosen = task.dependencies.contains(&other.id);
+        if is_chosen && !q.trim().is_empty() {
+            choices.push(Choice::of_task(&other, without(&other.id), true));
+        } else if !is_chosen && !kin.contains(&other.id) {
+            choices.push(Choice::of_task(&other, with(&other.id), false));
+        }
+    }
+    Ok(choices)
+}
+
+/// Returns the other open tasks of the project that contain the words of a text, the best first.
+async fn open_tasks(state: &RestState, task: &Task, q: &str) -> Result<Vec<Task>, Problem> {
+    let filter = TaskFilter {
+        project: Some(task.project.clone()),
+        only_open: true,
+        archived: ArchivedTasks::LeftOut,
+        ..TaskFilter::default()
+    };
+    let mut found = state.service.tasks.list_found(&filter, q).await?;
+    found.retain(|other| other.id != task.id);
+    Ok(found)
+}
