@@ -24,6 +24,7 @@
 
 mod author;
 mod base;
+mod behind;
 mod clean;
 mod create;
 mod disk;
@@ -60,6 +61,7 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 
 pub use author::Author;
+pub use behind::BehindOrder;
 pub use disk::Usage;
 pub use git::GitError;
 pub use removal::Removal;

@@ -2,6 +2,7 @@
 //! with the result.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use askama::Template;
 use axum::Router;
@@ -13,6 +14,7 @@ use serde::Deserialize;
 use super::diff_lines;
 use super::layout::{Frame, rendered};
 use super::shown::Count;
+use super::tasks::request_of;
 use super::unified_diff::{ChangeKind, FileDiff, RowKind, UnifiedDiff};
 use super::words::Words;
 use crate::domain::workspace::{Content, Published, WorkspaceState};
@@ -22,6 +24,8 @@ use crate::rest::routes::workspaces::style_of;
 use crate::rest::{Problem, RestState};
 use crate::service::{DiffKind, MergeWish, Merged, PublishedResult, ServiceError, WorkspaceView};
 
+/// The time in which git has to answer before the part is shown without its answer.
+const GIT_LIMIT: Duration = Duration::from_secs(5);
 /// The number of digits of a commit that people read.
 const SHORT_COMMIT: usize = 10;
 
@@ -35,8 +39,20 @@ struct ChangesPart {
     workspace: Workspace,
     content: Content,
     shown: Shown,
+    found: Found,
+    /// True if git did not answer in time.
+    is_slow: bool,
+    /// The number and the URL of the pull or merge request with the result.
+    request: Option<(u64, String)>,
+}
+
+/// What git tells about the result.
+#[derive(Default)]
+struct Found {
     committed: Listing,
     uncommitted: Listing,
+    /// The number of commits that the branch of the source got meanwhile, if it is known.
+    n_behind: Option<u64>,
 }
 
 /// The reason why the part is shown.
@@ -243,14 +259,13 @@ async fn show(
     shown: Shown,
 ) -> Result<Response, Problem> {
     let WorkspaceView { workspace, task, .. } = state.service.workspaces.of_task(id).await?;
-    let was_made = workspace.base_commit.is_some() || workspace.launch.is_some();
-    let committed =
-        if was_made { listing(state, id, DiffKind::Committed).await? } else { Listing::default() };
     let content = workspace.content.clone().unwrap_or_default();
-    let uncommitted = match content.n_uncommitted {
-        0 => Listing::default(),
-        _ => listing(state, id, DiffKind::Uncommitted).await?,
-    };
+    let asked = Found::read(state, id, &workspace, &content);
+    // Dropping the question ends git.
+    let answer = tokio::time::timeout(GIT_LIMIT, asked).await;
+    let is_slow = answer.is_err();
+    let found = answer.ok().transpose()?.unwrap_or_default();
+    let item = state.service.forge_items.of_task(id).await?;
     let is_open = task.status.is_open();
     let part = ChangesPart {
         frame,
@@ -260,10 +275,32 @@ async fn show(
         workspace,
         content,
         shown,
-        committed,
-        uncommitted,
+        found,
+        is_slow,
+        request: item.as_ref().and_then(request_of),
     };
     Ok(rendered(&part))
+}
+
+impl Found {
+    async fn read(
+        state: &RestState,
+        id: &TaskId,
+        workspace: &Workspace,
+        content: &Content,
+    ) -> Result<Self, Problem> {
+        let was_made = workspace.base_commit.is_some() || workspace.launch.is_some();
+        let mut found = Self::default();
+        if was_made {
+            found.committed = listing(state, id, DiffKind::Committed).await?;
+        }
+        if content.n_uncommitted > 0 {
+            found.uncommitted = listing(state, id, DiffKind::Uncommitted).await?;
+        }
+        // A source that cannot be read is told by what needs it.
+        found.n_behind = state.service.workspaces.behind(id).await.unwrap_or_default();
+        Ok(found)
+    }
 }
 
 /// Returns a diff. A host that cannot make one now hides nothing else of the part.
@@ -397,6 +434,18 @@ impl ChangesPart {
         Some(base.strip_prefix("refs/heads/").unwrap_or(base))
     }
 
+    /// Returns the number of commits that the branch has and the result has not, if there are any.
+    fn behind(&self) -> Option<String> {
+        let n_behind = self.found.n_behind.filter(|n| *n > 0)?;
+        Some(self.frame.w.of_behind(n_behind))
+    }
+
+    /// Returns whether git has found that nothing was changed.
+    fn is_unchanged(&self) -> bool {
+        let Found { committed, uncommitted, .. } = &self.found;
+        committed.is_empty() && uncommitted.is_empty() && !self.is_slow && !self.is_broken()
+    }
+
     fn base_commit(&self) -> Option<&str> {
         self.workspace.base_commit.as_deref().map(short)
     }
@@ -412,23 +461,23 @@ impl ChangesPart {
     /// Returns the number of changed files. The diff is newer than the content while an agent
     /// works.
     fn n_files(&self) -> usize {
-        let diff = &self.committed.diff;
-        if self.is_in_use() && !diff.is_cut {
+        let diff = &self.found.committed.diff;
+        if self.is_in_use() && !self.is_slow && !diff.is_cut {
             return diff.files.len();
         }
         usize::try_from(self.content.n_files).unwrap_or(usize::MAX)
     }
 
     fn n_additions(&self) -> u32 {
-        if self.is_in_use() {
-            return self.committed.diff.files.iter().map(|file| file.n_additions).sum();
+        if self.is_in_use() && !self.is_slow {
+            return self.found.committed.diff.files.iter().map(|file| file.n_additions).sum();
         }
         self.content.n_additions
     }
 
     fn n_deletions(&self) -> u32 {
-        if self.is_in_use() {
-            return self.committed.diff.files.iter().map(|file| file.n_deletions).sum();
+        if self.is_in_use() && !self.is_slow {
+            return self.found.committed.diff.files.iter().map(|file| file.n_deletions).sum();
         }
         self.content.n_deletions
     }
@@ -436,7 +485,10 @@ impl ChangesPart {
     /// Returns the two lists of files, each with the beginning of the ids in it and its heading.
     fn listings(&self) -> [(&'static str, &'static str, &Listing); 2] {
         let heading = self.frame.w.not_committed;
-        [("committed", "", &self.committed), ("uncommitted", heading, &self.uncommitted)]
+        [
+            ("committed", "", &self.found.committed),
+            ("uncommitted", heading, &self.found.uncommitted),
+        ]
     }
 }
 

@@ -9,7 +9,7 @@ use crate::domain::{
     Project, Refusal, Task, TaskId, TaskStatus, Timestamp, Workspace, WorkspaceId,
 };
 use crate::rows::{tasks, workspaces};
-use crate::workspace::{Author, DiffKind, DiffOrder, MergeOrder, MergeStyle, Merged};
+use crate::workspace::{Author, BehindOrder, DiffKind, DiffOrder, MergeOrder, MergeStyle, Merged};
 
 use super::remotes::base_of_task;
 use super::{Workspaces, failed, find, keep_order, publish_order};
@@ -54,6 +54,30 @@ impl Workspaces {
             of,
         };
         Ok(self.host(&workspace)?.diff(&order).await.map_err(|error| failed(&workspace, &error))?)
+    }
+
+    /// Returns the number of commits that the branch at which the work began got meanwhile. `None`
+    /// if that cannot be counted on this host.
+    ///
+    /// # Errors
+    /// `TaskNotFound`, `NoWorkspace`, `WorkspaceFailed`.
+    pub async fn behind(&self, id: &TaskId) -> Result<Option<u64>, ServiceError> {
+        let (workspace, _, project) = self.find_with_project(id).await?;
+        let of = workspace.task.clone();
+        let at_forge = self.core.read(move |tx| Ok(base_of_task(tx, &of)?)).await?;
+        let base = workspace.base_ref.clone().zip(workspace.base_commit.clone());
+        let (Some((base_ref, base_commit)), Some(host), None) =
+            (base, self.checkouts.get(), at_forge)
+        else {
+            return Ok(None);
+        };
+        let order = BehindOrder {
+            source: project.working_directory,
+            base_ref,
+            base_commit,
+            head_commit: workspace.content.as_ref().and_then(|it| it.head_commit.clone()),
+        };
+        Ok(host.behind(&order).await.map_err(|error| failed(&workspace, &error))?)
     }
 
     /// Merges the result of a task into a branch of the project's repository.

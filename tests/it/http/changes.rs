@@ -1,6 +1,8 @@
 //! The changes of a task on the page: what an agent changed, and what people do with the result.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 
 use super::entry::{OWN, log_in};
 use super::{Answer, LISTENING, Web};
@@ -136,6 +138,52 @@ fn a_reader_sees_what_an_agent_changed_and_merges_it() {
     assert!(!daemon.work().join("left.txt").exists());
     // The remaining file is in no commit.
     person.merges(&merge, "There is nothing to merge: the task has no new commit.");
+}
+
+/// A git that never ends a diff as long as the file exists. It comes first in the path.
+fn hanging_git(while_exists: &Path) -> String {
+    format!(
+        "#!/bin/sh\nfor word; do\n  test \"$word\" = diff -a -e '{}' && exec sleep 600\ndone\n\
+         PATH=${{PATH#*:}} exec git \"$@\"\n",
+        while_exists.display()
+    )
+}
+
+#[test]
+fn a_git_that_hangs_is_told_and_the_reader_asks_again() {
+    let becomes_a_link = "run:ln -sf target main.txt; git commit --quiet -am link";
+    let steps = ["authenticate", "get-my-task", becomes_a_link, "report:success"];
+    let mut daemon = shop(LISTENING, &steps);
+    daemon.task("tsk", "shop", "agt");
+    until_kept(&daemon, "tsk");
+    daemon.terminate();
+    let (bin, hangs) = (daemon.folder().join("bin"), daemon.folder().join("hangs"));
+    fs::create_dir(&bin).unwrap();
+    fs::write(bin.join("git"), hanging_git(&hangs)).unwrap();
+    fs::set_permissions(bin.join("git"), Permissions::from_mode(0o755)).unwrap();
+    let path = std::env::join_paths(
+        [bin].into_iter().chain(std::env::split_paths(&std::env::var_os("PATH").unwrap())),
+    );
+    let mut command = daemon.command();
+    command.env("PATH", path.unwrap());
+    daemon.spawn_as(command);
+    daemon.until_ready();
+
+    fs::write(&hangs, "").unwrap();
+    let slow = part(&daemon, "en");
+    assert!(slow.contains("Git did not answer within 5 seconds.") && slow.contains("Try again"));
+    assert!(slow.contains("agent-coordinator task diff SHOP-1"), "{slow}");
+    assert!(slow.contains("1 commit on") && !slow.contains("class=\"box\""), "{slow}");
+    fs::remove_file(&hangs).unwrap();
+    git(&daemon, &["commit", "--quiet", "--allow-empty", "-m", "later"]);
+    let shown = part(&daemon, "en");
+    assert!(!shown.contains("did not answer"), "{shown}");
+    let behind = "1 commit on <code>agents/shop-1</code>, 1 behind <code>main</code>";
+    assert!(shown.contains(behind), "{shown}");
+    // A file that becomes a link is shown twice, and each has an id of its own.
+    for id in ["id=\"committed-main.txt\"", "id=\"committed-main.txt~1\""] {
+        assert_eq!(shown.matches(id).count(), 1, "{id}: {shown}");
+    }
 }
 
 #[test]

@@ -50,6 +50,21 @@ impl Words {
         }
     }
 
+    /// Returns how far a result is behind a branch, before the name of the branch.
+    pub(in crate::rest::web) fn of_behind(&self, n_commits: u64) -> String {
+        match self.language {
+            Language::English => format!("{n_commits} behind"),
+            Language::Japanese => format!("{n_commits} コミット遅れ:"),
+        }
+    }
+
+    pub(in crate::rest::web) const fn git_is_slow(&self) -> &'static str {
+        self.language.either(
+            "Git did not answer within 5 seconds.",
+            "5 秒以内に git の応答がありませんでした。",
+        )
+    }
+
     pub(in crate::rest::web) fn of_more_lines(&self, n: usize) -> String {
         match self.language {
             Language::English => format!("Show more lines ({n})"),

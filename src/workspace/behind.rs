@@ -1,0 +1,47 @@
+//! Counts the commits that a branch of the source got since the work of a workspace began.
+
+use std::path::PathBuf;
+
+use super::git::GitError;
+use super::{CheckoutError, Checkouts};
+
+/// The facts that the commits are counted by.
+#[derive(Debug, Clone)]
+pub struct BehindOrder {
+    /// The directory of the project.
+    pub source: PathBuf,
+    /// The branch that the work began at, as a full ref.
+    pub base_ref: String,
+    /// The commit that the work began at.
+    pub base_commit: String,
+    /// The last commit of the work.
+    pub head_commit: Option<String>,
+}
+
+impl Checkouts {
+    /// Returns the number of commits that the branch of the source has and the work has not. `None`
+    /// if the branch is gone, or if the work began at a commit that the source does not have.
+    ///
+    /// # Errors
+    /// Git cannot be run.
+    pub async fn behind(&self, order: &BehindOrder) -> Result<Option<u64>, CheckoutError> {
+        self.git.check().await?;
+        let mut known = Vec::new();
+        for commit in [Some(&order.base_commit), order.head_commit.as_ref()].into_iter().flatten() {
+            let exists = ["cat-file", "-e", &format!("{commit}^{{commit}}")];
+            if self.git.in_folder(&order.source, exists).end().await?.code == Some(0) {
+                known.push(format!("^{commit}"));
+            }
+        }
+        if known.is_empty() {
+            return Ok(None);
+        }
+        let count = ["rev-list", "--count", "--end-of-options", &order.base_ref];
+        let arguments = count.into_iter().chain(known.iter().map(String::as_str));
+        match self.git.in_folder(&order.source, arguments).text().await {
+            Ok(printed) => Ok(printed.trim().parse().ok()),
+            Err(GitError::Failed { .. }) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
