@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::browser::Browser;
+use super::pictures::keep;
 use super::{assert_quiet, daemon};
 use crate::daemon::Daemon;
 
@@ -164,6 +165,7 @@ fn properties_are_changed_in_place_and_a_change_of_another_person_is_told() {
     browser.until("the panel is open", || focus(&browser) == "panel");
     browser.press(&['a']);
     browser.until("the agents are listed", || browser.has("#pick-assignee [role=option]"));
+    keep(&browser, "pick");
     browser.run("document.activeElement.value = ''");
     for key in ['a', 'g', 't', ENTER] {
         browser.press(&[key]);

@@ -1,6 +1,7 @@
 //! The parts of a task: overview, changes and output, each with an address.
 
 use super::browser::Browser;
+use super::pictures::keep;
 use super::{assert_quiet, daemon};
 
 #[test]
@@ -44,6 +45,7 @@ fn each_part_of_a_task_has_an_address_in_the_panel_and_on_the_page() {
         let told = browser.texts(".time-line p");
         told.iter().any(|line| line.contains("moved it from In progress to Blocked"))
     });
+    keep(&browser, "task");
     let people = browser.texts(".time-line b");
     assert_eq!(people.len(), 3, "a move, a launch, the creation: {people:?}");
     assert!(people.iter().all(|name| !name.contains("local:")), "{people:?}");
