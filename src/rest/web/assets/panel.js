@@ -284,13 +284,22 @@ addEventListener("pagehide", () => {
   const columns = findAll("#board .cards").map((cards) => findAll(".card", cards).map((card) => card.dataset.task));
   if (columns.length > 0) sessionStorage.setItem("columns", JSON.stringify(columns));
 });
-// Goes to the next or the previous task of the column that the reader came from.
-function stepToTask(task, step) {
+// The next or the previous task of the column that the reader came from.
+function taskBeside(task, step) {
   const columns = JSON.parse(sessionStorage.getItem("columns") ?? "[]");
   const column = columns.find((ids) => ids.includes(task)) ?? [];
-  const next = column[column.indexOf(task) + step];
+  return column[column.indexOf(task) + step];
+}
+function stepToTask(task, step) {
+  const next = taskBeside(task, step);
   if (next) location.assign(`${root}/ui/tasks/${encodeURIComponent(next)}`);
 }
+// A page that was opened otherwise has no buttons for it.
+for (const button of findAll(".main > .task [data-step]")) button.hidden = !taskBeside(find(".main > .task").dataset.showsTask, Number(button.dataset.step));
+document.addEventListener("click", (event) => {
+  const button = event.target.closest("[data-step]");
+  if (button) walk(Number(button.dataset.step));
+});
 
 function walk(step) {
   const task = find(".main > .task");

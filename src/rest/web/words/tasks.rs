@@ -72,6 +72,14 @@ impl Words {
         self.language.either("Needed by", "後続タスク")
     }
 
+    pub(in crate::rest::web) const fn previous_task(&self) -> &'static str {
+        self.language.either("Previous task", "前のタスク")
+    }
+
+    pub(in crate::rest::web) const fn next_task(&self) -> &'static str {
+        self.language.either("Next task", "次のタスク")
+    }
+
     pub(in crate::rest::web) const fn parent(&self) -> &'static str {
         self.language.either("Part of", "親タスク")
     }
