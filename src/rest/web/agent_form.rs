@@ -9,12 +9,13 @@ use serde::Deserialize;
 
 use super::form_ids::FormOf;
 use super::layout::{Frame, NavSection, go_to, rendered};
-use crate::domain::agent::{AgentStatus, AiTypes};
-use crate::domain::{Agent, AgentId, Sent};
+use crate::domain::agent::{AgentStatus, AiTypes, DEFAULT_AI_TYPE, ProjectStatus};
+use crate::domain::{Agent, AgentId, Project, ProjectId, Sent};
 use crate::rest::auth::Operator;
-use crate::rest::extract::{InForm, InPath, given, needed};
+use crate::rest::extract::{InForm, InPath, InQuery, given, needed};
+use crate::rest::programs::{FoundProgram, ProgramLogin};
 use crate::rest::{Problem, RestState};
-use crate::service::AgentEdit;
+use crate::service::{AgentEdit, ProjectEdit};
 
 #[derive(Template)]
 #[template(path = "agent_form.html")]
@@ -25,6 +26,32 @@ struct AgentForm {
     kinds: Vec<String>,
     /// The id of the form of a new agent.
     form_id: String,
+    /// The projects of the agent.
+    projects: Vec<Project>,
+    /// The other active projects.
+    others: Vec<Project>,
+}
+
+/// The programs that start agents, as a choice of the kind.
+#[derive(Template)]
+#[template(path = "parts/agent_kinds.html")]
+struct KindsPart {
+    frame: Frame,
+    kinds: Vec<FoundKind>,
+    /// The kind is one that was not found.
+    is_other: bool,
+}
+
+struct FoundKind {
+    program: FoundProgram,
+    is_chosen: bool,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct KindsQuery {
+    /// The kind of the agent; absent for a new one, which gets the first that is found.
+    ai_type: Option<String>,
 }
 
 struct ShownAgent(Agent);
@@ -60,7 +87,7 @@ impl AgentForm {
     }
 
     fn ai_type(&self) -> &str {
-        self.agent.as_ref().map_or(crate::domain::agent::DEFAULT_AI_TYPE, |agent| &agent.ai_type)
+        self.agent.as_ref().map_or(DEFAULT_AI_TYPE, |agent| &agent.ai_type)
     }
 
     fn system_prompt(&self) -> &str {
@@ -86,18 +113,50 @@ struct AgentFields {
     #[serde(default)]
     form_id: String,
     name: String,
+    /// A kind that was found; empty or absent if `ai_type` names another one.
+    #[serde(default)]
+    kind: String,
+    #[serde(default)]
     ai_type: String,
     system_prompt: String,
     status: Option<AgentStatus>,
+    /// A new agent gets a passkey.
+    #[serde(default)]
+    passkey: bool,
+}
+
+impl AgentFields {
+    fn kind(&self) -> &str {
+        if self.kind.is_empty() { &self.ai_type } else { &self.kind }
+    }
+
+    /// Returns the fields that a new and an existing agent have in common.
+    fn edit(&self) -> Result<AgentEdit, Problem> {
+        Ok(AgentEdit {
+            name: Some(needed("name", self.name.clone())?),
+            ai_type: Some(needed("ai_type", self.kind().to_owned())?),
+            system_prompt: Some(self.system_prompt.clone()),
+            status: self.status,
+            ..AgentEdit::default()
+        })
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AssignFields {
+    project: ProjectId,
 }
 
 pub(super) fn routes() -> Router<RestState> {
     Router::new()
         .route("/ui/agents/new", get(new))
         .route("/ui/agents/{agent}", get(edit))
+        .route("/ui/parts/agents/kinds", get(found_kinds))
         .route("/ui/do/agents", post(make))
         .route("/ui/do/agents/{agent}", post(change))
         .route("/ui/do/agents/{agent}/passkey", post(renew_passkey))
+        .route("/ui/do/agents/{agent}/assign", post(assign))
 }
 
 async fn new(frame: Frame, State(state): State<RestState>) -> Result<Response, Problem> {
@@ -107,6 +166,8 @@ async fn new(frame: Frame, State(state): State<RestState>) -> Result<Response, P
         frame: frame.at(NavSection::Agents),
         agent: None,
         kinds,
+        projects: Vec::new(),
+        others: Vec::new(),
     }))
 }
 
@@ -117,12 +178,37 @@ async fn edit(
 ) -> Result<Response, Problem> {
     let agent = state.service.catalog.agent(&id).await?;
     let kinds = kinds(&state).await?;
+    let all = state.service.catalog.projects().await?.into_iter();
+    let (of_agent, others): (Vec<_>, Vec<_>) = all
+        .filter(|(project, _)| project.status == ProjectStatus::Active)
+        .partition(|(_, members)| members.contains(&id));
+    let only_projects = |all: Vec<(Project, _)>| all.into_iter().map(|(it, _)| it).collect();
     Ok(rendered(&AgentForm {
         frame: frame.at(NavSection::Agents),
         agent: Some(ShownAgent(agent)),
         kinds,
         form_id: String::new(),
+        projects: only_projects(of_agent),
+        others: only_projects(others),
     }))
+}
+
+/// Returns the choice of the programs that were found. A CLI may take seconds to print its version.
+async fn found_kinds(
+    frame: Frame,
+    State(state): State<RestState>,
+    InQuery(KindsQuery { ai_type }): InQuery<KindsQuery>,
+) -> Response {
+    // Only those who may change an agent learn what is installed.
+    let programs = if frame.may_change() { state.programs.look().await } else { Vec::new() };
+    let chosen = ai_type.or_else(|| programs.first().map(|program| program.ai_type.clone()));
+    let kind = |program: FoundProgram| FoundKind {
+        is_chosen: chosen.as_ref() == Some(&program.ai_type),
+        program,
+    };
+    let kinds: Vec<FoundKind> = programs.into_iter().map(kind).collect();
+    let is_other = !kinds.iter().any(|kind| kind.is_chosen);
+    rendered(&KindsPart { frame, kinds, is_other })
 }
 
 /// Returns the kinds that the form suggests. Those of existing agents are among them if
@@ -136,8 +222,8 @@ async fn kinds(state: &RestState) -> Result<Vec<String>, Problem> {
     Ok(kinds.into_iter().collect())
 }
 
-/// Makes an agent with a new passkey. The page shows the passkey now, because it has no other
-/// moment for it.
+/// Makes an agent and opens its page. If the agent is to have a passkey, the page shows it now
+/// instead, because it has no other moment for it.
 async fn make(
     frame: Frame,
     State(state): State<RestState>,
@@ -145,17 +231,15 @@ async fn make(
     InForm(fields): InForm<AgentFields>,
 ) -> Result<Response, Problem> {
     let chosen: Option<AgentId> = given("id", &fields.id)?;
-    let passkey = state.service.catalog.new_passkey();
-    let shown = passkey.reveal().to_owned();
-    let content = [fields.name.clone(), fields.ai_type.clone(), fields.system_prompt.clone()];
-    let edit = AgentEdit {
-        name: Some(needed("name", fields.name)?),
-        ai_type: Some(needed("ai_type", fields.ai_type)?),
-        system_prompt: Some(fields.system_prompt),
-        passkey: Some(passkey),
-        status: None,
-        seen: None,
-    };
+    let passkey = fields.passkey.then(|| state.service.catalog.new_passkey());
+    let shown = passkey.as_ref().map(|passkey| passkey.reveal().to_owned());
+    let content = [
+        fields.name.clone(),
+        fields.kind().to_owned(),
+        fields.system_prompt.clone(),
+        fields.passkey.to_string(),
+    ];
+    let edit = AgentEdit { passkey, status: None, ..fields.edit()? };
     let catalog = &state.service.catalog;
     let sent = if chosen.is_some() {
         Sent::First(catalog.add_agent(chosen, &edit).await?)
@@ -167,11 +251,14 @@ async fn make(
     let (agent, passkey) = match sent {
         Sent::First(agent) => {
             tracing::info!(agent_id = %agent.id, "agent added");
-            (agent.id, Some(shown))
+            (agent.id, shown)
         }
         // Its passkey was shown when the form was sent for the first time.
         Sent::Again(agent) => (agent.id, None),
     };
+    if !fields.passkey {
+        return Ok(go_to(&format!("/ui/agents/{agent}")));
+    }
     Ok(rendered(&PasskeyPart { frame, agent, passkey, is_replaced: false }))
 }
 
@@ -180,17 +267,21 @@ async fn change(
     InPath(id): InPath<AgentId>,
     InForm(fields): InForm<AgentFields>,
 ) -> Result<Response, Problem> {
-    let edit = AgentEdit {
-        name: Some(needed("name", fields.name)?),
-        ai_type: Some(needed("ai_type", fields.ai_type)?),
-        system_prompt: Some(fields.system_prompt),
-        passkey: None,
-        status: fields.status,
-        seen: None,
-    };
-    state.service.catalog.set_agent(&id, &edit).await?;
+    state.service.catalog.set_agent(&id, &fields.edit()?).await?;
     tracing::info!(agent_id = %id, "agent changed");
     Ok(go_to("/ui/agents"))
+}
+
+/// Assigns the agent to a project, and opens its page in the project.
+async fn assign(
+    State(state): State<RestState>,
+    InPath(id): InPath<AgentId>,
+    InForm(AssignFields { project }): InForm<AssignFields>,
+) -> Result<Response, Problem> {
+    let edit = ProjectEdit { assign: vec![id.clone()], ..ProjectEdit::default() };
+    state.service.catalog.set_project(&project, &edit).await?;
+    tracing::info!(project_id = %project, assign = ?edit.assign, "project changed");
+    Ok(go_to(&format!("/ui/projects/{project}/agents/{id}")))
 }
 
 async fn renew_passkey(

@@ -392,6 +392,9 @@ texts! {
         "Names the provider that starts it: claude, codex, … or an entry of ai_providers.",
         "起動に使うプロバイダー名: claude、codex など、または ai_providers の項目。";
     system_prompt: "System prompt", "システムプロンプト";
+    other_kind: "Another kind", "その他の種別";
+    more_fields: "More…", "詳細設定…";
+    passkey_hint: "Only an agent that a person starts needs one.", "人が起動するエージェントにだけ必要です。";
     passkey: "Passkey", "パスキー";
     make_passkey: "Make a new passkey", "新しいパスキーを発行";
     passkey_once: "Copy it now: it is not shown again.", "今コピーしてください。再表示されません。";

@@ -86,12 +86,33 @@ fn a_project_an_agent_and_a_task_are_made_on_the_page() {
     };
     browser.go_to("/ui/agents");
     browser.find(".empty a").click();
-    browser.find("[name=id]").type_in("agt_new");
+    // The CLIs that were found are the choice. What few people need is folded.
+    browser.find(".choice input[value=claude]:checked");
+    assert!(!browser.find("#kind").is_shown() && !browser.find("[name=id]").is_shown());
     browser.find("[name=name]").type_in("A new one");
+    browser.find(".choice [value='']").click();
+    browser.run("document.querySelector('#kind').value = 'cluade'");
+    browser.find(".form .primary").click();
+    browser.until("an unknown kind is told at its field", || {
+        browser.texts("#kind-e") == ["Nothing here starts this kind. Did you mean claude?"]
+    });
+    browser.find(".choice [value=claude]").click();
+    browser.find("#more-fields summary").click();
+    browser.find("[name=id]").type_in("agt_new");
+    browser.find(".form .primary").click();
+    browser.until("its page is open", || browser.path() == "/ui/agents/agt_new");
+    assert_eq!(daemon.json(&["agent", "show", "agt_new"])["has_passkey"], false);
+    // An agent that people start themselves gets a passkey, which is shown once.
+    browser.go_to("/ui/agents/new");
+    browser.find(".choice input[value=claude]:checked");
+    browser.find("[name=name]").type_in("By hand");
+    browser.find("#more-fields summary").click();
+    browser.find("[name=id]").type_in("agt_hand");
+    browser.find("[name=passkey]").click();
     browser.find(".form .primary").click();
     let passkey = browser.find("#passkey .secret").text();
     assert!(passkey.len() >= 20, "{passkey}");
-    browser.go_to("/ui/agents/agt_new");
+    browser.go_to("/ui/agents/agt_hand");
     assert!(!browser.has("#passkey .secret"));
     browser.go_to("/ui/projects/new");
     browser.find("[name=id]").type_in("prj_new");

@@ -12,6 +12,7 @@ function markField(form, { path, message }) {
   field.setAttribute("aria-invalid", "true");
   field.dataset.hints = field.getAttribute("aria-describedby") ?? "";
   field.setAttribute("aria-describedby", `${error.id} ${field.dataset.hints}`.trim());
+  field.closest("details")?.setAttribute("open", "");
   field.focus();
   return true;
 }
