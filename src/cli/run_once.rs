@@ -223,5 +223,6 @@ const fn is_refused_while_waiting(reason: StartReason) -> bool {
             | StartReason::LowDisk
             | StartReason::LowMemory
             | StartReason::NoPasskey
+            | StartReason::NoCoordinator
     )
 }

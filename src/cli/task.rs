@@ -489,10 +489,11 @@ fn starts_after(detail: &TaskDetail) -> Option<String> {
     (!others.is_empty()).then(|| format!("starts after {}{hint}", others.join(", ")))
 }
 
-/// Returns the sentence of a wait, with the time when it ends.
+/// Returns the sentence of a wait, with the times when it began and ends.
 fn wait(waiting: &WaitingBody) -> String {
+    let since = waiting.since.map(|since| format!(" (since {since})")).unwrap_or_default();
     let until = waiting.until.map(|until| format!(" (until {until})")).unwrap_or_default();
-    format!("{}{until}", plain(&waiting.text))
+    format!("{}{since}{until}", plain(&waiting.text))
 }
 
 fn with_status(id: &TaskId, tasks: &[TaskBody]) -> String {

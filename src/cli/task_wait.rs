@@ -164,14 +164,19 @@ fn end_of(detail: &TaskDetail) -> Option<String> {
         (TaskStatus::Done | TaskStatus::Cancelled | TaskStatus::Blocked, ..) => {
             Some(format!("is {status}"))
         }
-        (TaskStatus::InProgress, _, Some(waiting)) if waiting.needs_person || is_kept(waiting) => {
+        (TaskStatus::InProgress, _, Some(waiting)) if is_over(waiting) => {
             Some(format!("needs a person: {}", plain(&waiting.text)))
         }
         _ => None,
     }
 }
 
-/// Returns whether a person keeps the agent of a task from starting, so that it waits without end.
-fn is_kept(waiting: &WaitingBody) -> bool {
-    matches!(waiting.reason.as_str(), "held" | "no_assignee")
+/// Returns whether only a person ends the wait of a task. A coordinator that restarts comes back by
+/// itself.
+fn is_over(waiting: &WaitingBody) -> bool {
+    match waiting.reason.as_str() {
+        "held" | "no_assignee" => true,
+        "no_coordinator" | "host_silent" => false,
+        _ => waiting.needs_person,
+    }
 }

@@ -148,5 +148,6 @@ const fn demand(rule: &RuleBody, purpose: Purpose) -> &'static str {
         StartReason::LowDisk => "there is enough free disk (`limits.min_free_disk`)",
         StartReason::LowMemory => "there is enough free memory (`limits.min_free_memory`)",
         StartReason::NoPasskey => "its coordinator has a passkey for it",
+        StartReason::NoCoordinator => "a coordinator is connected (`supervise` is one)",
     }
 }

@@ -39,7 +39,8 @@ pub fn pair_to_start(
         | StartReason::ProviderLimit
         | StartReason::LowDisk
         | StartReason::LowMemory
-        | StartReason::NoPasskey => 4,
+        | StartReason::NoPasskey
+        | StartReason::NoCoordinator => 4,
         StartReason::NoWork => 5,
         StartReason::Inactive | StartReason::NotAssigned | StartReason::Unknown => 6,
     };

@@ -137,13 +137,23 @@ pub struct Deferred {
     /// Other limits that the start would exceed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub also: Vec<StartReason>,
+    /// The limit that is the reason, and the agents that count for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_use: Option<InUse>,
+}
+
+/// A limit of running agents.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InUse {
+    pub n_running: usize,
+    pub limit: usize,
 }
 
 impl Deferred {
     fn of(candidate: &Candidate, reason: StartReason) -> Self {
         let until = candidate.until.filter(|_| reason == candidate.reason);
         let detail = candidate.detail.clone().filter(|_| reason == candidate.reason);
-        Self { key: candidate.key.clone(), reason, until, detail, also: Vec::new() }
+        Self { key: candidate.key.clone(), reason, until, detail, also: Vec::new(), in_use: None }
     }
 }
 
@@ -519,6 +529,7 @@ fn plan_starts(snapshot: &Snapshot, plan: &mut Plan) {
         plan.deferred.push(Deferred {
             also: also.collect(),
             detail,
+            in_use: slots.in_use_of(reason, &candidate.key, &candidate.ai_type),
             ..Deferred::of(candidate, reason)
         });
     }

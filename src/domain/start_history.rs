@@ -329,6 +329,8 @@ words! {
         LowMemory = "low_memory",
         /// The configuration of the coordinator has no passkey for the agent (R-004-8).
         NoPasskey = "no_passkey",
+        /// No coordinator is connected, so nothing starts.
+        NoCoordinator = "no_coordinator",
     }
 }
 

@@ -1,6 +1,8 @@
 //! The one reason why a task or an agent does not run, in a sentence, with the action that ends the
 //! wait. The page, the command line and the REST API all show this sentence.
 
+mod facts;
+
 use super::activity::FailureClass;
 use super::id::{AgentId, ProjectId};
 use super::key::Purpose;
@@ -11,6 +13,8 @@ use super::start_history::StartReason;
 use super::task::TaskStatus;
 use super::time::Timestamp;
 use super::words::words;
+
+pub use facts::{Inactive, SilentHost, WaitFacts, host_name};
 
 /// The reason of a wait.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,6 +27,8 @@ pub enum WaitReason {
     OtherTaskFirst(ShortId),
     /// The agent does not start.
     Start(StartReason),
+    /// The agent runs on a host that does not answer.
+    HostSilent,
 }
 
 words! {
@@ -46,6 +52,8 @@ words! {
         EditAgent = "edit_agent",
         /// Prepare the clone of the task again.
         RetryWorkspace = "retry_workspace",
+        /// Change the limit of running agents in the configuration.
+        ChangeLimits = "change_limits",
     }
 }
 
@@ -64,6 +72,7 @@ pub struct Waiting {
     pub n_failures: u32,
     /// The provider of the agent and the failure of its account, if the account is parked.
     pub account: Option<(String, FailureClass)>,
+    pub facts: WaitFacts,
 }
 
 /// The state of the agent of a task.
@@ -82,7 +91,15 @@ pub enum AssigneeState {
 impl Waiting {
     /// Returns a wait without more than its reason.
     pub const fn of(reason: WaitReason) -> Self {
-        Self { reason, until: None, detail: None, last_end: None, n_failures: 0, account: None }
+        Self {
+            reason,
+            until: None,
+            detail: None,
+            last_end: None,
+            n_failures: 0,
+            account: None,
+            facts: WaitFacts::NONE,
+        }
     }
 
     /// Returns the wait of a task. `None` if it does not wait: it is worked on, it is closed, or it
@@ -125,12 +142,13 @@ impl Waiting {
     }
 
     /// Returns the word for the reason: that of a start, or `no_assignee`, `blocked`,
-    /// `other_task_first`.
+    /// `other_task_first`, `host_silent`.
     pub const fn word(&self) -> &'static str {
         match &self.reason {
             WaitReason::NoAssignee => "no_assignee",
             WaitReason::Blocked => "blocked",
             WaitReason::OtherTaskFirst(_) => "other_task_first",
+            WaitReason::HostSilent => "host_silent",
             WaitReason::Start(reason) => reason.as_str(),
         }
     }
@@ -138,14 +156,46 @@ impl Waiting {
     /// Returns whether only a person ends it.
     pub fn needs_person(&self) -> bool {
         match &self.reason {
-            WaitReason::Blocked => true,
+            WaitReason::Blocked | WaitReason::HostSilent => true,
             // The starts of a whole fleet are paused on purpose.
             WaitReason::NoAssignee
             | WaitReason::OtherTaskFirst(_)
             | WaitReason::Start(StartReason::Paused | StartReason::Held) => false,
             WaitReason::Start(StartReason::Parked) => self.is_not_logged_in(),
-            WaitReason::Start(StartReason::NoPasskey) => true,
+            WaitReason::Start(StartReason::NoPasskey | StartReason::NoCoordinator) => true,
             WaitReason::Start(reason) => reason.waits_indefinitely(),
+        }
+    }
+
+    /// Returns the time since which it waits, if the sentence is about something that began.
+    pub fn since(&self) -> Option<Timestamp> {
+        let facts = &self.facts;
+        match &self.reason {
+            WaitReason::Start(StartReason::Held) => facts.held_since,
+            WaitReason::Start(StartReason::Paused) => facts.paused_since,
+            WaitReason::HostSilent | WaitReason::Start(StartReason::NoCoordinator) => {
+                facts.silent_host.as_ref().map(|host| host.heard_at)
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns whether its sentence begins with a name, which keeps its first letter everywhere.
+    pub fn begins_with_name(&self) -> bool {
+        let facts = &self.facts;
+        match &self.reason {
+            WaitReason::Blocked => true,
+            WaitReason::HostSilent => facts.silent_host.is_some(),
+            WaitReason::NoAssignee | WaitReason::OtherTaskFirst(_) => false,
+            WaitReason::Start(reason) => match reason {
+                StartReason::Held => facts.stopped_by.is_some(),
+                StartReason::Inactive => facts.inactive_name().is_some(),
+                StartReason::ProjectLimit | StartReason::AgentLimit => {
+                    facts.limited(*reason).is_some()
+                }
+                StartReason::NoCoordinator => facts.silent_host.is_some(),
+                _ => false,
+            },
         }
     }
 
@@ -158,7 +208,7 @@ impl Waiting {
     pub const fn action(&self) -> Option<WaitAction> {
         match &self.reason {
             WaitReason::NoAssignee => Some(WaitAction::Assign),
-            WaitReason::Blocked | WaitReason::OtherTaskFirst(_) => None,
+            WaitReason::Blocked | WaitReason::OtherTaskFirst(_) | WaitReason::HostSilent => None,
             WaitReason::Start(reason) => match reason {
                 StartReason::NotAssigned => Some(WaitAction::AssignToProject),
                 StartReason::Inactive => Some(WaitAction::Activate),
@@ -170,6 +220,10 @@ impl Waiting {
                 StartReason::Parked => Some(WaitAction::TryProvider),
                 StartReason::Backoff => Some(WaitAction::TryNow),
                 StartReason::WorkspaceBroken => Some(WaitAction::RetryWorkspace),
+                StartReason::NoFreeSlot
+                | StartReason::ProjectLimit
+                | StartReason::AgentLimit
+                | StartReason::ProviderLimit => Some(WaitAction::ChangeLimits),
                 _ => None,
             },
         }
@@ -180,8 +234,8 @@ impl Waiting {
         self.detail.as_deref().filter(|_| self.reason != WaitReason::Blocked)
     }
 
-    /// Returns the sentence for people. It does not contain the time when the wait ends, which each
-    /// reader shows in their own form after it.
+    /// Returns the sentence for people. It does not contain the times when the wait began and ends,
+    /// which each reader shows in their own form after it.
     pub fn sentence(&self, language: Language) -> String {
         let text = match &self.reason {
             WaitReason::NoAssignee => {
@@ -195,6 +249,7 @@ impl Waiting {
                 Language::English => format!("Runs {task} first"),
                 Language::Japanese => format!("{task} を先に実行"),
             },
+            WaitReason::HostSilent => self.facts.silent_sentence(language),
             WaitReason::Start(reason) => self.start_sentence(*reason, language),
         };
         let end = self.last_end.as_ref().map(|(outcome, line)| {
@@ -244,7 +299,13 @@ impl Waiting {
             (StartReason::Paused, _, Language::Japanese) if self.detail.is_some() => {
                 "一時停止ファイルにより起動を停止中".to_owned()
             }
-            (reason, _, language) => sentence_of_start(reason, language).to_owned(),
+            (StartReason::NoCoordinator, ..) if self.facts.silent_host.is_some() => {
+                self.facts.silent_sentence(language)
+            }
+            (reason, _, language) => self
+                .facts
+                .named_sentence(reason, language)
+                .unwrap_or_else(|| sentence_of_start(reason, language).to_owned()),
         }
     }
 }
@@ -302,6 +363,9 @@ pub const fn sentence_of_start(reason: StartReason, language: Language) -> &'sta
         StartReason::NoPasskey => {
             ("Its coordinator has no passkey for it", "コーディネーターにパスキーがない")
         }
+        StartReason::NoCoordinator => {
+            ("No coordinator is connected, so nothing starts", "コーディネーターが未接続")
+        }
     };
     language.either(english, japanese)
 }
@@ -351,6 +415,10 @@ pub fn remedy_of_start(
             "add its passkey to the configuration of the coordinator".to_owned(),
             "コーディネーターの設定にパスキーを追加".to_owned(),
         ),
+        StartReason::NoCoordinator => (
+            "`supervise` on the machine of the agents connects one".to_owned(),
+            "エージェントのマシンで `supervise` を実行".to_owned(),
+        ),
         _ => return None,
     };
     Some(match language {
@@ -360,93 +428,4 @@ pub fn remedy_of_start(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_reason_has_its_own_sentence_in_both_languages() {
-        for language in [Language::English, Language::Japanese] {
-            let mut sentences: Vec<String> = StartReason::ALL
-                .iter()
-                .map(|reason| Waiting::of(WaitReason::Start(*reason)).sentence(language))
-                .collect();
-            sentences.sort();
-            let n = sentences.len();
-            sentences.dedup();
-            assert_eq!(sentences.len(), n);
-            for reason in StartReason::ALL {
-                let sentence = Waiting::of(WaitReason::Start(*reason)).sentence(language);
-                assert!(!sentence.contains('_'), "{sentence}");
-            }
-        }
-    }
-
-    #[test]
-    fn a_japanese_sentence_leaves_out_what_exists_in_english_only() {
-        let full = Waiting {
-            detail: Some("1.2 GiB free, and 5 GiB is the least".to_owned()),
-            ..Waiting::of(WaitReason::Start(StartReason::LowDisk))
-        };
-        assert_eq!(full.sentence(Language::Japanese), "ディスクの空き不足");
-        assert_eq!(full.detail_in_english(), full.detail.as_deref());
-        let blocked =
-            Waiting { detail: Some("which bank?".to_owned()), ..Waiting::of(WaitReason::Blocked) };
-        assert_eq!(blocked.sentence(Language::Japanese), "which bank?", "a person wrote it");
-        assert_eq!(blocked.detail_in_english(), None);
-        let suspended = Waiting {
-            n_failures: 5,
-            last_end: Some((Outcome::ExitedWithoutReport, Some("bye".to_owned()))),
-            ..Waiting::of(WaitReason::Start(StartReason::Suspended))
-        };
-        let english = suspended.sentence(Language::English);
-        assert_eq!(english, "Failed 5 times in a row: No report: bye");
-        assert_eq!(suspended.sentence(Language::Japanese), "5 回連続で失敗: 報告なし: bye");
-    }
-
-    #[test]
-    fn a_task_shows_the_wait_of_its_agent_only_while_it_is_in_progress() {
-        let held = Waiting::of(WaitReason::Start(StartReason::Held));
-        let of = |status, agent| Waiting::of_task(status, true, None, agent);
-        let waits = || AssigneeState::Waits(held.clone());
-        assert_eq!(of(TaskStatus::InProgress, waits()), Some(held.clone()));
-        assert_eq!(of(TaskStatus::InProgress, AssigneeState::Works), None);
-        for status in [TaskStatus::Backlog, TaskStatus::Todo, TaskStatus::Done] {
-            assert_eq!(of(status, waits()), None);
-        }
-        let other: ShortId = "SHOP-12".parse().unwrap();
-        let first = of(TaskStatus::InProgress, AssigneeState::WorksOn(other)).unwrap();
-        assert_eq!(first.sentence(Language::English), "Runs SHOP-12 first");
-        let alone = Waiting::of_task(TaskStatus::Todo, false, None, AssigneeState::Ready).unwrap();
-        assert_eq!(alone.action(), Some(WaitAction::Assign));
-    }
-
-    #[test]
-    fn a_blocked_task_shows_the_reason_that_was_given() {
-        let of = |reason| {
-            let waiting =
-                Waiting::of_task(TaskStatus::Blocked, true, reason, AssigneeState::Ready).unwrap();
-            waiting.sentence(Language::English)
-        };
-        assert_eq!(of(Some("waits for the security team")), "waits for the security team");
-        assert_eq!(of(None), "Blocked");
-    }
-
-    #[test]
-    fn a_parked_account_needs_a_person_only_if_its_login_failed() {
-        let of = |class| Waiting {
-            account: Some(("codex".to_owned(), class)),
-            ..Waiting::of(WaitReason::Start(StartReason::Parked))
-        };
-        let auth = of(FailureClass::Auth);
-        assert!(auth.needs_person() && auth.sentence(Language::English).contains("codex is not"));
-        assert!(!of(FailureClass::Quota).needs_person());
-        assert_eq!(auth.action(), Some(WaitAction::TryProvider));
-    }
-
-    #[test]
-    fn an_agent_that_may_start_or_runs_does_not_wait() {
-        let waits = |reason| Waiting::of_start(reason).is_some();
-        assert!(!waits(StartReason::Ready) && !waits(StartReason::Running));
-        assert!(waits(StartReason::Stopping) && waits(StartReason::NoFreeSlot));
-    }
-}
+mod tests;

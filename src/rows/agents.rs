@@ -1,10 +1,13 @@
 //! Agents.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use crate::domain::event::NewEvent;
 use crate::domain::{Agent, AgentId};
 use crate::store::{BoxError, Cells, Entity, Read, StoreError, Value, cell};
 
 use super::audit::{Audited, Fields, Shown, plain};
+use super::filter::list_of_ids;
 use super::{Transaction, Wake};
 
 impl Entity for Agent {
@@ -69,6 +72,16 @@ pub fn list(tx: &mut Read<'_>) -> Result<Vec<Agent>, StoreError> {
 /// Returns the ids of all agents, in their order.
 pub fn list_ids(tx: &mut Read<'_>) -> Result<Vec<AgentId>, StoreError> {
     tx.rows("agent", "SELECT id FROM agents ORDER BY id", &[], cell)
+}
+
+/// Returns the names of these agents. An id without an agent is left out.
+pub fn names(
+    tx: &mut Read<'_>,
+    ids: &BTreeSet<AgentId>,
+) -> Result<BTreeMap<AgentId, String>, StoreError> {
+    let ids: Vec<AgentId> = ids.iter().cloned().collect();
+    let found = list_of_ids::<Agent, AgentId>(tx, &ids)?;
+    Ok(found.into_iter().map(|agent| (agent.id, agent.name)).collect())
 }
 
 pub fn count(tx: &mut Read<'_>) -> Result<u64, StoreError> {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::domain::event::{Event, EventSpan, NewEvent};
 use crate::domain::id::TaskId;
-use crate::domain::{LaunchId, ShortId, Timestamp};
+use crate::domain::{AgentId, LaunchId, ProjectId, ShortId, Timestamp};
 use crate::store::{BoxError, Cells, Read, StoreError, cell};
 
 use super::Transaction;
@@ -87,6 +87,20 @@ pub fn list_stopped_by(
     filter.also("kind = 'launch.stopping' AND launch_id IS NOT NULL AND author IS NOT NULL");
     let sql = "SELECT launch_id, author FROM events";
     filter.rows(tx, "event", sql, "", |cells| Ok((cells.get()?, cells.get()?)))
+}
+
+/// Returns the person who stopped an agent in a project at this time. `None` if no person did it, or
+/// if the event is not kept any more.
+pub fn find_who_stopped(
+    tx: &mut Read<'_>,
+    agent: &AgentId,
+    project: &ProjectId,
+    at: Timestamp,
+) -> Result<Option<String>, StoreError> {
+    let sql = "SELECT author FROM events WHERE kind = 'person.stop' \
+        AND agent_id = ?1 AND project_id = ?2 AND at = ?3 ORDER BY seq DESC LIMIT 1";
+    let found = tx.row("event", sql, &[agent.into(), project.into(), at.into()], cell)?;
+    Ok(found.flatten())
 }
 
 /// Returns the numbers of the oldest and the newest event, or 0.

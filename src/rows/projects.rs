@@ -1,5 +1,6 @@
 //! Projects.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use crate::domain::event::NewEvent;
@@ -8,6 +9,7 @@ use crate::domain::{Project, ProjectId};
 use crate::store::{BoxError, Cells, Entity, Read, StoreError, Value};
 
 use super::audit::{Audited, Fields, plain};
+use super::filter::list_of_ids;
 use super::{Transaction, Wake};
 
 impl Entity for Project {
@@ -75,6 +77,16 @@ pub fn get(tx: &mut Read<'_>, id: &ProjectId) -> Result<Option<Project>, StoreEr
 /// Returns all projects by id.
 pub fn list(tx: &mut Read<'_>) -> Result<Vec<Project>, StoreError> {
     tx.list("ORDER BY id", &[])
+}
+
+/// Returns the names of these projects. An id without a project is left out.
+pub fn names(
+    tx: &mut Read<'_>,
+    ids: &BTreeSet<ProjectId>,
+) -> Result<BTreeMap<ProjectId, String>, StoreError> {
+    let ids: Vec<ProjectId> = ids.iter().cloned().collect();
+    let found = list_of_ids::<Project, ProjectId>(tx, &ids)?;
+    Ok(found.into_iter().map(|project| (project.id, project.name)).collect())
 }
 
 pub fn count(tx: &mut Read<'_>) -> Result<u64, StoreError> {

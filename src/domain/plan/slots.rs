@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use super::{Limits, Snapshot, StartLimits};
+use super::{InUse, Limits, Snapshot, StartLimits};
 use crate::domain::id::{AgentId, LaunchId, ProjectId};
 use crate::domain::instance::Instance;
 use crate::domain::key::{InstanceKey, Purpose};
@@ -126,6 +126,31 @@ impl<'a> Slots<'a> {
         is_kept.then_some(if is_full { StartReason::NoFreeSlot } else { StartReason::ChatReserve })
     }
 
+    /// Returns the limit of a project, an agent or a provider that this reason is about, and the
+    /// agents that count for it.
+    pub fn in_use_of(
+        &self,
+        reason: StartReason,
+        key: &InstanceKey,
+        ai_type: &str,
+    ) -> Option<InUse> {
+        let limits = &self.limits.start;
+        let (n_running, limit) = match reason {
+            StartReason::ProjectLimit => (self.of_project(&key.project), limits.per_project),
+            StartReason::AgentLimit => {
+                (self.agents.get(&key.agent).copied().unwrap_or(0), limits.per_agent)
+            }
+            StartReason::ProviderLimit => (self.of_provider(ai_type), limits.per_provider),
+            _ => return None,
+        };
+        Some(InUse { n_running, limit: limit? })
+    }
+
+    /// Returns the number of slots of a provider. Each of an unknown one may be of it.
+    fn of_provider(&self, ai_type: &str) -> usize {
+        self.providers.get(ai_type).copied().unwrap_or(0) + self.n_unknown
+    }
+
     /// Returns the limits that a start of `key` would exceed, in the order in which they count. An
     /// empty `ai_type` stands for an unknown provider.
     pub fn keeping<'s>(
@@ -137,7 +162,7 @@ impl<'a> Slots<'a> {
             limit.is_some_and(|limit| n.copied().unwrap_or(0) >= limit)
         };
         let StartLimits { per_project, per_agent, per_provider, .. } = self.limits.start;
-        let of_provider = self.providers.get(ai_type).copied().unwrap_or(0) + self.n_unknown;
+        let of_provider = self.of_provider(ai_type);
         let own = [
             (is_reached(per_project, self.projects.get(&key.project)), StartReason::ProjectLimit),
             (is_reached(per_agent, self.agents.get(&key.agent)), StartReason::AgentLimit),

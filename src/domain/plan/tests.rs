@@ -410,7 +410,8 @@ fn a_pair_that_may_not_start_waits_and_the_plan_says_until_when() {
             reason: StartReason::Backoff,
             until,
             detail: None,
-            also: Vec::new()
+            also: Vec::new(),
+            in_use: None
         }]
     );
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::why::WhyBody;
-use crate::domain::waiting::{AssigneeState, WaitAction, Waiting};
+use crate::domain::waiting::{AssigneeState, WaitAction, WaitFacts, WaitReason, Waiting};
 use crate::domain::{
     InstanceKey, Language, Launch, Purpose, ShortId, Task, TaskId, TaskStatus, Timestamp,
 };
@@ -15,10 +15,13 @@ use crate::rest::{Problem, RestState};
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WaitingBody {
-    /// A reason of `why`, or `no_assignee`, `blocked` or `other_task_first`.
+    /// A reason of `why`, or `no_assignee`, `blocked`, `other_task_first` or `host_silent`.
     pub reason: String,
-    /// The sentence for people. It does not contain `until`.
+    /// The sentence for people. It contains neither `since` nor `until`.
     pub text: String,
+    /// When it began, if that is known and part of the reason.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Timestamp>,
     /// When it ends by itself, if that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
@@ -34,6 +37,7 @@ impl From<&Waiting> for WaitingBody {
         Self {
             reason: waiting.word().to_owned(),
             text: waiting.sentence(Language::English),
+            since: waiting.since(),
             until: waiting.until,
             needs_person: waiting.needs_person(),
             action: waiting.action(),
@@ -54,6 +58,7 @@ pub(in crate::rest) enum Standing<'a> {
 #[derive(Debug, Default)]
 pub(in crate::rest) struct Standings {
     open: BTreeMap<InstanceKey, Launch>,
+    /// The waits of agents without an open launch, and of those on silent hosts.
     waits: BTreeMap<InstanceKey, Waiting>,
     short_ids: BTreeMap<TaskId, ShortId>,
 }
@@ -88,7 +93,24 @@ impl Standings {
             let key = why.key.clone();
             Some((key, WhyBody::from(why).waiting()?))
         });
-        Ok(Self { waits: waits.collect(), open, short_ids })
+        let silent = open.values().filter_map(|launch| {
+            let silent_host = Some(state.service.launches.silent_host_of(launch)?);
+            let facts = WaitFacts { silent_host, ..WaitFacts::default() };
+            let waiting = Waiting { facts, ..Waiting::of(WaitReason::HostSilent) };
+            Some((launch.key.clone(), waiting))
+        });
+        Ok(Self { waits: waits.chain(silent).collect(), open, short_ids })
+    }
+
+    /// Returns one wait.
+    #[cfg(test)]
+    pub(in crate::rest) fn of_wait(key: InstanceKey, waiting: Waiting) -> Self {
+        Self { waits: BTreeMap::from([(key, waiting)]), ..Self::default() }
+    }
+
+    /// Returns the waits of the agents whose tasks are in progress.
+    pub(in crate::rest) fn waits(&self) -> impl Iterator<Item = (&InstanceKey, &Waiting)> {
+        self.waits.iter()
     }
 
     /// Returns the state of the work on one of the tasks that were read.
@@ -101,7 +123,11 @@ impl Standings {
                     .short_ids
                     .get(other)
                     .map_or(AssigneeState::Works, |other| AssigneeState::WorksOn(other.clone())),
-                _ => AssigneeState::Works,
+                _ => self
+                    .waits
+                    .get(&launch.key)
+                    .cloned()
+                    .map_or(AssigneeState::Works, AssigneeState::Waits),
             },
             None => key
                 .and_then(|key| self.waits.get(&key).cloned())

@@ -10,6 +10,7 @@ use super::waiting::WaitingBody;
 use crate::domain::plan::Deferred;
 use crate::domain::plan::shared::Crowd;
 use crate::domain::start_history::{Ruling, StartReason};
+use crate::domain::waiting::{WaitFacts, WaitReason};
 use crate::domain::{AgentId, LaunchId, Outcome, ProjectId, Purpose, Timestamp, Waiting};
 use crate::rest::api::{Api, about};
 use crate::rest::extract::InPath;
@@ -45,6 +46,12 @@ pub struct WhyBody {
     /// The end of its last launch, with the last line of its agent, if failures keep it.
     #[serde(skip)]
     pub(in crate::rest) last_end: Option<(Outcome, Option<String>)>,
+    /// It runs on a host that does not answer.
+    #[serde(skip)]
+    pub(in crate::rest) is_host_silent: bool,
+    /// The facts that the sentence names.
+    #[serde(skip)]
+    pub(in crate::rest) facts: WaitFacts,
 }
 
 /// One rule.
@@ -65,6 +72,12 @@ pub struct RuleBody {
 impl From<Ruling> for RuleBody {
     fn from(ruling: Ruling) -> Self {
         Self { rule: ruling.reason, keeps: ruling.keeps, until: ruling.until, detail: None }
+    }
+}
+
+impl RuleBody {
+    const fn keeping(rule: StartReason) -> Self {
+        Self { rule, keeps: true, until: None, detail: None }
     }
 }
 
@@ -94,23 +107,16 @@ impl From<Why> for WhyBody {
         let before = rules.len();
         if let Some(Deferred { reason, until, detail, also, .. }) = why.deferred {
             let first = RuleBody { rule: reason, keeps: true, until, detail };
-            let others = also.into_iter().map(|rule| RuleBody {
-                rule,
-                keeps: true,
-                until: None,
-                detail: None,
-            });
+            let others = also.into_iter().map(RuleBody::keeping);
             rules.extend(
                 std::iter::once(first).chain(others).filter(|body| body.rule.is_of_coordinator()),
             );
         }
+        if why.has_no_coordinator {
+            rules.push(RuleBody::keeping(StartReason::NoCoordinator));
+        }
         if rules.len() == before {
-            rules.push(RuleBody {
-                rule: StartReason::NoFreeSlot,
-                keeps: false,
-                until: None,
-                detail: None,
-            });
+            rules.push(RuleBody { keeps: false, ..RuleBody::keeping(StartReason::NoFreeSlot) });
         }
         let reason =
             rules.iter().find(|rule| rule.keeps).map_or(StartReason::Ready, |rule| rule.rule);
@@ -126,15 +132,21 @@ impl From<Why> for WhyBody {
             waiting: None,
             rules,
             last_end: why.last_end,
+            is_host_silent: why.is_host_silent,
+            facts: why.facts,
         };
         Self { waiting: of.waiting().as_ref().map(WaitingBody::from), ..of }
     }
 }
 
 impl WhyBody {
-    /// Returns the wait that the rules cause; `None` if the agent may start, runs already or has no
-    /// work.
+    /// Returns the wait that the rules cause, or a silent host; `None` if the agent may start, runs
+    /// already or has no work.
     pub(in crate::rest) fn waiting(&self) -> Option<Waiting> {
+        if self.is_host_silent {
+            let facts = self.facts.clone();
+            return Some(Waiting { facts, ..Waiting::of(WaitReason::HostSilent) });
+        }
         let rule = self.rules.iter().find(|rule| rule.keeps)?;
         let is_by_failures =
             matches!(rule.rule, StartReason::Suspended | StartReason::Misconfigured);
@@ -144,6 +156,7 @@ impl WhyBody {
             last_end: self.last_end.clone().filter(|_| is_by_failures),
             n_failures: self.n_failures,
             account: self.parked.as_ref().map(|it| (it.provider.clone(), it.reason)),
+            facts: self.facts.clone(),
             ..Waiting::of_start(rule.rule)?
         })
     }

@@ -15,9 +15,9 @@ use super::buttons::{Button, Does};
 use super::instances::{InstanceRow, instance_rows};
 use super::layout::{Frame, NavSection, rendered};
 use super::needs::{Need, NeedFacts, needs_of};
-use super::shown::{Face, LastEnd, When, task_of};
+use super::shown::{Face, LastEnd, task_of};
 use super::today::{Today, usage_text};
-use super::waits::{About, WhyAction, WhyLine};
+use super::waits::{About, WhyAction, WhyLine, WhyTime};
 use super::words::Words;
 use crate::domain::{Agent, AgentId, Launch, Project, ProjectId, Purpose, TaskId};
 use crate::rest::extract::{InPath, InQuery};
@@ -78,7 +78,7 @@ struct Note {
     tone: &'static str,
     icon: &'static str,
     heading: String,
-    until: Option<When>,
+    time: Option<WhyTime>,
     help: Option<&'static str>,
     /// A command that a person runs.
     command: Option<&'static str>,
@@ -161,8 +161,11 @@ impl ShownAgent {
         // The mark is that of the list, for any purpose that is shown.
         let of_tasks = whys.iter().find(|why| why.purpose == Purpose::Task).unwrap_or(why);
         let of_why = || AgentState::of_why(w, of_tasks);
+        let runs = first.filter(|_| !why.is_host_silent);
+        let state = runs.map_or_else(of_why, |first| AgentState::of_instance(w, first));
+        let ring = state.ring(instances.iter().any(|row| row.pid.is_some()));
         Ok(Self {
-            state: first.map_or_else(of_why, |first| AgentState::of_instance(w, first)),
+            state,
             note: Note::of(w, (&agent, project, &project_name), &instances, why),
             needs: needs_of(w, why, &facts),
             purposes: whys.iter().map(|why| why.purpose).collect(),
@@ -170,7 +173,7 @@ impl ShownAgent {
             latest: LastEnd::of_all(w, &latest, &titles),
             usage: usage_text(w, today.usage(id, [project])),
             projects: names_of(&projects, id),
-            face: Face::of(&agent, instances.iter().any(|row| row.pid.is_some())),
+            face: Face { ring, ..Face::of(&agent, false) },
             ai_type: agent.ai_type,
             project: (project.clone(), project_name),
             instances,
@@ -223,12 +226,12 @@ impl Note {
             tone: "",
             icon: "i-agents",
             heading,
-            until: None,
+            time: None,
             help: None,
             command: None,
             button,
         };
-        if let Some(first) = instances.first() {
+        if let Some(first) = instances.first().filter(|_| !why.is_host_silent) {
             let stop = Button::stop_of(w, agent, project, instances);
             let state = AgentState::of_instance(w, first);
             let heading = match first.purpose {
@@ -259,12 +262,13 @@ impl Note {
                 _ => line.tone,
             },
             icon: if is_login { "i-key" } else { line.icon },
-            heading: w.of_not_running(&line.text),
-            until: line.until,
+            heading: w.of_not_running(&waiting),
+            time: line.time,
             help: w.of_wait_help(&waiting),
             command: if is_login { login_command(&agent.ai_type) } else { None },
             button: WhyAction::at_once(w, &waiting, about)
-                .map(|action| Button::from(action).primary()),
+                .map(|action| Button::from(action).primary())
+                .or_else(|| Button::stop_of(w, agent, project, instances)),
         }
     }
 }

@@ -1,11 +1,11 @@
 //! The state of an agent in a project, as its mark shows it, and the line about its work.
 
 use super::instances::InstanceRow;
-use super::shown::Left;
+use super::shown::{Left, Ring};
 use super::words::Words;
-use crate::domain::Purpose;
 use crate::domain::start_history::StartReason;
 use crate::domain::waiting::{WaitReason, Waiting};
+use crate::domain::{Language, Purpose};
 use crate::rest::routes::why::WhyBody;
 
 /// The groups of agents, in the order in which people look at them.
@@ -58,6 +58,7 @@ impl AgentState {
         let login = waiting.is_not_logged_in();
         let reason = match &waiting.reason {
             WaitReason::Start(reason) => *reason,
+            WaitReason::HostSilent => return Self::of(StateGroup::NeedsPerson, w.not_heard),
             _ => return Self::of(StateGroup::Waits, w.waits),
         };
         let (group, text) = match reason {
@@ -69,6 +70,7 @@ impl AgentState {
             StartReason::Parked if login => (StateGroup::NeedsPerson, w.not_logged_in),
             StartReason::Parked => (StateGroup::Waits, w.usage_limit),
             StartReason::WorkspaceBroken => (StateGroup::NeedsPerson, w.clone_broken),
+            StartReason::NoCoordinator => (StateGroup::NeedsPerson, w.waits),
             _ if waiting.needs_person() => (StateGroup::NeedsPerson, w.needs_attention),
             StartReason::Stopping => (StateGroup::Works, w.stopping),
             _ => (StateGroup::Waits, w.waits),
@@ -88,12 +90,12 @@ impl AgentState {
     }
 
     /// Returns the ring of the avatar.
-    pub(super) const fn ring(&self, is_live: bool) -> &'static str {
+    pub(super) fn ring(&self, is_live: bool) -> Ring {
         match self.group {
-            StateGroup::NeedsPerson => " is-bad",
-            _ if is_live => " is-live",
-            StateGroup::Waits => " is-waiting",
-            _ => "",
+            StateGroup::NeedsPerson => Ring::NeedsPerson,
+            _ if is_live => Ring::Live,
+            StateGroup::Waits => Ring::Waits,
+            StateGroup::Works | StateGroup::Stopped | StateGroup::Idle => Ring::None,
         }
     }
 
@@ -102,11 +104,15 @@ impl AgentState {
     }
 }
 
+/// Returns the ring of an agent that waits. One that a person stopped has none.
+pub(super) fn ring_of_wait(waiting: &Waiting) -> Ring {
+    AgentState::of_wait(Words::of(Language::English), waiting).ring(false)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::domain::FailureClass;
-    use crate::domain::Language;
 
     #[track_caller]
     fn check(waiting: &Waiting, group: StateGroup, english: &str, japanese: &str) {
@@ -131,5 +137,18 @@ mod tests {
         check(&start(StartReason::Held), StateGroup::Stopped, "Stopped", "停止中");
         check(&start(StartReason::Inactive), StateGroup::Stopped, "Deactivated", "無効");
         check(&start(StartReason::NoFreeSlot), StateGroup::Waits, "Waits", "待機中");
+        check(&start(StartReason::NoCoordinator), person, "Waits", "待機中");
+        check(&Waiting::of(WaitReason::HostSilent), person, "Not heard", "応答なし");
+    }
+
+    #[test]
+    fn a_ring_is_red_for_a_person_amber_for_a_wait_and_green_for_a_process() {
+        let ring = |reason| ring_of_wait(&Waiting::of(WaitReason::Start(reason)));
+        assert_eq!(ring(StartReason::Suspended), Ring::NeedsPerson);
+        assert_eq!(ring(StartReason::NoFreeSlot), Ring::Waits);
+        assert_eq!(ring(StartReason::Held), Ring::None);
+        let works = AgentState::of(StateGroup::Works, "");
+        assert_eq!([works.ring(true), works.ring(false)], [Ring::Live, Ring::None]);
+        assert!(Ring::NeedsPerson > Ring::Live && Ring::Live > Ring::Waits);
     }
 }

@@ -18,12 +18,13 @@ use super::shown::{Face, LastEnd, cost_of};
 use super::today::Today;
 use super::waits::{About, WhyLine};
 use super::words::Words;
+use crate::domain::agent::{AgentStatus, ProjectStatus};
 use crate::domain::{Agent, AgentId, InstanceKey, Project, ProjectId, Purpose, ShortId, TaskId};
 use crate::rest::extract::{InForm, InQuery, given};
 use crate::rest::routes::status::StatusBody;
 use crate::rest::routes::why::WhyBody;
 use crate::rest::{Problem, RestState};
-use crate::service::{Force, StopTarget};
+use crate::service::{AgentEdit, Force, ProjectEdit, StopTarget};
 
 #[derive(Template)]
 #[template(path = "agents.html")]
@@ -180,12 +181,22 @@ struct ResumeFields {
     provider: Option<String>,
 }
 
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ActivateFields {
+    #[serde(default)]
+    agent: String,
+    #[serde(default)]
+    project: String,
+}
+
 pub(super) fn routes() -> Router<RestState> {
     Router::new()
         .route("/ui/agents", get(all))
         .route("/ui/parts/agents", get(all_part))
         .route("/ui/do/stop", post(stop))
         .route("/ui/do/resume", post(resume))
+        .route("/ui/do/activate", post(activate))
 }
 
 async fn all(
@@ -297,9 +308,12 @@ impl Facts {
         let why = self.whys.get(&key);
         let about = About { agent: Some(&agent.id), project: Some(&project.0), task: None };
         let line = why.and_then(WhyBody::waiting).map(|waiting| WhyLine::of(w, &waiting, about));
+        let silent = why.filter(|why| why.is_host_silent);
         let (state, task, why, button) = if let Some(first) = instances.first() {
             let stop = Button::stop_of(w, agent, &project.0, &instances);
-            (AgentState::of_instance(w, first), first.task_title.clone(), None, stop)
+            let of_instance = || AgentState::of_instance(w, first);
+            let state = silent.map_or_else(of_instance, |why| AgentState::of_why(w, why));
+            (state, first.task_title.clone(), line.filter(|_| silent.is_some()), stop)
         } else {
             let idle = || AgentState::of(StateGroup::Idle, w.idle);
             let state = why.map_or_else(idle, |why| AgentState::of_why(w, why));
@@ -307,9 +321,10 @@ impl Facts {
             let button = line.as_ref().and_then(|line| line.action.clone()).map(Button::from);
             (state, task, line, button)
         };
+        let ring = state.ring(instances.iter().any(|row| row.pid.is_some()));
         AgentRow {
             key: format!("agent-{}-{}", agent.id, project.0),
-            agent: Face::of(agent, instances.iter().any(|row| row.pid.is_some())),
+            agent: Face { ring, ..Face::of(agent, false) },
             ai_type: agent.ai_type.clone(),
             rest: if state.group == StateGroup::Waits { w.starts_now } else { "" }.to_owned(),
             projects: vec![project],
@@ -400,4 +415,23 @@ async fn resume(
         state.service.launches.resume(&StopTarget::Pair { agent, project, purpose: None }).await?;
     }
     Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// Activates an agent or a project that a person deactivated.
+async fn activate(
+    State(state): State<RestState>,
+    InForm(fields): InForm<ActivateFields>,
+) -> Result<StatusCode, Problem> {
+    let catalog = &state.service.catalog;
+    if let Some(agent) = given::<AgentId>("agent", &fields.agent)? {
+        let edit = AgentEdit { status: Some(AgentStatus::Active), ..AgentEdit::default() };
+        catalog.set_agent(&agent, &edit).await?;
+        tracing::info!(agent_id = %agent, "agent changed");
+    }
+    if let Some(project) = given::<ProjectId>("project", &fields.project)? {
+        let edit = ProjectEdit { status: Some(ProjectStatus::Active), ..ProjectEdit::default() };
+        catalog.set_project(&project, &edit).await?;
+        tracing::info!(project_id = %project, "project changed");
+    }
+    Ok(StatusCode::NO_CONTENT)
 }

@@ -27,6 +27,8 @@ use crate::service::TaskFilter;
 
 /// The number of cards of a column that are shown at once. A reader can ask for more.
 const MAX_CARDS: usize = 30;
+/// The number of avatars in the tools.
+const MAX_AVATARS: usize = 5;
 /// The states that a new task may have.
 pub(super) const NEW_STATUSES: [TaskStatus; 3] =
     [TaskStatus::Backlog, TaskStatus::Todo, TaskStatus::InProgress];
@@ -36,7 +38,7 @@ pub(super) const NEW_STATUSES: [TaskStatus; 3] =
 struct BoardPage {
     frame: Frame,
     project: Project,
-    members: Vec<Face>,
+    members: Members,
     /// The worst first.
     banners: Vec<Banner>,
     now: BoardNow,
@@ -70,11 +72,27 @@ struct BoardPart {
 struct AvatarsPart {
     frame: Frame,
     project: Project,
-    members: Vec<Face>,
+    members: Members,
     banners: Vec<Banner>,
     /// The filter that the form shows. A page keeps its form, so a part has none.
     query: BoardQuery,
     n_needing_person: usize,
+}
+
+/// The agents of a project, in the tools of its board.
+struct Members {
+    all: Vec<Face>,
+}
+
+impl Members {
+    /// Returns those whose avatars are shown.
+    fn shown(&self) -> &[Face] {
+        &self.all[..self.all.len().min(MAX_AVATARS)]
+    }
+
+    fn n_more(&self) -> usize {
+        self.all.len().saturating_sub(MAX_AVATARS)
+    }
 }
 
 #[derive(Template)]
@@ -244,7 +262,7 @@ async fn page(
         first_run,
         frame: frame.at(NavSection::Projects),
         project,
-        members: board.faces.of_all(&members),
+        members: Members { all: board.faces.of_all(&members) },
         columns: board.columns(),
         n_tasks: board.tasks.len(),
         is_searched: !board.filter.is_empty(),
@@ -277,10 +295,18 @@ async fn avatars(
 ) -> Result<Response, Problem> {
     let (project, members) = state.service.catalog.project(&id).await?;
     let open = state.service.launches.open().await?;
+    let in_progress = TaskFilter {
+        project: Some(id.clone()),
+        status: Some(TaskStatus::InProgress),
+        ..TaskFilter::default()
+    };
+    let tasks = state.service.tasks.list(&in_progress).await?;
+    let standings = Standings::read(&state, &tasks).await?;
     let faces = Faces::new(state.service.catalog.agents().await?, &open, Some(&id));
+    let faces = faces.with_waits(&standings);
     Ok(rendered(&AvatarsPart {
         banners: banners(&frame, &state, &id).await?,
-        members: faces.of_all(&members),
+        members: Members { all: faces.of_all(&members) },
         frame,
         project,
         query: BoardQuery::default(),
@@ -402,6 +428,7 @@ impl Board {
         let faces = faces.with_deleted(state.service.removals.names().await?);
         let results = results(state, project).await?;
         let standings = Standings::read(state, &tasks).await?;
+        let faces = faces.with_waits(&standings);
         let w = frame.w;
         Ok(Self { tasks, statuses, parts, results, faces, standings, w, filter })
     }

@@ -53,7 +53,10 @@ const GROUPS: [(&[StartReason], Shown); 10] = [
         &[StartReason::Suspended, StartReason::Backoff],
         Shown::Always(|w, _| w.of_demand(StartReason::Suspended).to_owned()),
     ),
-    (&[StartReason::Misconfigured, StartReason::NoPasskey], Shown::IfKeeps),
+    (
+        &[StartReason::Misconfigured, StartReason::NoPasskey, StartReason::NoCoordinator],
+        Shown::IfKeeps,
+    ),
     (&[StartReason::Parked], Shown::Always(|w, _| w.of_demand(StartReason::Parked).to_owned())),
     (&[StartReason::Paused], Shown::Always(|w, _| w.of_demand(StartReason::Paused).to_owned())),
     (
@@ -114,7 +117,10 @@ pub(super) fn needs_of(w: &'static Words, why: &WhyBody, facts: &NeedFacts<'_>) 
             _ => None,
         }
     };
-    GROUPS.iter().filter_map(need).collect()
+    // Without a coordinator there are no slots.
+    let has_slots = why.reason != StartReason::NoCoordinator;
+    let groups = GROUPS.iter().filter(|group| has_slots || group.0[0] != StartReason::NoFreeSlot);
+    groups.filter_map(need).collect()
 }
 
 /// Returns whether all slots are taken, none of them by the agent itself. A coordinator says so
@@ -145,6 +151,7 @@ fn unmet(w: &'static Words, why: &WhyBody, rule: &RuleBody) -> Need {
 mod tests {
     use super::*;
     use crate::domain::Timestamp;
+    use crate::domain::waiting::WaitFacts;
 
     fn rule(rule: StartReason, keeps: bool) -> RuleBody {
         RuleBody { rule, keeps, until: None, detail: Some("figures".to_owned()) }
@@ -170,6 +177,8 @@ mod tests {
             waiting: None,
             rules,
             last_end: None,
+            is_host_silent: false,
+            facts: WaitFacts::default(),
         };
         let limits = LimitsBody { max_concurrent: 6, running };
         let facts =

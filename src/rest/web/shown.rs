@@ -1,9 +1,10 @@
 //! Values in the form in which pages show them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
+use super::agent_state::ring_of_wait;
 use super::changes::CardResult;
 use super::waits::{About, WhyLine};
 use super::words::Words;
@@ -40,6 +41,20 @@ impl fmt::Display for Clock {
 
 /// Safe, because it contains only a timestamp.
 impl askama::filters::HtmlSafe for Clock {}
+
+/// The beginning of something that goes on. The page shows it by the clock, and with its date if it
+/// is older than a day.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Since(pub(super) Timestamp);
+
+impl fmt::Display for Since {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "<time class=\"since\" datetime=\"{0}\">{0}</time>", self.0)
+    }
+}
+
+/// Safe, because it contains only a timestamp.
+impl askama::filters::HtmlSafe for Since {}
 
 /// A moment, from which the page shows the time that has passed.
 #[derive(Debug, Clone, Copy)]
@@ -82,13 +97,9 @@ impl fmt::Display for Took {
     }
 }
 
-/// Returns the name of a person who acted. A user of this machine acted under a number.
+/// Returns the name of a person who acted.
 pub(super) async fn person(author: String) -> String {
-    let Some(uid) = author.strip_prefix("local:").and_then(|uid| uid.parse().ok()) else {
-        return author;
-    };
-    let found = tokio::task::spawn_blocking(move || user_names::name_of(uid)).await;
-    found.unwrap_or(author)
+    user_names::name_of_author(author).await
 }
 
 /// Returns the names of the persons who acted, each looked up once.
@@ -162,6 +173,39 @@ pub(super) fn cost_text(usage: Usage) -> String {
     cost_of(usage).unwrap_or_else(|| "$0.00".to_owned())
 }
 
+/// The ring of an avatar, the one that counts most last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(super) enum Ring {
+    #[default]
+    None,
+    /// The agent waits by itself.
+    Waits,
+    /// A process of the agent runs.
+    Live,
+    NeedsPerson,
+}
+
+impl Ring {
+    pub(super) const fn class(self) -> &'static str {
+        match self {
+            Self::None => "",
+            Self::Waits => " is-waiting",
+            Self::Live => " is-live",
+            Self::NeedsPerson => " is-bad",
+        }
+    }
+
+    /// Returns the same in words; `None` without a ring.
+    pub(super) const fn word(self, w: &'static Words) -> Option<&'static str> {
+        match self {
+            Self::None => None,
+            Self::Waits => Some(w.waits),
+            Self::Live => Some(w.running),
+            Self::NeedsPerson => Some(w.needs_attention),
+        }
+    }
+}
+
 /// An agent by its initials, with a colour.
 #[derive(Debug, Clone)]
 pub(super) struct Face {
@@ -170,8 +214,7 @@ pub(super) struct Face {
     pub(super) initials: String,
     /// One of eight colours.
     pub(super) hue: u8,
-    /// True if a process of the agent runs.
-    pub(super) is_live: bool,
+    pub(super) ring: Ring,
     /// True for the last name of an agent that was deleted.
     pub(super) is_deleted: bool,
 }
@@ -183,7 +226,7 @@ impl Face {
             name: agent.name.clone(),
             initials: initials_of(&agent.name),
             hue: hue_of(agent.id.as_str()),
-            is_live,
+            ring: if is_live { Ring::Live } else { Ring::None },
             is_deleted: false,
         }
     }
@@ -194,7 +237,7 @@ impl Face {
             name: name.to_owned(),
             initials: initials_of(name),
             hue: hue_of(id.as_str()),
-            is_live: false,
+            ring: Ring::None,
             is_deleted: true,
         }
     }
@@ -222,7 +265,7 @@ pub(super) struct Faces {
     agents: BTreeMap<AgentId, Agent>,
     /// The last names of deleted agents.
     deleted: BTreeMap<AgentId, String>,
-    live: BTreeSet<AgentId>,
+    rings: BTreeMap<AgentId, Ring>,
 }
 
 impl Faces {
@@ -231,14 +274,23 @@ impl Faces {
     pub(super) fn new(agents: Vec<Agent>, open: &[Launch], project: Option<&ProjectId>) -> Self {
         let is_here =
             |launch: &&Launch| project.is_none_or(|project| launch.key.project == *project);
-        let live = open
+        let rings = open
             .iter()
             .filter(|launch| launch.pid.is_some())
             .filter(is_here)
-            .map(|launch| launch.key.agent.clone())
+            .map(|launch| (launch.key.agent.clone(), Ring::Live))
             .collect();
         let agents = agents.into_iter().map(|agent| (agent.id.clone(), agent)).collect();
-        Self { agents, deleted: BTreeMap::new(), live }
+        Self { agents, deleted: BTreeMap::new(), rings }
+    }
+
+    /// Returns these faces with the rings of those that wait for the start of a task.
+    pub(super) fn with_waits(mut self, standings: &Standings) -> Self {
+        for (key, waiting) in standings.waits() {
+            let ring = self.rings.entry(key.agent.clone()).or_default();
+            *ring = (*ring).max(ring_of_wait(waiting));
+        }
+        self
     }
 
     /// Returns these faces and those of deleted agents, which have only their last names.
@@ -251,7 +303,8 @@ impl Faces {
     }
 
     pub(super) fn of(&self, id: &AgentId) -> Option<Face> {
-        let known = self.agents.get(id).map(|agent| Face::of(agent, self.live.contains(id)));
+        let ring = self.rings.get(id).copied().unwrap_or_default();
+        let known = self.agents.get(id).map(|agent| Face { ring, ..Face::of(agent, false) });
         known.or_else(|| self.deleted.get(id).map(|name| Face::of_deleted(id, name)))
     }
 

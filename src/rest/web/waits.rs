@@ -1,11 +1,14 @@
 //! The line of a card, a task or an agent that says why it does not run, with the action that ends
 //! that.
 
+use std::fmt;
+
 use super::agent::login_command;
-use super::shown::When;
+use super::shown::{Since, When};
 use super::words::Words;
-use crate::domain::waiting::{WaitAction, WaitReason, Waiting};
-use crate::domain::{AgentId, Language, ProjectId, TaskId};
+use crate::domain::start_history::StartReason;
+use crate::domain::waiting::{Inactive, WaitAction, WaitReason, Waiting};
+use crate::domain::{AgentId, Language, ProjectId, TaskId, Timestamp};
 
 /// A wait, as pages show it.
 pub(super) struct WhyLine {
@@ -16,9 +19,29 @@ pub(super) struct WhyLine {
     pub(super) text: String,
     /// The detail that the text does not contain, because it exists in English only.
     pub(super) detail_in_english: Option<String>,
-    pub(super) until: Option<When>,
+    pub(super) time: Option<WhyTime>,
     pub(super) action: Option<WhyAction>,
 }
+
+/// The time after the sentence of a wait.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum WhyTime {
+    Since(Language, Timestamp),
+    Until(Timestamp),
+}
+
+impl fmt::Display for WhyTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Since(Language::English, at) => write!(f, "since {}", Since(*at)),
+            Self::Since(Language::Japanese, at) => write!(f, "{} から", Since(*at)),
+            Self::Until(at) => write!(f, "{}", When(*at)),
+        }
+    }
+}
+
+/// Safe, because it contains only a timestamp and fixed words.
+impl askama::filters::HtmlSafe for WhyTime {}
 
 /// The action that ends a wait: a link, or a form that is posted.
 #[derive(Clone)]
@@ -54,10 +77,17 @@ impl WhyLine {
                 .detail_in_english()
                 .filter(|_| w.language == Language::Japanese)
                 .map(str::to_owned),
-            until: waiting.until.map(When),
+            time: WhyTime::of(w.language, waiting),
             action: WhyAction::how_to_log_in(w, waiting, about)
                 .or_else(|| WhyAction::at_once(w, waiting, about)),
         }
+    }
+}
+
+impl WhyTime {
+    pub(super) fn of(language: Language, waiting: &Waiting) -> Option<Self> {
+        let since = || waiting.since().map(|at| Self::Since(language, at));
+        waiting.until.map(Self::Until).or_else(since)
     }
 }
 
@@ -103,7 +133,17 @@ impl WhyAction {
         match action {
             WaitAction::Assign => link(format!("/ui/tasks/{}", task?)),
             WaitAction::AssignToProject => link(format!("/ui/projects/{}/edit", project?)),
-            WaitAction::Activate | WaitAction::EditAgent => link(format!("/ui/agents/{}", agent?)),
+            WaitAction::Activate => match waiting.facts.inactive {
+                Some(Inactive::Agent) => {
+                    form("/ui/do/activate", serde_json::json!({ "agent": agent? }))
+                }
+                Some(Inactive::Project) => {
+                    form("/ui/do/activate", serde_json::json!({ "project": project? }))
+                }
+                // An archived agent is shown again by its form.
+                None => link(format!("/ui/agents/{}", agent?)),
+            },
+            WaitAction::EditAgent => link(format!("/ui/agents/{}", agent?)),
             WaitAction::Resume | WaitAction::TryNow => {
                 let values = serde_json::json!({ "agent": agent?, "project": project? });
                 form("/ui/do/resume", values)
@@ -115,6 +155,164 @@ impl WhyAction {
             }
             // The changes of the task have the button, beside what went wrong.
             WaitAction::RetryWorkspace => link(format!("/ui/tasks/{}", task?)),
+            WaitAction::ChangeLimits => link(format!("/ui/settings#{}", limit_of(waiting)?)),
+        }
+    }
+}
+
+/// Returns the setting of the limit that a wait is about.
+const fn limit_of(waiting: &Waiting) -> Option<&'static str> {
+    let WaitReason::Start(reason) = &waiting.reason else { return None };
+    match reason {
+        StartReason::NoFreeSlot => Some("max_concurrent"),
+        StartReason::ProjectLimit => Some("limits.per_project"),
+        StartReason::AgentLimit => Some("limits.per_agent"),
+        StartReason::ProviderLimit => Some("limits.per_provider"),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::shown::Now;
+    use super::*;
+    use crate::domain::plan::InUse;
+    use crate::domain::task::{NewTask, TaskStatus};
+    use crate::domain::waiting::WaitFacts;
+    use crate::domain::{FailureClass, InstanceKey, Priority, Purpose};
+    use crate::rest::routes::status::ParkedBody;
+    use crate::rest::routes::waiting::{Standings, WaitingBody};
+    use crate::rest::routes::why::{RuleBody, WhyBody};
+
+    /// What people see of a reason that prevents a start.
+    struct Told {
+        text: &'static str,
+        needs_person: bool,
+        button: Option<&'static str>,
+    }
+
+    /// Returns what people see of each reason; `None` if it prevents no start.
+    fn told(reason: StartReason) -> Option<Told> {
+        let told = |text, needs_person, button| Some(Told { text, needs_person, button });
+        let waits = |text| told(text, false, None);
+        let person = |text| told(text, true, None);
+        let limit = |text| told(text, false, Some("Limits…"));
+        match reason {
+            StartReason::Ready
+            | StartReason::Starting
+            | StartReason::Running
+            | StartReason::NoWork => None,
+            StartReason::Unknown => person("The agent or the project does not exist"),
+            StartReason::NotAssigned => told("Not assigned to Shop", true, Some("Assign…")),
+            StartReason::Inactive => told("Ada is deactivated", true, Some("Activate")),
+            StartReason::Stopping => waits("Stopping"),
+            StartReason::Paused => told("Starts are paused", false, Some("Resume")),
+            StartReason::Held => told("Ann stopped it", false, Some("Resume")),
+            StartReason::Suspended => told("Failed 5 times in a row", true, Some("Resume")),
+            StartReason::Misconfigured => told("Can't work as configured", true, Some("Edit")),
+            StartReason::Parked => {
+                told("codex is not logged in, tried again", true, Some("How to log in"))
+            }
+            StartReason::Backoff => told("Failed 5 times, tries again", false, Some("Try now")),
+            StartReason::PreparingWorkspace => waits("Its clone is being prepared"),
+            StartReason::WorkspaceBroken => told("Its clone needs a person", true, Some("Show")),
+            StartReason::WorkspaceDisk => person("No disk space for its clone"),
+            StartReason::HookFailed => waits("A hook failed, tries again"),
+            StartReason::OnOtherHost => waits("Its clone is on another host"),
+            StartReason::DirectoryInUse => waits("As many agents as may work in its directory"),
+            StartReason::TakingSnapshot => waits("A snapshot of its directory is being taken"),
+            StartReason::NoFreeSlot => limit("No free slot, next in line"),
+            StartReason::ChatReserve => waits("The free slots are kept for chats"),
+            StartReason::ProjectLimit => limit("Shop runs 2 of 2"),
+            StartReason::AgentLimit => limit("Ada runs 2 of 2"),
+            StartReason::ProviderLimit => limit("codex runs 2 of 2"),
+            StartReason::LowDisk => waits("Too little disk free"),
+            StartReason::LowMemory => waits("Too little memory free"),
+            StartReason::NoPasskey => person("Its coordinator has no passkey for it"),
+            StartReason::NoCoordinator => person("No coordinator is connected, so nothing starts"),
+        }
+    }
+
+    fn why(reason: StartReason) -> WhyBody {
+        let at = Timestamp::from_millis(0);
+        let parked = ParkedBody {
+            provider: "codex".to_owned(),
+            reason: FailureClass::Auth,
+            since: at,
+            until: at,
+            n_failures: 1,
+            tried_by: None,
+        };
+        let facts = WaitFacts {
+            agent: Some("Ada".to_owned()),
+            project: Some("Shop".to_owned()),
+            ai_type: Some("codex".to_owned()),
+            inactive: Some(Inactive::Agent),
+            held_since: Some(at),
+            stopped_by: Some("Ann".to_owned()),
+            paused_since: Some(at),
+            in_use: Some(InUse { n_running: 2, limit: 2 }),
+            silent_host: None,
+        };
+        WhyBody {
+            purpose: Purpose::Task,
+            at,
+            reason,
+            n_failures: 5,
+            parked: (reason == StartReason::Parked).then_some(parked),
+            crowd: None,
+            abandoned: None,
+            waiting: None,
+            rules: vec![RuleBody { rule: reason, keeps: true, until: None, detail: None }],
+            last_end: None,
+            is_host_silent: false,
+            facts,
+        }
+    }
+
+    #[test]
+    fn a_card_a_task_an_agent_and_rest_tell_the_same_of_each_reason_with_its_button() {
+        let w = Words::of(Language::English);
+        let key: InstanceKey =
+            InstanceKey::new("agt".parse().unwrap(), "prj".parse().unwrap(), Purpose::Task);
+        let new = NewTask {
+            id: None,
+            project: key.project.clone(),
+            title: "a title".to_owned(),
+            description: String::new(),
+            status: TaskStatus::InProgress,
+            priority: Priority::Medium,
+            assignee: Some(key.agent.clone()),
+            parent: None,
+            dependencies: Vec::new(),
+        };
+        let at = Timestamp::from_millis(1);
+        let task = new.to_task("tsk".parse().unwrap(), "SHOP-1".parse().unwrap(), at).unwrap();
+        for reason in StartReason::ALL {
+            let waiting = why(*reason).waiting();
+            let Some(told) = told(*reason) else {
+                assert_eq!(waiting, None, "{reason}");
+                continue;
+            };
+            let waiting = waiting.unwrap();
+            let of_rest = WaitingBody::from(&waiting);
+            assert_eq!(of_rest.text, told.text, "{reason}");
+            assert_eq!(of_rest.needs_person, told.needs_person, "{reason}");
+            let about = About { agent: Some(&key.agent), project: Some(&key.project), task: None };
+            let of_agent = WhyLine::of(w, &waiting, about);
+            let standings = Standings::of_wait(key.clone(), waiting);
+            // The card and the page of the task.
+            let Now::Why { why: of_task } = Now::of(w, &standings, &task) else {
+                panic!("{reason} has no line");
+            };
+            let button = of_task.action.as_ref().map(|action| action.text);
+            assert_eq!((of_task.text.as_str(), button), (told.text, told.button), "{reason}");
+            assert_eq!(of_task.tone == "bad", told.needs_person, "{reason}");
+            assert_eq!(of_agent.text, told.text, "{reason}");
+            // The clone is a matter of its task, which has the button.
+            if *reason != StartReason::WorkspaceBroken {
+                assert_eq!(of_agent.action.map(|action| action.text), told.button, "{reason}");
+            }
         }
     }
 }

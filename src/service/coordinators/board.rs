@@ -8,6 +8,7 @@ use crate::domain::id::CoordinatorId;
 use crate::domain::machine::Machine;
 use crate::domain::plan::shared::{Crowd, FailedSnapshot};
 use crate::domain::plan::{Deferred, Limits};
+use crate::domain::waiting::SilentHost;
 use crate::domain::{Instance, InstanceKey, Launch, Purpose, Timestamp};
 use crate::locks::lock;
 
@@ -78,6 +79,13 @@ pub(in crate::service) enum KnownLimits {
     /// A coordinator that does not report its status is present.
     Unknown,
     Of(Vec<(CoordinatorId, Limits)>),
+}
+
+/// No coordinator is present.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::service) struct Absence {
+    /// The one that was present last; `None` if none has reported.
+    pub(in crate::service) last: Option<SilentHost>,
 }
 
 #[derive(Debug)]
@@ -198,6 +206,28 @@ impl CoordinatorBoard {
         }
     }
 
+    /// Returns whether no coordinator is present, with the one that was present last.
+    pub(in crate::service) fn absence(&self, now: Timestamp) -> Option<Absence> {
+        let asks = |unlisted: Unlisted| now.since(unlisted.at) <= SILENT_AFTER;
+        let board = self.lock();
+        if board.values().any(|known| known.is_there(now)) || self.unlisted().is_some_and(asks) {
+            return None;
+        }
+        let last = board.iter().max_by_key(|(_, known)| known.heard_at);
+        Some(Absence { last: last.map(|(id, known)| known.as_silent(id)) })
+    }
+
+    /// Returns the coordinator of an open launch, if it has reported and is silent now.
+    pub(in crate::service) fn silent_host_of(
+        &self,
+        launch: &Launch,
+        now: Timestamp,
+    ) -> Option<SilentHost> {
+        let id = launch.coordinator.as_ref().filter(|_| launch.is_open())?;
+        let board = self.lock();
+        board.get(id).filter(|known| !known.is_there(now)).map(|known| known.as_silent(id))
+    }
+
     /// Returns whether no present coordinator can end this launch. A claim without a process lapses
     /// by itself.
     pub(in crate::service) fn is_abandoned(&self, launch: &Launch, now: Timestamp) -> bool {
@@ -240,6 +270,10 @@ impl OnBoard {
     fn is_there(&self, now: Timestamp) -> bool {
         self.is_here || now.since(self.heard_at) <= SILENT_AFTER
     }
+
+    fn as_silent(&self, coordinator: &CoordinatorId) -> SilentHost {
+        SilentHost { coordinator: coordinator.clone(), heard_at: self.heard_at }
+    }
 }
 
 #[cfg(test)]
@@ -261,6 +295,22 @@ mod tests {
             counters: Counters::default(),
         };
         board.put(status, is_here);
+    }
+
+    #[test]
+    fn the_coordinator_that_was_present_last_is_named_when_none_is() {
+        let board = CoordinatorBoard::default();
+        let at = Timestamp::from_millis;
+        let silent = 1 + 2 * 60 * 1_000;
+        assert_eq!(board.absence(at(0)), Some(Absence { last: None }));
+        heard(&board, "crd_early", false);
+        heard(&board, "crd_late", false);
+        board.heard_from(&"crd_late".parse().unwrap(), at(1));
+        assert_eq!(board.absence(at(1)), None);
+        let last = SilentHost { coordinator: "crd_late".parse().unwrap(), heard_at: at(1) };
+        assert_eq!(board.absence(at(silent + 1)), Some(Absence { last: Some(last) }));
+        board.heard_from_unlisted(at(silent));
+        assert_eq!(board.absence(at(silent + 1)), None, "a script asks for work");
     }
 
     #[test]

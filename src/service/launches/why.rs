@@ -1,14 +1,19 @@
 //! `why`: each rule that lets a pair start or keeps it from starting.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::domain::agent::{AgentStatus, ProjectStatus};
 use crate::domain::id::{AgentId, LaunchId, ProjectId, TaskId};
 use crate::domain::plan::Deferred;
 use crate::domain::plan::shared::Crowd;
 use crate::domain::start_history::Ruling;
-use crate::domain::{Account, InstanceKey, Outcome, Purpose, StartFacts, Timestamp};
-use crate::rows::{launches, startable};
+use crate::domain::waiting::{Inactive, SilentHost, WaitFacts};
+use crate::domain::{Account, InstanceKey, Launch, Outcome, Purpose, StartFacts, Timestamp};
+use crate::rows::{agents, events, launches, pauses, projects, startable};
+use crate::store::{Read, StoreError};
+use crate::sys::user_names;
 
 use super::Launches;
 use super::history::last_end;
@@ -42,6 +47,28 @@ pub struct Why {
     pub abandoned: Option<LaunchId>,
     /// The end of its last launch, with the last line of its agent, if failures keep it.
     pub last_end: Option<(Outcome, Option<String>)>,
+    /// No coordinator is connected.
+    pub has_no_coordinator: bool,
+    /// It runs on a host that does not answer.
+    pub is_host_silent: bool,
+    /// The facts that the sentence of a wait names.
+    pub facts: WaitFacts,
+}
+
+/// The facts of a key that are read from the store.
+struct ReadKey {
+    start: StartFacts,
+    last_end: Option<(Outcome, Option<String>)>,
+    agent: Option<String>,
+    project: Option<String>,
+    stopped_by: Option<String>,
+}
+
+/// The facts of several keys, read together.
+struct ReadKeys {
+    keys: Vec<ReadKey>,
+    open: Vec<Launch>,
+    paused_since: Option<Timestamp>,
 }
 
 impl Launches {
@@ -72,46 +99,130 @@ impl Launches {
         let max_disk = self.core.settings().workspace.max_disk;
         let read = self.core.read(move |tx| {
             let no_room = workspaces::no_room(tx, &checkouts, max_disk)?;
+            let names = names_of(tx, &keys)?;
             let mut facts = Vec::with_capacity(keys.len());
             for key in &keys {
-                let mut of_key = startable::of_key(tx, key)?;
-                workspaces::look_up(tx, &mut of_key, no_room.as_deref())?;
+                let mut start = startable::of_key(tx, key)?;
+                workspaces::look_up(tx, &mut start, no_room.as_deref())?;
                 // Most pairs have nothing to check.
-                if key.purpose == Purpose::Check && of_key.waiting_since.is_none() {
+                if key.purpose == Purpose::Check && start.waiting_since.is_none() {
                     continue;
                 }
-                let last_end = match of_key.record.suspended_since {
+                let last_end = match start.record.suspended_since {
                     Some(_) => last_end(tx, key)?,
                     None => None,
                 };
-                facts.push((of_key, last_end));
+                let stopped_by = match start.record.held_since {
+                    Some(at) => events::find_who_stopped(tx, &key.agent, &key.project, at)?,
+                    None => None,
+                };
+                let (agent, project) = names.get(key).cloned().unwrap_or_default();
+                facts.push(ReadKey { start, last_end, agent, project, stopped_by });
             }
-            Ok((facts, launches::list_open(tx)?))
+            let open = launches::list_open(tx)?;
+            Ok(ReadKeys { keys: facts, open, paused_since: pauses::since(tx)? })
         });
-        let (facts, open) = read.await?;
+        let ReadKeys { keys, open, paused_since } = read.await?;
         let at = self.core.now();
-        let backoff = self.core.settings().backoff;
-        let why = |(facts, last_end): (StartFacts, _)| {
-            let facts = self.pause_file.apply(facts);
-            let abandoned = open.iter().find(|launch| {
-                launch.key == facts.key && self.coordinators.is_abandoned(launch, at)
-            });
-            Why {
-                at,
-                rulings: facts.rulings(backoff, at).to_vec(),
-                deferred: self.coordinators.deferral_of(&facts.key, at),
-                crowd: self.coordinators.crowd_of(&facts.key, at),
-                abandoned: abandoned.map(|launch| launch.id.clone()),
-                pause_file: self.pause_file.get(),
-                about_clone: facts.about_clone(),
-                waiting_since: facts.waiting_since,
-                task: facts.task.map(|task| task.id),
-                n_failures: facts.record.n_failures,
-                account: facts.account,
-                key: facts.key,
-                last_end,
-            }
-        };
-        Ok(facts.into_iter().map(why).collect())
+        // The coordinator in this process is present before it has reported.
+        let is_own = self.checkouts.get().is_some();
+        let absence = self.coordinators.absence(at).filter(|_| !is_own);
+        let last_host = absence.as_ref().and_then(|absence| absence.last.as_ref());
+        let mut people = BTreeMap::new();
+        let mut all = Vec::with_capacity(keys.len());
+        for mut read in keys {
+            read.stopped_by = match read.stopped_by {
+                Some(author) => Some(person(&mut people, author).await),
+                None => None,
+            };
+            let launch = open.iter().find(|launch| launch.key == read.start.key);
+            let silent = launch.and_then(|launch| self.coordinators.silent_host_of(launch, at));
+            let why = Why {
+                has_no_coordinator: absence.is_some(),
+                is_host_silent: silent.is_some(),
+                ..self.why_read(read, launch, at)
+            };
+            let silent_host = silent.or_else(|| last_host.cloned());
+            all.push(Why { facts: WaitFacts { paused_since, silent_host, ..why.facts }, ..why });
+        }
+        Ok(all)
     }
+
+    /// Returns the answers of the rules for one key. `launch` is its open launch.
+    fn why_read(&self, read: ReadKey, launch: Option<&Launch>, at: Timestamp) -> Why {
+        let ReadKey { start, last_end, agent, project, stopped_by } = read;
+        let facts = self.pause_file.apply(start);
+        let abandoned = launch.filter(|launch| self.coordinators.is_abandoned(launch, at));
+        let deferred = self.coordinators.deferral_of(&facts.key, at);
+        Why {
+            at,
+            rulings: facts.rulings(self.core.settings().backoff, at).to_vec(),
+            crowd: self.coordinators.crowd_of(&facts.key, at),
+            abandoned: abandoned.map(|launch| launch.id.clone()),
+            pause_file: self.pause_file.get(),
+            about_clone: facts.about_clone(),
+            waiting_since: facts.waiting_since,
+            facts: WaitFacts {
+                agent,
+                project,
+                ai_type: facts.agent.as_ref().map(|(_, ai_type)| ai_type.clone()),
+                inactive: inactive_of(&facts),
+                held_since: facts.record.held_since,
+                stopped_by,
+                in_use: deferred.as_ref().and_then(|deferred| deferred.in_use),
+                ..WaitFacts::default()
+            },
+            task: facts.task.map(|task| task.id),
+            n_failures: facts.record.n_failures,
+            account: facts.account,
+            key: facts.key,
+            deferred,
+            last_end,
+            has_no_coordinator: false,
+            is_host_silent: false,
+        }
+    }
+
+    /// Returns the coordinator of an open launch, if it does not answer.
+    pub fn silent_host_of(&self, launch: &Launch) -> Option<SilentHost> {
+        self.coordinators.silent_host_of(launch, self.core.now())
+    }
+}
+
+/// Returns the object that a person deactivated. One that is archived does not become active by a
+/// simple action, so it does not count.
+fn inactive_of(facts: &StartFacts) -> Option<Inactive> {
+    let agent = facts.agent.as_ref().map(|(status, _)| *status);
+    let project = facts.project.as_ref().map(|(status, _)| *status);
+    match (agent, project) {
+        (Some(AgentStatus::Inactive), _) => Some(Inactive::Agent),
+        (Some(AgentStatus::Active), Some(ProjectStatus::Inactive)) => Some(Inactive::Project),
+        _ => None,
+    }
+}
+
+type KeyNames = (Option<String>, Option<String>);
+
+/// Returns the names of the agent and the project of each key.
+fn names_of(
+    tx: &mut Read<'_>,
+    keys: &[InstanceKey],
+) -> Result<BTreeMap<InstanceKey, KeyNames>, StoreError> {
+    let agents = agents::names(tx, &keys.iter().map(|key| key.agent.clone()).collect())?;
+    let projects = projects::names(tx, &keys.iter().map(|key| key.project.clone()).collect())?;
+    let of = |key: &InstanceKey| {
+        let names = (agents.get(&key.agent).cloned(), projects.get(&key.project).cloned());
+        (key.clone(), names)
+    };
+    Ok(keys.iter().map(of).collect())
+}
+
+/// Returns the name of a person who acted, each looked up once.
+async fn person(known: &mut BTreeMap<String, String>, author: String) -> String {
+    if let Some(name) = known.get(&author) {
+        return name.clone();
+    }
+    let name = user_names::name_of_author(author.clone()).await;
+    known.insert(author, name.clone());
+    name
 }

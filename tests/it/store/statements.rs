@@ -298,6 +298,7 @@ fn questions(bed: &Bed) {
     bed.read("accounts", |tx| Ok((accounts::get(tx, "claude")?, accounts::list_parked(tx)?)));
     bed.read("agents", |tx| {
         agents::list_ids(tx)?;
+        agents::names(tx, &BTreeSet::from([id("a")]))?;
         Ok((agents::get(tx, &id("a"))?, agents::list(tx)?, agents::count(tx)?))
     });
     bed.read("assignments", |tx| {
@@ -321,6 +322,7 @@ fn questions(bed: &Bed) {
         events::list_way_of_task(tx, &id("t"), 9)?;
         events::last_author_of_task(tx, &id("t"))?;
         events::list_stopped_by(tx, &BTreeSet::from([id("t"), id("u")]))?;
+        events::find_who_stopped(tx, &id("a"), &id("p"), at(1))?;
         Ok((events::span(tx)?, events::last_before(tx, at(9))?))
     });
     bed.read("executions", |tx| {
@@ -380,6 +382,7 @@ fn questions(bed: &Bed) {
         project_keys::list_of_project(tx, &id("p"))
     });
     bed.read("projects", |tx| {
+        projects::names(tx, &BTreeSet::from([id("p")]))?;
         Ok((projects::get(tx, &id("p"))?, projects::list(tx)?, projects::count(tx)?))
     });
     bed.read("sessions", |tx| {

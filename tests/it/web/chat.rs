@@ -151,7 +151,7 @@ fn a_chat_that_waits_for_a_slot_accepts_a_message_and_says_what_it_waits_for() {
     open_panel(&browser);
     let standing = || browser.find("#chat-standing").text();
     browser.until("it says what it waits for", || {
-        standing().ends_with("No free slot, next in line: tasks use 1 and chats use 0 of 1 slots")
+        standing().contains("No free slot, next in line: tasks use 1 and chats use 0 of 1 slots")
     });
     let why = daemon.done(&["why", "agt", "prj", "--purpose", "chat"]);
     assert!(why.contains("no: no_free_slot (tasks use 1 and chats use 0 of 1 slots)"), "{why}");

@@ -173,6 +173,7 @@ function timeText(time) {
   if (time.classList.contains("clock")) return clock.format(at);
   if (time.classList.contains("left")) return duration(Math.max(0, ahead));
   if (time.classList.contains("elapsed")) return duration(Math.max(0, -ahead));
+  if (time.classList.contains("since") && distance < DAY) return clock.format(at);
   if (distance < MINUTE) return relativeText(ahead, "second");
   if (distance < HOUR) return relativeText(Math.round(ahead / MINUTE), "minute");
   if (distance < DAY) return relativeText(Math.round(ahead / HOUR), "hour");

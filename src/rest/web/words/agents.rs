@@ -3,7 +3,7 @@
 use super::Words;
 use crate::domain::Language;
 use crate::domain::start_history::StartReason;
-use crate::domain::waiting::{WaitReason, Waiting};
+use crate::domain::waiting::{WaitReason, Waiting, host_name};
 use crate::rest::routes::status::CoordinatorBody;
 
 impl Words {
@@ -35,9 +35,14 @@ impl Words {
     }
 
     /// Returns the heading of the note about an agent that does not run.
-    pub(in crate::rest::web) fn of_not_running(&self, reason: &str) -> String {
+    pub(in crate::rest::web) fn of_not_running(&self, waiting: &Waiting) -> String {
+        let reason = waiting.sentence(self.language);
+        if waiting.reason == WaitReason::HostSilent {
+            return reason;
+        }
         match self.language {
-            Language::English => format!("It doesn't run: {}", with_small_letter(reason)),
+            Language::English if waiting.begins_with_name() => format!("It doesn't run: {reason}"),
+            Language::English => format!("It doesn't run: {}", with_small_letter(&reason)),
             Language::Japanese => format!("起動していません: {reason}"),
         }
     }
@@ -61,6 +66,10 @@ impl Words {
             StartReason::Suspended | StartReason::Misconfigured => (
                 "Its latest launches show the cause. Mend it, then resume the agent.",
                 "直近の起動に原因があります。取り除いてから再開してください。",
+            ),
+            StartReason::NoCoordinator => (
+                "A coordinator starts agents. Run `agent-coordinator supervise` on their machine.",
+                "エージェントのマシンで `agent-coordinator supervise` を実行してください。",
             ),
             _ => return None,
         };
@@ -95,6 +104,15 @@ impl Words {
         match self.language {
             Language::English => format!("{n} more"),
             Language::Japanese => format!("ほか {n} 件"),
+        }
+    }
+
+    /// Returns how many agents are not shown.
+    pub(in crate::rest::web) fn of_more_agents(&self, n: usize) -> String {
+        match (self.language, n) {
+            (Language::English, 1) => "1 more agent".to_owned(),
+            (Language::English, n) => format!("{n} more agents"),
+            (Language::Japanese, n) => format!("ほか {n} 件のエージェント"),
         }
     }
 
@@ -134,19 +152,11 @@ impl Words {
         }
     }
 
-    /// Returns the name of a host. If it is not known, the id of its coordinator stands for it. An
-    /// id that was made is long, so only its end is shown.
+    /// Returns the name of a host. If it is not known, the id of its coordinator stands for it.
     pub(in crate::rest::web) fn of_host(&self, host: &CoordinatorBody) -> String {
-        if let Some(machine) = &host.machine {
-            return machine.name.clone();
-        }
-        let coordinator = host.coordinator_id.as_str();
-        match coordinator.strip_prefix("crd_") {
-            Some(made) => {
-                let end = made.get(made.len().saturating_sub(6)..).unwrap_or(made);
-                format!("{} {end}", self.language.either("Host", "ホスト"))
-            }
-            None => coordinator.to_owned(),
+        match &host.machine {
+            Some(machine) => machine.name.clone(),
+            None => host_name(host.coordinator_id.as_str(), self.language),
         }
     }
 
@@ -201,13 +211,19 @@ mod tests {
     use super::*;
     use crate::domain::Timestamp;
     use crate::domain::machine::Machine;
+    use crate::domain::waiting::WaitFacts;
 
     #[test]
     fn a_reason_after_a_colon_begins_with_a_small_letter() {
+        assert_eq!(with_small_letter("Failed 2 times"), "failed 2 times");
+        assert_eq!(with_small_letter("A person stopped it"), "a person stopped it");
+        assert_eq!(with_small_letter("SHOP-1 first"), "SHOP-1 first");
         let w = Words::of(Language::English);
-        assert_eq!(w.of_not_running("Failed 2 times"), "It doesn't run: failed 2 times");
-        assert_eq!(w.of_not_running("A person stopped it"), "It doesn't run: a person stopped it");
-        assert_eq!(w.of_not_running("SHOP-1 first"), "It doesn't run: SHOP-1 first");
+        let held = Waiting::of(WaitReason::Start(StartReason::Held));
+        assert_eq!(w.of_not_running(&held), "It doesn't run: a person stopped it");
+        let facts = WaitFacts { stopped_by: Some("Ann".to_owned()), ..WaitFacts::default() };
+        let by_ann = Waiting { facts, ..held };
+        assert_eq!(w.of_not_running(&by_ann), "It doesn't run: Ann stopped it");
     }
 
     #[test]

@@ -14,6 +14,7 @@ impl Words {
             WaitAction::TryNow | WaitAction::TryProvider => ("Try now", "今すぐ再試行"),
             WaitAction::EditAgent => ("Edit", "編集"),
             WaitAction::RetryWorkspace => ("Show", "表示"),
+            WaitAction::ChangeLimits => ("Limits…", "上限…"),
         };
         self.language.either(english, japanese)
     }
@@ -72,6 +73,9 @@ impl Words {
             StartReason::LowMemory => ("Enough memory is free", "メモリーの空きが十分"),
             StartReason::NoPasskey => {
                 ("Its coordinator has a passkey for it", "コーディネーターにパスキーがある")
+            }
+            StartReason::NoCoordinator => {
+                ("A coordinator is connected", "コーディネーターが接続している")
             }
         };
         self.language.either(english, japanese)

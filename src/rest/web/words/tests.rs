@@ -16,6 +16,7 @@ const FILES: [&str; 17] = [
     "src/domain/attention.rs",
     "src/domain/launch/told.rs",
     "src/domain/waiting.rs",
+    "src/domain/waiting/facts.rs",
     "src/rest/web/words.rs",
     "src/rest/web/words/agents.rs",
     "src/rest/web/words/attention.rs",

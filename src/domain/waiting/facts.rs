@@ -1,0 +1,130 @@
+//! The facts that the sentence of a wait names: people, objects, limits and hosts.
+
+use crate::domain::id::CoordinatorId;
+use crate::domain::language::Language;
+use crate::domain::plan::InUse;
+use crate::domain::start_history::StartReason;
+use crate::domain::time::Timestamp;
+
+/// The facts that the sentence names. A fact that is not known is left out.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct WaitFacts {
+    /// The name of the agent.
+    pub agent: Option<String>,
+    /// The name of the project.
+    pub project: Option<String>,
+    /// The provider of the agent.
+    pub ai_type: Option<String>,
+    pub inactive: Option<Inactive>,
+    /// The time when a person stopped the agent.
+    pub held_since: Option<Timestamp>,
+    /// The name of the person who stopped it.
+    pub stopped_by: Option<String>,
+    /// The time since which all starts are paused.
+    pub paused_since: Option<Timestamp>,
+    /// The limit of running agents that keeps it from starting.
+    pub in_use: Option<InUse>,
+    /// The host that is to run it and does not answer.
+    pub silent_host: Option<SilentHost>,
+}
+
+/// The object that a person deactivated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Inactive {
+    Agent,
+    Project,
+}
+
+/// A host that does not answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SilentHost {
+    pub coordinator: CoordinatorId,
+    /// The time of its last request.
+    pub heard_at: Timestamp,
+}
+
+impl WaitFacts {
+    pub(super) const NONE: Self = Self {
+        agent: None,
+        project: None,
+        ai_type: None,
+        inactive: None,
+        held_since: None,
+        stopped_by: None,
+        paused_since: None,
+        in_use: None,
+        silent_host: None,
+    };
+
+    /// Returns the sentence with the names of its objects; `None` if there is none, or if they are
+    /// not known.
+    pub(super) fn named_sentence(&self, reason: StartReason, language: Language) -> Option<String> {
+        let english = language == Language::English;
+        Some(match reason {
+            StartReason::Held => match &self.stopped_by {
+                Some(person) if english => format!("{person} stopped it"),
+                Some(person) => format!("{person} が停止"),
+                None => return None,
+            },
+            StartReason::NotAssigned => match &self.project {
+                Some(project) if english => format!("Not assigned to {project}"),
+                Some(project) => format!("{project} に未割り当て"),
+                None => return None,
+            },
+            StartReason::Inactive => match self.inactive_name()? {
+                name if english => format!("{name} is deactivated"),
+                name => format!("{name} は無効"),
+            },
+            reason => match self.limited(reason)? {
+                (name, InUse { n_running, limit }) if english => {
+                    format!("{name} runs {n_running} of {limit}")
+                }
+                (name, InUse { n_running, limit }) => {
+                    format!("{name} は上限 {limit} 件中 {n_running} 件を実行中")
+                }
+            },
+        })
+    }
+
+    pub(super) fn inactive_name(&self) -> Option<&String> {
+        match self.inactive? {
+            Inactive::Agent => self.agent.as_ref(),
+            Inactive::Project => self.project.as_ref(),
+        }
+    }
+
+    /// Returns the name of the object whose limit is reached, with the limit.
+    pub(super) fn limited(&self, reason: StartReason) -> Option<(&String, InUse)> {
+        let name = match reason {
+            StartReason::ProjectLimit => &self.project,
+            StartReason::AgentLimit => &self.agent,
+            StartReason::ProviderLimit => &self.ai_type,
+            _ => return None,
+        };
+        name.as_ref().zip(self.in_use)
+    }
+
+    pub(super) fn silent_sentence(&self, language: Language) -> String {
+        let host = self.silent_host.as_ref();
+        let host = host.map(|host| host_name(host.coordinator.as_str(), language));
+        match (host, language) {
+            (Some(host), Language::English) => format!("{host} does not answer"),
+            (Some(host), Language::Japanese) => format!("{host} が応答なし"),
+            (None, language) => {
+                language.either("Its host does not answer", "ホストが応答なし").to_owned()
+            }
+        }
+    }
+}
+
+/// Returns the name of a host for people. An id that was made for its coordinator is long, so only
+/// its end is shown.
+pub fn host_name(coordinator: &str, language: Language) -> String {
+    match coordinator.strip_prefix("crd_") {
+        Some(made) => {
+            let end = made.get(made.len().saturating_sub(6)..).unwrap_or(made);
+            format!("{} {end}", language.either("Host", "ホスト"))
+        }
+        None => coordinator.to_owned(),
+    }
+}
