@@ -2,12 +2,12 @@
 
 use crate::domain::event::NewEvent;
 use crate::domain::id::ExecutionId;
-use crate::domain::{Execution, LaunchId, TaskId};
+use crate::domain::{Execution, LaunchId, TaskId, Usage};
 use crate::store::{BoxError, Cells, Entity, HistoryFilter, Read, StoreError, Value};
 
 use super::Transaction;
 
-use super::filter::Filter;
+use super::filter::{Filter, pages_of_ids};
 use super::{
     failure_values, key_values, outcome_values, read_failure, read_key, read_outcome, read_usage,
     usage_values,
@@ -84,6 +84,21 @@ pub fn list_of_launches(
     let mut filter = Filter::default();
     filter.among("launch_id", launches);
     filter.list(tx, "ORDER BY started_at DESC, id DESC")
+}
+
+/// Returns the usage of the ended work on these tasks.
+pub fn list_usage(tx: &mut Read<'_>, tasks: &[TaskId]) -> Result<Vec<(TaskId, Usage)>, StoreError> {
+    let sql = "SELECT task_id, input_tokens, output_tokens, cache_read_tokens, \
+        cache_write_tokens, cost_usd_micros, turns FROM executions";
+    let mut found = Vec::new();
+    for page in pages_of_ids(tasks) {
+        let mut filter = Filter::default();
+        filter.among("task_id", page);
+        filter.also("ended_at IS NOT NULL");
+        let read = |cells: &mut Cells<'_>| Ok((cells.get()?, read_usage(cells)?));
+        found.extend(filter.rows(tx, "execution", sql, "", read)?);
+    }
+    Ok(found)
 }
 
 /// Returns executions of a filter, the newest first.

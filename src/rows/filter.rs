@@ -17,12 +17,16 @@ where
     let places: Vec<String> = (1..=N_IDS).map(|n| format!("?{n}")).collect();
     let rest = format!("WHERE id IN ({}) ORDER BY id", places.join(", "));
     let mut found = Vec::new();
-    for chunk in ids.chunks(N_IDS) {
-        let filled = chunk.iter().chain(chunk.last().into_iter().cycle());
-        let args: Vec<Value<'a>> = filled.take(N_IDS).map(Into::into).collect();
+    for page in pages_of_ids(ids) {
+        let args: Vec<Value<'a>> = page.map(Into::into).collect();
         found.extend(tx.list(&rest, &args)?);
     }
     Ok(found)
+}
+
+/// Returns these ids in groups for one statement each.
+pub(super) fn pages_of_ids<Id>(ids: &[Id]) -> impl Iterator<Item = impl Iterator<Item = &Id>> {
+    ids.chunks(N_IDS).map(|page| page.iter().chain(page.last().into_iter().cycle()).take(N_IDS))
 }
 
 #[derive(Default)]

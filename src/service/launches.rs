@@ -14,11 +14,12 @@ pub(super) mod start;
 pub(super) mod totals;
 pub(super) mod why;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::domain::check::MAX_OUTPUT;
-use crate::domain::id::{CoordinatorId, ExecutionId, LaunchId, NoticeId};
+use crate::domain::id::{CoordinatorId, ExecutionId, LaunchId, NoticeId, TaskId};
 use crate::domain::launch::{LaunchEvent, ProcessEnd, StopReason};
 use crate::domain::limits;
 use crate::domain::plan::ProcessReport;
@@ -93,6 +94,23 @@ impl Launches {
     ) -> Result<Usage, ServiceError> {
         let project = project.clone();
         self.core.read(move |tx| Ok(launches::usage_since(tx, &project, since)?)).await
+    }
+
+    /// Returns the usage of the launches on these tasks. A task without any is left out.
+    pub async fn usage_of_tasks(
+        &self,
+        tasks: Vec<TaskId>,
+    ) -> Result<BTreeMap<TaskId, Usage>, ServiceError> {
+        let open = self.open().await?;
+        let read = self.core.read(move |tx| Ok(executions::list_usage(tx, &tasks)?));
+        let ended = read.await?.into_iter();
+        let open = open.into_iter().filter_map(|it| Some((it.task?, it.activity.usage)));
+        let mut all: BTreeMap<TaskId, Usage> = BTreeMap::new();
+        for (task, usage) in ended.chain(open) {
+            let sum = all.entry(task).or_default();
+            *sum = sum.plus(usage);
+        }
+        Ok(all)
     }
 
     /// Returns the launches with what coordinators reported of them.

@@ -263,7 +263,7 @@ async fn page(
         frame: frame.at(NavSection::Projects),
         project,
         members: Members { all: board.faces.of_all(&members) },
-        columns: board.columns(),
+        columns: board.columns(&state).await?,
         n_tasks: board.tasks.len(),
         is_searched: !board.filter.is_empty(),
         n_found: board.n_found(),
@@ -281,7 +281,7 @@ async fn board(
 ) -> Result<Response, Problem> {
     let (project, _) = state.service.catalog.project(&id).await?;
     let board = Board::read(&frame, &state, &id, query.filter()).await?;
-    let columns = board.columns();
+    let columns = board.columns(&state).await?;
     let is_searched = !board.filter.is_empty();
     let n_found = board.n_found();
     let n_needing_person = board.n_needing_person();
@@ -352,7 +352,8 @@ async fn column(
 ) -> Result<Response, Problem> {
     let (project, _) = state.service.catalog.project(&id).await?;
     let board = Board::read(&frame, &state, &id, query.filter()).await?;
-    let (cards, more) = board.cards(status, &query.after);
+    let (mut cards, more) = board.cards(status, &query.after);
+    put_costs(&state, cards.iter_mut()).await?;
     Ok(rendered(&CardsPart { frame, project, status, cards, more }))
 }
 
@@ -387,7 +388,8 @@ async fn cards(
         .collect();
     let counts = serde_json::json!(counts).to_string();
     let n_needing_person = board.n_needing_person();
-    let cards = cards.collect();
+    let mut cards: Vec<Card> = cards.collect();
+    put_costs(&state, cards.iter_mut()).await?;
     Ok(rendered(&ChangedCardsPart { frame, project, cards, counts, n_needing_person }))
 }
 
@@ -459,12 +461,14 @@ impl Board {
         self.tasks.iter().filter(|task| self.is_found(task)).count()
     }
 
-    fn columns(&self) -> Vec<Column> {
+    async fn columns(&self, state: &RestState) -> Result<Vec<Column>, Problem> {
         let column = |status: TaskStatus| {
             let (cards, more) = self.cards(status, "");
             Column { status, n_tasks: self.tasks_in(status).count(), cards, more }
         };
-        TaskStatus::ALL.iter().copied().map(column).collect()
+        let mut columns: Vec<Column> = TaskStatus::ALL.iter().copied().map(column).collect();
+        put_costs(state, columns.iter_mut().flat_map(|column| &mut column.cards)).await?;
+        Ok(columns)
     }
 
     /// Returns the cards of a column after the sort key of one, and the sort key of the last of
@@ -502,10 +506,25 @@ impl Board {
                 && task.dependencies.iter().any(is_cancelled),
             now: Now::of(self.w, &self.standings, task),
             result: self.results.get(&task.id).cloned(),
+            cost: None,
             order: order_of(task),
             leads_to: words_of(&leads_to(task.status)),
         }
     }
+}
+
+/// Puts the costs of their launches on the cards that are shown.
+async fn put_costs(
+    state: &RestState,
+    cards: impl Iterator<Item = &mut Card>,
+) -> Result<(), Problem> {
+    let cards: Vec<&mut Card> = cards.collect();
+    let tasks = cards.iter().map(|card| card.id.clone()).collect();
+    let usage = state.service.launches.usage_of_tasks(tasks).await?;
+    for card in cards {
+        card.cost = usage.get(&card.id).copied().and_then(cost_of);
+    }
+    Ok(())
 }
 
 fn words_of(statuses: &[TaskStatus]) -> String {

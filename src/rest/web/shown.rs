@@ -368,6 +368,8 @@ pub(super) struct Card {
     pub(super) now: Now,
     /// The changes of its agent.
     pub(super) result: Option<CardResult>,
+    /// The cost of its launches, if it is known.
+    pub(super) cost: Option<String>,
     /// The sort key in its column: cards are in the order of these texts.
     pub(super) order: String,
     /// The statuses that a person may move it to, separated by spaces.

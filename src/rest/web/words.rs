@@ -392,6 +392,7 @@ texts! {
         "Names the provider that starts it: claude, codex, … or an entry of ai_providers.",
         "起動に使うプロバイダー名: claude、codex など、または ai_providers の項目。";
     system_prompt: "System prompt", "システムプロンプト";
+    cost_of_launches: "Cost of its launches", "起動の費用";
     other_kind: "Another kind", "その他の種別";
     more_fields: "More…", "詳細設定…";
     passkey_hint: "Only an agent that a person starts needs one.", "人が起動するエージェントにだけ必要です。";

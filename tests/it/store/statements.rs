@@ -327,6 +327,7 @@ fn questions(bed: &Bed) {
     });
     bed.read("executions", |tx| {
         executions::list_of_launches(tx, &[id("l1"), id("l2")])?;
+        executions::list_usage(tx, &[id("t")])?;
         Ok((executions::list_of_task(tx, &id("t"))?, executions::list_of_launch(tx, &id("l1"))?))
     });
     bed.read("forge_items", |tx| {
