@@ -102,6 +102,9 @@ fn a_project_an_agent_and_a_task_are_made_on_the_page() {
     browser.find(".form .primary").click();
     browser.until("its page is open", || browser.path() == "/ui/agents/agt_new");
     assert_eq!(daemon.json(&["agent", "show", "agt_new"])["has_passkey"], false);
+    browser.find("#its-projects .assign button").click();
+    browser
+        .until("it works in the project", || browser.path() == "/ui/projects/prj/agents/agt_new");
     // An agent that people start themselves gets a passkey, which is shown once.
     browser.go_to("/ui/agents/new");
     browser.find(".choice input[value=claude]:checked");

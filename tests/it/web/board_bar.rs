@@ -35,6 +35,8 @@ fn a_board_leads_to_another_project_and_shows_what_the_day_cost() {
         .until("the cost is shown without a reload", || browser.texts("#spent") == ["Today $0.02"]);
     let title = browser.run("return document.querySelector('#spent').title");
     assert!(title.as_str().unwrap().starts_with("Since midnight ("), "{title}");
+    browser.go_to("/ui/projects/prj");
+    assert_eq!(browser.texts("#card-tsk [title='Cost of its launches']"), ["$0.02"]);
 
     browser.find("[popovertarget=switch-project]").click();
     browser.until("the projects are shown", || browser.find("#switch-project").is_shown());

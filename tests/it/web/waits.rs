@@ -111,7 +111,7 @@ fn each_reason_is_told_everywhere_and_ends_with_its_button() {
     let daemon = daemon_with(&[], settings);
     daemon.project("other");
     daemon.done(&["project", "set", "prj", "--name", "Shop"]);
-    for agent in ["held", "off", "away", "busy"] {
+    for agent in ["held", "off", "away", "busy", "idle_a", "idle_b"] {
         daemon.agent(agent, "prj", &WORKS);
     }
     daemon.agent("broken", "prj", &["authenticate", "exit:3"]);
@@ -151,6 +151,10 @@ fn each_reason_is_told_everywhere_and_ends_with_its_button() {
         return;
     };
     browser.go_to("/ui/projects/prj");
+    // Not all of its six agents have an avatar in the tools.
+    assert_eq!(browser.texts(".avatars .avatar").len(), 6);
+    assert_eq!(browser.texts(".avatars a.avatar[href='/ui/agents']"), ["+1"]);
+    assert!(browser.has("#avatar-broken.is-bad") && browser.has("#avatar-busy.is-waiting"));
     let action = |task: &str| format!("#card-{task} .act");
     daemon.steps("broken", &WORKS);
     for (task, button) in [("t_held", "Resume"), ("t_broken", "Resume"), ("t_off", "Activate")] {
