@@ -140,6 +140,14 @@ pub struct Deferred {
     /// The limit that is the reason, and the agents that count for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_use: Option<InUse>,
+    /// The starts that get a slot before it, if no slot is free.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub n_ahead: usize,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(number: &usize) -> bool {
+    *number == 0
 }
 
 /// A limit of running agents.
@@ -153,7 +161,15 @@ impl Deferred {
     fn of(candidate: &Candidate, reason: StartReason) -> Self {
         let until = candidate.until.filter(|_| reason == candidate.reason);
         let detail = candidate.detail.clone().filter(|_| reason == candidate.reason);
-        Self { key: candidate.key.clone(), reason, until, detail, also: Vec::new(), in_use: None }
+        Self {
+            key: candidate.key.clone(),
+            reason,
+            until,
+            detail,
+            also: Vec::new(),
+            in_use: None,
+            n_ahead: 0,
+        }
     }
 }
 
@@ -530,6 +546,7 @@ fn plan_starts(snapshot: &Snapshot, plan: &mut Plan) {
             also: also.collect(),
             detail,
             in_use: slots.in_use_of(reason, &candidate.key, &candidate.ai_type),
+            n_ahead: if reason == StartReason::NoFreeSlot { n_ahead } else { 0 },
             ..Deferred::of(candidate, reason)
         });
     }

@@ -72,7 +72,8 @@ pub struct Waiting {
     pub n_failures: u32,
     /// The provider of the agent and the failure of its account, if the account is parked.
     pub account: Option<(String, FailureClass)>,
-    pub facts: WaitFacts,
+    /// The facts that the sentence names; `None` if none is known.
+    pub facts: Option<Box<WaitFacts>>,
 }
 
 /// The state of the agent of a task.
@@ -98,8 +99,14 @@ impl Waiting {
             last_end: None,
             n_failures: 0,
             account: None,
-            facts: WaitFacts::NONE,
+            facts: None,
         }
+    }
+
+    /// Returns the facts that the sentence names.
+    pub fn facts(&self) -> &WaitFacts {
+        static NONE: WaitFacts = WaitFacts::NONE;
+        self.facts.as_deref().unwrap_or(&NONE)
     }
 
     /// Returns the wait of a task. `None` if it does not wait: it is worked on, it is closed, or it
@@ -169,7 +176,7 @@ impl Waiting {
 
     /// Returns the time since which it waits, if the sentence is about something that began.
     pub fn since(&self) -> Option<Timestamp> {
-        let facts = &self.facts;
+        let facts = self.facts();
         match &self.reason {
             WaitReason::Start(StartReason::Held) => facts.held_since,
             WaitReason::Start(StartReason::Paused) => facts.paused_since,
@@ -182,7 +189,7 @@ impl Waiting {
 
     /// Returns whether its sentence begins with a name, which keeps its first letter everywhere.
     pub fn begins_with_name(&self) -> bool {
-        let facts = &self.facts;
+        let facts = self.facts();
         match &self.reason {
             WaitReason::Blocked => true,
             WaitReason::HostSilent => facts.silent_host.is_some(),
@@ -249,7 +256,7 @@ impl Waiting {
                 Language::English => format!("Runs {task} first"),
                 Language::Japanese => format!("{task} を先に実行"),
             },
-            WaitReason::HostSilent => self.facts.silent_sentence(language),
+            WaitReason::HostSilent => self.facts().silent_sentence(language),
             WaitReason::Start(reason) => self.start_sentence(*reason, language),
         };
         let end = self.last_end.as_ref().map(|(outcome, line)| {
@@ -299,11 +306,11 @@ impl Waiting {
             (StartReason::Paused, _, Language::Japanese) if self.detail.is_some() => {
                 "一時停止ファイルにより起動を停止中".to_owned()
             }
-            (StartReason::NoCoordinator, ..) if self.facts.silent_host.is_some() => {
-                self.facts.silent_sentence(language)
+            (StartReason::NoCoordinator, ..) if self.facts().silent_host.is_some() => {
+                self.facts().silent_sentence(language)
             }
             (reason, _, language) => self
-                .facts
+                .facts()
                 .named_sentence(reason, language)
                 .unwrap_or_else(|| sentence_of_start(reason, language).to_owned()),
         }

@@ -411,7 +411,8 @@ fn a_pair_that_may_not_start_waits_and_the_plan_says_until_when() {
             until,
             detail: None,
             also: Vec::new(),
-            in_use: None
+            in_use: None,
+            n_ahead: 0
         }]
     );
 }

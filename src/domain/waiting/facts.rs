@@ -24,6 +24,10 @@ pub struct WaitFacts {
     pub paused_since: Option<Timestamp>,
     /// The limit of running agents that keeps it from starting.
     pub in_use: Option<InUse>,
+    /// The host that defers the start, if people named it.
+    pub host: Option<String>,
+    /// The starts that get a slot before it.
+    pub n_ahead: usize,
     /// The host that is to run it and does not answer.
     pub silent_host: Option<SilentHost>,
 }
@@ -53,6 +57,8 @@ impl WaitFacts {
         stopped_by: None,
         paused_since: None,
         in_use: None,
+        host: None,
+        n_ahead: 0,
         silent_host: None,
     };
 
@@ -75,6 +81,19 @@ impl WaitFacts {
                 name if english => format!("{name} is deactivated"),
                 name => format!("{name} は無効"),
             },
+            StartReason::LowDisk => match self.host.as_ref()? {
+                host if english => format!("Too little disk free on {host}"),
+                host => format!("{host} のディスクの空き不足"),
+            },
+            StartReason::LowMemory => match self.host.as_ref()? {
+                host if english => format!("Too little memory free on {host}"),
+                host => format!("{host} のメモリーの空き不足"),
+            },
+            // The figures behind it say how many are ahead.
+            StartReason::NoFreeSlot if self.n_ahead > 0 && english => "No free slot".to_owned(),
+            StartReason::NoFreeSlot if self.n_ahead > 0 => {
+                format!("空きスロットなし（先に {} 件）", self.n_ahead)
+            }
             reason => match self.limited(reason)? {
                 (name, InUse { n_running, limit }) if english => {
                     format!("{name} runs {n_running} of {limit}")

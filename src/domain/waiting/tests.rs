@@ -94,13 +94,16 @@ fn a_sentence_names_the_person_the_objects_and_the_limit() {
         stopped_by: Some("Ann".to_owned()),
         paused_since: Some(Timestamp::from_millis(2)),
         in_use: Some(InUse { n_running: 2, limit: 2 }),
+        host: Some("build-1".to_owned()),
+        n_ahead: 3,
         silent_host: Some(SilentHost {
             coordinator: "build-1".parse().unwrap(),
             heard_at: Timestamp::from_millis(3),
         }),
     };
     let told = |reason, facts: &WaitFacts| {
-        let waiting = Waiting { facts: facts.clone(), ..Waiting::of(reason) };
+        let facts = Some(Box::new(facts.clone()));
+        let waiting = Waiting { facts, ..Waiting::of(reason) };
         assert_eq!(
             waiting.begins_with_name(),
             ["Ann", "Ada", "Shop", "build"]
@@ -120,6 +123,12 @@ fn a_sentence_names_the_person_the_objects_and_the_limit() {
     check(start(StartReason::Paused), "Starts are paused", "起動を一時停止中", Some(2));
     check(start(StartReason::NotAssigned), "Not assigned to Shop", "Shop に未割り当て", None);
     check(start(StartReason::Inactive), "Shop is deactivated", "Shop は無効", None);
+    let disk = ("Too little disk free on build-1", "build-1 のディスクの空き不足");
+    check(start(StartReason::LowDisk), disk.0, disk.1, None);
+    let memory = ("Too little memory free on build-1", "build-1 のメモリーの空き不足");
+    check(start(StartReason::LowMemory), memory.0, memory.1, None);
+    let queue = ("No free slot", "空きスロットなし（先に 3 件）");
+    check(start(StartReason::NoFreeSlot), queue.0, queue.1, None);
     let limit = |name: &str| format!("{name} は上限 2 件中 2 件を実行中");
     check(start(StartReason::ProjectLimit), "Shop runs 2 of 2", &limit("Shop"), None);
     check(start(StartReason::AgentLimit), "Ada runs 2 of 2", &limit("Ada"), None);

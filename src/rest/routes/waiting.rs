@@ -95,7 +95,7 @@ impl Standings {
         });
         let silent = open.values().filter_map(|launch| {
             let silent_host = Some(state.service.launches.silent_host_of(launch)?);
-            let facts = WaitFacts { silent_host, ..WaitFacts::default() };
+            let facts = Some(Box::new(WaitFacts { silent_host, ..WaitFacts::default() }));
             let waiting = Waiting { facts, ..Waiting::of(WaitReason::HostSilent) };
             Some((launch.key.clone(), waiting))
         });

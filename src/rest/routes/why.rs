@@ -144,7 +144,7 @@ impl WhyBody {
     /// already or has no work.
     pub(in crate::rest) fn waiting(&self) -> Option<Waiting> {
         if self.is_host_silent {
-            let facts = self.facts.clone();
+            let facts = Some(Box::new(self.facts.clone()));
             return Some(Waiting { facts, ..Waiting::of(WaitReason::HostSilent) });
         }
         let rule = self.rules.iter().find(|rule| rule.keeps)?;
@@ -156,7 +156,7 @@ impl WhyBody {
             last_end: self.last_end.clone().filter(|_| is_by_failures),
             n_failures: self.n_failures,
             account: self.parked.as_ref().map(|it| (it.provider.clone(), it.reason)),
-            facts: self.facts.clone(),
+            facts: Some(Box::new(self.facts.clone())),
             ..Waiting::of_start(rule.rule)?
         })
     }

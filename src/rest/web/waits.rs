@@ -133,7 +133,7 @@ impl WhyAction {
         match action {
             WaitAction::Assign => link(format!("/ui/tasks/{}", task?)),
             WaitAction::AssignToProject => link(format!("/ui/projects/{}/edit", project?)),
-            WaitAction::Activate => match waiting.facts.inactive {
+            WaitAction::Activate => match waiting.facts().inactive {
                 Some(Inactive::Agent) => {
                     form("/ui/do/activate", serde_json::json!({ "agent": agent? }))
                 }
@@ -252,6 +252,8 @@ mod tests {
             stopped_by: Some("Ann".to_owned()),
             paused_since: Some(at),
             in_use: Some(InUse { n_running: 2, limit: 2 }),
+            host: None,
+            n_ahead: 0,
             silent_host: None,
         };
         WhyBody {

@@ -161,18 +161,19 @@ impl CoordinatorBoard {
         self.lock().get(coordinator)?.status.machine.clone()
     }
 
-    /// Returns the last report of a present coordinator that defers the start of `key`.
+    /// Returns a present coordinator that defers the start of `key`, with its last report of it.
     pub(in crate::service) fn deferral_of(
         &self,
         key: &InstanceKey,
         now: Timestamp,
-    ) -> Option<Deferred> {
+    ) -> Option<(CoordinatorId, Deferred)> {
         let board = self.lock();
-        let there = board.values().filter(|known| known.is_there(now));
-        there
-            .flat_map(|known| &known.status.deferred)
-            .find(|deferred| deferred.key == *key)
-            .cloned()
+        let mut there = board.iter().filter(|(_, known)| known.is_there(now));
+        there.find_map(|(id, known)| {
+            let mut deferred = known.status.deferred.iter();
+            let of_key = deferred.find(|deferred| deferred.key == *key)?;
+            Some((id.clone(), of_key.clone()))
+        })
     }
 
     /// Returns the git work tree in which several agents work at once, one of them on a task of the

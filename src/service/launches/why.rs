@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::domain::agent::{AgentStatus, ProjectStatus};
-use crate::domain::id::{AgentId, LaunchId, ProjectId, TaskId};
+use crate::domain::id::{AgentId, CoordinatorId, LaunchId, ProjectId, TaskId};
 use crate::domain::plan::Deferred;
 use crate::domain::plan::shared::Crowd;
 use crate::domain::start_history::Ruling;
@@ -153,7 +153,9 @@ impl Launches {
         let ReadKey { start, last_end, agent, project, stopped_by } = read;
         let facts = self.pause_file.apply(start);
         let abandoned = launch.filter(|launch| self.coordinators.is_abandoned(launch, at));
-        let deferred = self.coordinators.deferral_of(&facts.key, at);
+        let (host, deferred) = self.coordinators.deferral_of(&facts.key, at).unzip();
+        let host =
+            host.map(|id| id.to_string()).filter(|id| !id.starts_with(CoordinatorId::PREFIX));
         Why {
             at,
             rulings: facts.rulings(self.core.settings().backoff, at).to_vec(),
@@ -169,7 +171,9 @@ impl Launches {
                 inactive: inactive_of(&facts),
                 held_since: facts.record.held_since,
                 stopped_by,
+                host,
                 in_use: deferred.as_ref().and_then(|deferred| deferred.in_use),
+                n_ahead: deferred.as_ref().map_or(0, |deferred| deferred.n_ahead),
                 ..WaitFacts::default()
             },
             task: facts.task.map(|task| task.id),

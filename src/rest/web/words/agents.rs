@@ -222,7 +222,7 @@ mod tests {
         let held = Waiting::of(WaitReason::Start(StartReason::Held));
         assert_eq!(w.of_not_running(&held), "It doesn't run: a person stopped it");
         let facts = WaitFacts { stopped_by: Some("Ann".to_owned()), ..WaitFacts::default() };
-        let by_ann = Waiting { facts, ..held };
+        let by_ann = Waiting { facts: Some(Box::new(facts)), ..held };
         assert_eq!(w.of_not_running(&by_ann), "It doesn't run: Ann stopped it");
     }
 

@@ -12,7 +12,7 @@ use crate::domain::workspace::WorkspaceState;
 use crate::domain::{FailureClass, Priority, Purpose, TaskStatus};
 
 /// The files with Japanese texts of pages.
-const FILES: [&str; 17] = [
+const FILES: [&str; 18] = [
     "src/domain/attention.rs",
     "src/domain/launch/told.rs",
     "src/domain/waiting.rs",
