@@ -121,9 +121,7 @@ texts! {
     new_messages: "New messages", "新しいメッセージ";
     show_login: "How to log in", "ログイン手順を見る";
     try_now: "Try now", "今すぐ再試行";
-    agent_exists:
-        "This agent was made before. Make a new passkey on its page if it needs one.",
-        "このエージェントは作成済みです。必要ならその画面で新しいパスキーを発行してください。";
+    agent_exists: "Made before. Its page makes a new passkey.", "作成済みです。新しいパスキーはその画面で発行できます。";
     theme_system: "System", "システム";
     theme_light: "Light", "ライト";
     theme_dark: "Dark", "ダーク";
