@@ -142,6 +142,8 @@ struct ProjectFields {
     name: String,
     working_directory: PathBuf,
     status: Option<ProjectStatus>,
+    /// The revision that the form of an existing project showed.
+    revision: Option<i64>,
     /// The mode of a new project.
     workspace: Option<WorkspaceMode>,
     workspace_base: Option<String>,
@@ -326,6 +328,7 @@ async fn change(
         name: Some(needed("name", fields.name)?),
         working_directory: Some(fields.working_directory),
         status: fields.status,
+        seen: fields.revision,
         workspace: fields.workspace,
         workspace_base: fields.workspace_base,
         workspace_branch: fields.workspace_branch,

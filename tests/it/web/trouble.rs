@@ -92,6 +92,17 @@ fn what_was_written_while_the_daemon_was_away_is_sent_again_once() {
     browser.find("#pick-priority [value=urgent]");
     send_twice(&browser, &mut daemon, choose);
     until("the priority is saved", || field_of(&daemon, "priority") == "urgent");
+
+    browser.find("#comment").type_in("Written twice?");
+    send_twice(&browser, &mut daemon, "document.querySelector('#comment-tsk').requestSubmit()");
+    until("the comment is kept", || field_of(&daemon, "comments").as_array().unwrap().len() == 1);
+
+    browser.go_to("/ui/projects/prj/edit");
+    browser.find(".main .form [name=name]").type_in(" renamed");
+    send_twice(&browser, &mut daemon, "document.querySelector('.main .form').requestSubmit()");
+    until("the project is saved", || {
+        daemon.json(&["project", "show", "prj"])["name"] == "prj renamed"
+    });
 }
 
 #[test]
@@ -175,6 +186,25 @@ fn two_people_at_one_field_compare_and_decide() {
     browser.until("it is shown", || browser.texts("#edit-priority") == ["Low"]);
 }
 
+#[test]
+fn two_people_at_the_form_of_a_project_compare_and_decide() {
+    let daemon = daemon(&["agt"]);
+    let Some(browser) = Browser::at(&daemon, "operator", "en") else {
+        return;
+    };
+    let name = || daemon.json(&["project", "show", "prj"])["name"].clone();
+    browser.go_to("/ui/projects/prj/edit");
+    browser.run("document.querySelector('.main .form [name=name]').value = 'mine'");
+    daemon.done(&["project", "set", "prj", "--name", "theirs"]);
+    browser.run("document.querySelector('.main .form').requestSubmit()");
+    browser.find(".was-changed .btn").click();
+    assert_eq!(browser.texts(".was-changed dd"), ["theirs"]);
+    assert_eq!(name(), "theirs");
+    browser.find(".was-changed .primary").click();
+    until("mine is saved", || name() == "mine");
+    browser.until("the form is left", || browser.path() == "/ui/projects/prj");
+}
+
 /// Ends the logins of all browsers.
 fn end_logins(daemon: &Daemon) {
     for login in daemon.json(&["token", "list"]).as_array().unwrap() {
@@ -234,12 +264,16 @@ fn what_is_gone_says_so_and_keeps_the_way_back() {
     daemon.done(&["task", "add", "--project", "prj", "--id", "gone", "--title", "gone"]);
     daemon.done(&["task", "set", "gone", "--status", "cancelled"]);
     daemon.project("old");
+    daemon.done(&["task", "add", "--project", "old", "--id", "kept", "--title", "kept"]);
+    daemon.done(&["task", "set", "kept", "--status", "cancelled"]);
     daemon.done(&["project", "archive", "old"]);
     let Some(browser) = Browser::at(&daemon, "operator", "ja") else {
         return;
     };
     browser.go_to("/ui/projects/old");
     assert!(browser.find("#archived").text().contains("アーカイブ済み"));
+    browser.go_to("/ui/projects/old?task=kept");
+    browser.find("#panel [data-shows-task=kept]");
     // A task of a panel that is deleted elsewhere closes the panel.
     browser.go_to("/ui/projects/prj?task=gone");
     browser.find("#panel .task");

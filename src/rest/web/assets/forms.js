@@ -56,7 +56,7 @@ async function tellChanged(form) {
   const shown = form.closest("[data-shows-task]");
   // What is shown anew meanwhile leaves the note and the value of the reader.
   form.setAttribute("hx-morph-skip", "");
-  const part = shown && await fetchPart(`${root}/ui/parts/tasks/${shown.dataset.showsTask}`);
+  const part = await fetchPart(shown ? `${root}/ui/parts/tasks/${shown.dataset.showsTask}` : location.pathname);
   if (!part) form.removeAttribute("hx-morph-skip");
   if (!part) { toast(body.dataset.wentWrong, { detail: body.dataset.wasChanged }); return; }
   const newest = document.createElement("template");
@@ -80,7 +80,7 @@ function compare(form, newest) {
     const theirs = field.name && find(`[name="${field.name}"]:not([type=hidden])`, newest);
     if (!theirs || theirs.value === field.value) continue;
     const textContent = `${field.labels[0]?.textContent ?? field.getAttribute("aria-label")} · ${body.dataset.savedNow}`;
-    const value = { className: "keep-lines", dir: "auto", textContent: theirs.value };
+    const value = { className: "keep-lines", dir: "auto", textContent: theirs.selectedOptions?.[0].textContent ?? theirs.value };
     list.append(make("dt", { textContent }), make("dd", value));
   }
   const own = find(".edit", form);
