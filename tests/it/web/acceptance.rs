@@ -4,14 +4,17 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
+use std::path::Path;
 
-use agent_coordinator::domain::TaskStatus;
+use agent_coordinator::domain::{Language, Outcome, Purpose, StopReason, TaskStatus};
 use serde_json::{Value, json};
 
 use super::browser::Browser;
-use super::looks::{PAGES, busy, go_to};
+use super::looks::{all_pages, busy, go_to};
 use super::{assert_quiet, daemon};
 use crate::daemon::Daemon;
+
+const PRINTED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/output/claude.jsonl");
 
 const TAB: char = '\u{e004}';
 const ESCAPE: char = '\u{e00c}';
@@ -86,95 +89,147 @@ fn the_dialog_for_a_new_task_moves_nothing_and_returns_the_focus() {
     };
     let (before, card) = (place(), focused_card(&browser));
     assert_ne!(before[2].as_i64().max(before[3].as_i64()), Some(0), "the list is scrolled");
+    let active = || browser.run("return document.activeElement.id");
+    let title = || browser.run("return document.querySelector('#new-title').value");
+    let check_open = |written: &str| {
+        browser.until("the title has the focus", || active() == "new-title");
+        assert_eq!((place(), title()), (before.clone(), json!(written)));
+    };
     browser.press(&['n']);
-    browser.until("the dialog is open", || browser.run("return dialog.open") == true);
-    assert_eq!(place(), before);
+    check_open("");
+    browser.find("#new-title").type_in("half a thought");
     browser.press(&[ESCAPE]);
     browser.until("the focus is back", || focused_card(&browser) == card);
+    assert_eq!(place(), before);
+    browser.find(".bar [data-new-task]").click();
+    check_open("half a thought");
+    browser.press(&[ESCAPE]);
+    browser.until("the button has the focus again", || {
+        browser.run("return document.activeElement.matches('.bar [data-new-task]')") == true
+    });
     assert_eq!(place(), before);
 }
 
 #[test]
-fn a_card_can_be_dragged_to_each_column_that_it_may_go_to() {
-    let daemon = daemon(&["agt"]);
-    let task = ["task", "add", "--project", "prj", "--id", "tsk", "--assignee", "agt"];
-    daemon.done(&[&task[..], &["--title", "a title"]].concat());
+fn the_last_card_of_a_column_is_dragged_to_each_column_that_it_may_go_to() {
+    let daemon = with_many(30);
     daemon.done(&["stop", "agt", "prj"]);
     let Some(browser) = Browser::at(&daemon, "operator", "en") else {
         return;
     };
-    browser.resize(1024, 768);
-    let allowed: Vec<String> = {
-        browser.go_to("/ui/projects/prj");
-        let to = browser.run("return document.querySelector('#card-tsk').dataset.to.split(' ')");
-        serde_json::from_value(to).unwrap()
-    };
-    assert!(allowed.len() >= 3, "{allowed:?}");
-    for status in allowed.iter().filter(|status| *status != "todo") {
-        daemon.done(&["task", "set", "tsk", "--status", "todo"]);
-        // The panel covers columns until something is dragged.
-        browser.go_to("/ui/projects/prj?task=tsk");
-        browser.find("#panel .task");
-        browser.find("#column-todo #card-tsk");
-        let hit = browser.run(&format!(
-            "const card = document.querySelector('#card-tsk'), column = document.querySelector('#column-{status}');\
-             const data = new DataTransfer(), fire = (to, kind) => to.dispatchEvent(new DragEvent(kind, {{ bubbles: true, cancelable: true, dataTransfer: data }}));\
-             fire(card, 'dragstart'); column.scrollIntoView({{ inline: 'nearest' }});\
-             const box = column.getBoundingClientRect();\
-             const under = document.elementFromPoint(box.x + box.width / 2, box.y + box.height / 2);\
-             fire(under, 'dragover'); fire(under, 'drop'); fire(card, 'dragend'); return column.contains(under)"
-        ));
-        assert_eq!(hit, true, "{status}: something covers the column");
-        browser.find(&format!("#column-{status} #card-tsk"));
-        browser.until("it is stored", || daemon.task_status("tsk") == *status);
+    browser.emulate_screen(1024, 768);
+    let cards =
+        "return [...document.querySelectorAll('#column-todo .card')].map(c => c.dataset.task)";
+    let cards = || serde_json::from_value::<Vec<String>>(browser.run(cards)).unwrap();
+    browser.go_to("/ui/projects/prj");
+    let allowed =
+        browser.run("return document.querySelector('#column-todo .card').dataset.to.split(' ')");
+    let allowed: Vec<String> = serde_json::from_value(allowed).unwrap();
+    assert_eq!(allowed, ["backlog", "in_progress", "cancelled"]);
+    // The panel covers columns until something is dragged.
+    browser.find("#column-todo .card-link").click();
+    browser.find("#panel .task");
+    for status in &allowed {
+        let task = cards().pop().unwrap();
+        // A task without an agent can't begin.
+        if status == "in_progress" {
+            daemon.done(&["task", "set", &task, "--assignee", "agt"]);
+            browser.find(&format!("#card-{task} .avatar"));
+        }
+        browser.run(
+            "const list = document.querySelector('#column-todo .cards'); list.scrollTop = list.scrollHeight",
+        );
+        browser.drag(&format!("#card-{task}"), &format!("#column-{status}"));
+        browser.find(&format!("#column-{status} #card-{task}"));
+        browser.until("it is stored", || daemon.task_status(&task) == *status);
+        assert!(browser.find("#panel .task").is_shown());
+        // The note about it lies over the last cards.
+        browser.find(".toast [aria-label=Close]").click();
+        browser.until("the note is gone", || !browser.has(".toast"));
     }
+    // The daemon refuses a task without an agent, and no task becomes blocked by a drag.
+    let shown = cards();
+    let task = shown.last().unwrap();
+    browser.drag(&format!("#card-{task}"), "#column-in_progress");
+    browser.find(".toast.bad");
+    browser.until("it is back in its place", || cards() == shown);
+    assert_eq!(daemon.task_status(task), "todo");
+    browser.find(".toast [aria-label=Close]").click();
+    browser.until("the note is gone", || !browser.has(".toast"));
+    browser.drag(&format!("#card-{task}"), "#column-blocked");
+    assert_eq!(cards(), shown);
+    assert!(!browser.has(".is-dragged, .is-open-for, .is-refused, .is-away"));
 }
+
+/// A script for the targets that are smaller than a thumb, and for the width that a page has too much.
+const SMALL: &str = "
+const targets = [...document.querySelectorAll('.bar :is(a, button, summary), .tabbar > *, .states button, .col-tabs .chip')];
+const boxes = targets.filter(e => e.checkVisibility()).map(e => [e.outerHTML.slice(0, 120), e.getBoundingClientRect()]);
+return { width: innerWidth, wide: document.documentElement.scrollWidth - innerWidth,
+  small: boxes.filter(([, b]) => b.height < 44 || b.width < 44).map(([name, b]) => `${b.width}x${b.height} ${name}`) }";
+
+/// A script that returns whether all of these elements are seen on the screen, across its width.
+const ARE_SEEN: &str = "const all = [...document.querySelectorAll(SELECTOR)];
+return all.length > 0 && all.every(e => { const b = e.getBoundingClientRect(); return e.checkVisibility() && e.textContent.trim() !== '' && b.width > 0 && b.left >= 0 && b.right <= innerWidth; })";
 
 #[test]
 fn the_smallest_phone_shows_all_and_its_targets_are_large() {
     let daemon = busy();
-    daemon.done(&[
-        "task",
-        "set",
-        "tsk",
-        "--status",
-        "blocked",
-        "--reason",
-        "x".repeat(200).as_str(),
-    ]);
+    let reason = "x".repeat(200);
+    daemon.done(&["task", "set", "tsk", "--status", "blocked", "--reason", &reason]);
+    let print = format!("run:cat {PRINTED}");
+    daemon.agent("paid", "prj", &["authenticate", "get-my-task", &print, "report:failed"]);
+    daemon.task("costs", "prj", "paid");
+    let ended = daemon.until_ended("paid")["launch_id"].as_str().unwrap().to_owned();
     let Some(browser) = Browser::at(&daemon, "operator", "en") else {
         return;
     };
+    let pages = all_pages(&daemon);
     for width in [320, 390] {
         browser.emulate_phone(width, 844);
-        for page in PAGES {
+        let mut wrong = Vec::new();
+        for page in &pages {
             go_to(&browser, page);
-            let facts = browser.run(
-                "const small = [...document.querySelectorAll('.bar .btn, .tabbar a, .states button, .col-tabs .chip')]\
-                 .filter(e => e.checkVisibility()).map(e => [e.className, e.getBoundingClientRect()]).filter(([, b]) => b.height < 44 || b.width < 44)\
-                 .map(([name, b]) => `${name} ${b.width}x${b.height}`);\
-                 return { width: innerWidth, wide: document.documentElement.scrollWidth - innerWidth, small }",
-            );
+            let facts = browser.run(SMALL);
             assert_eq!(facts["width"], width, "{page}");
-            assert!(facts["wide"].as_i64().unwrap() <= 0, "{page}: {facts}");
-            assert_eq!(facts["small"], json!([]), "{page} at {width}");
+            if facts["wide"].as_i64().unwrap() > 0 || facts["small"] != json!([]) {
+                wrong.push(format!("{page}: {facts}"));
+            }
         }
+        assert!(wrong.is_empty(), "at {width}: {wrong:#?}");
+        let are_seen = |selector: &str| {
+            browser.run(&ARE_SEEN.replace("SELECTOR", &json!(selector).to_string()))
+        };
+        browser.go_to("/ui/launches");
+        assert!(browser.texts("tbody .cost").contains(&"$0.02".to_owned()));
+        assert_eq!(
+            are_seen("tbody .mark, tbody .cost:not(.is-none)"),
+            true,
+            "outcome and cost at {width}"
+        );
+        browser.go_to(&format!("/ui/launches/{ended}"));
+        assert_eq!(browser.texts("#ticker-cost"), ["$0.02"]);
+        assert_eq!(are_seen("#launch .bar .mark, #ticker-cost"), true, "the same at {width}");
     }
-    browser.go_to("/ui/launches");
-    let cells = browser.run(
-        "return [...document.querySelectorAll('tbody .group:first-child + tr :is(.mark, .cost)')]\
-         .map(e => { const b = e.getBoundingClientRect(); return e.checkVisibility() && b.width > 0 && b.right <= innerWidth; })",
-    );
-    assert_eq!(cells, json!([true, true]), "outcome and cost");
 }
 
-/// A script for the texts of controls that do not fit in them, and for the width that a page has too
-/// much.
+/// A script for the texts that are cut off, or stick out of their control. A text that can be
+/// scrolled, or that ends in an ellipsis, is not cut.
 const CUT: &str = "
-const cut = [...document.querySelectorAll('.btn, .chip, .mark, .seg button, .states button, h1, h2, label, th')]
-  .filter(e => e.checkVisibility() && !e.closest('.sr') && !e.classList.contains('cut'))
-  .filter(e => e.scrollWidth > e.clientWidth + 1 && e.clientWidth > 0 && getComputedStyle(e).display !== 'inline' && getComputedStyle(e).overflowX !== 'visible')
-  .map(e => `${e.className}: ${e.textContent.trim().slice(0, 40)}`);
+const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT), range = document.createRange(), cut = [];
+const sticksOut = (text, box) => text.left < box.left - 1 || text.right > box.right + 1 || text.top < box.top - 1 || text.bottom > box.bottom + 1;
+while (walker.nextNode()) {
+  const node = walker.currentNode;
+  if (!node.data.trim() || !node.parentElement.checkVisibility() || node.parentElement.closest('option, script, template')) continue;
+  range.selectNodeContents(node);
+  const text = range.getBoundingClientRect();
+  for (let e = node.parentElement; e && e !== document.documentElement; e = e.parentElement) {
+    const style = getComputedStyle(e), flows = [style.overflowX, style.overflowY];
+    if (style.clipPath !== 'none' || style.textOverflow === 'ellipsis' || style.webkitLineClamp !== 'none' || flows.some(o => o === 'auto' || o === 'scroll')) break;
+    const holds = e.matches('.btn, .chip, .mark, .seg > *, .tabbar > *, th') || flows.some(o => o === 'hidden' || o === 'clip');
+    if (holds && sticksOut(text, e.getBoundingClientRect())) { cut.push(`${node.data.trim().slice(0, 40)} in ${e.tagName}.${e.className}`); break; }
+  }
+}
 return [document.documentElement.scrollWidth > innerWidth ? 'the page is too wide' : null, ...cut].filter(Boolean)";
 
 #[test]
@@ -183,19 +238,26 @@ fn larger_text_and_wider_spaces_cut_nothing() {
     let Some(browser) = Browser::at(&daemon, "operator", "en") else {
         return;
     };
+    let pages = all_pages(&daemon);
+    // WCAG 2.2, 1.4.12.
+    let widen = "const style = document.createElement('style'); style.textContent = '* { line-height: 1.5 !important;\
+        letter-spacing: 0.12em !important; word-spacing: 0.16em !important } p { margin-block-end: 2em !important }';\
+        document.head.append(style)";
     // A zoom of 200 % halves the space of a page.
     browser.emulate_screen(720, 450);
-    for page in PAGES {
+    for page in &pages {
         go_to(&browser, page);
         assert_eq!(browser.run(CUT), json!([]), "{page} at 200 %");
-        // WCAG 2.2, 1.4.12.
-        browser.run(
-            "const style = document.createElement('style'); style.textContent = '* { line-height: 1.5 !important;\
-             letter-spacing: 0.12em !important; word-spacing: 0.16em !important } p { margin-block-end: 2em !important }';\
-             document.head.append(style)",
-        );
+        browser.run(widen);
         assert_eq!(browser.run(CUT), json!([]), "{page} with wider spaces");
     }
+    browser.go_to("/ui/projects/prj");
+    browser.find("[data-new-task]");
+    browser.run("document.querySelector('.fab').click()");
+    browser.find("#new-task");
+    assert_eq!(browser.run(CUT), json!([]), "a new task at 200 %");
+    browser.run(widen);
+    assert_eq!(browser.run(CUT), json!([]), "a new task with wider spaces");
 }
 
 #[test]
@@ -223,47 +285,105 @@ fn states_differ_with_the_colours_of_the_reader() {
     assert!(browser.find(".side [aria-current]").is_shown());
 }
 
-/// Words of outcomes, states, priorities and roles in REST and in the log.
-const OTHER_CODES: [&str; 16] = [
-    "completed",
-    "failed",
-    "stopped",
-    "exited_without_report",
-    "never_authenticated",
-    "timed_out",
-    "start_failed",
-    "lost",
-    "starting",
-    "running",
-    "stopping",
-    "ended",
-    "urgent",
-    "backoff",
-    "suspended",
-    "operator",
-];
+/// Returns the words of all enums and the codes of all problems, as REST, the log and the store have
+/// them. A new one is among them.
+fn codes() -> BTreeSet<String> {
+    let mut codes = BTreeSet::new();
+    let mut open = ["src/domain", "src/rest/problem.rs"]
+        .map(|path| Path::new(env!("CARGO_MANIFEST_DIR")).join(path))
+        .to_vec();
+    while let Some(path) = open.pop() {
+        if path.is_dir() {
+            open.extend(fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()));
+        } else {
+            let source = fs::read_to_string(path).unwrap();
+            codes.extend(source.lines().filter_map(code_of));
+        }
+    }
+    codes
+}
+
+/// Returns the word of a line such as `Blocked = "blocked",` or `Self::Lost => "lost",`.
+fn code_of(line: &str) -> Option<String> {
+    let line = line.trim();
+    let (variant, rest) = line.split_once(" => ").or_else(|| line.split_once(" = "))?;
+    let word = rest.strip_prefix('"')?.strip_suffix("\",")?;
+    let is_variant = variant.starts_with(|c: char| c.is_ascii_uppercase());
+    let is_code = word.chars().all(|c| c.is_ascii_lowercase() || c == '_');
+    (is_variant && is_code && !word.is_empty()).then(|| word.to_owned())
+}
+
+/// A script that returns what a reader sees of words in Latin letters, also in tips and names of
+/// buttons.
+const LATIN: &str = "
+const words = new Set(), add = text => { for (const word of text.match(/[\\w-]+/g) ?? []) words.add(word); };
+const inert = 'code, pre, kbd, bdi, [dir=auto], .mono, .id, script, template, option';
+const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+while (walker.nextNode()) { const e = walker.currentNode.parentElement; if (!e.closest(inert) && e.checkVisibility()) add(walker.currentNode.data); }
+for (const e of document.querySelectorAll('[aria-label], [title], [placeholder]')) {
+  if (!e.closest(inert) && !e.matches('time')) for (const name of ['aria-label', 'title', 'placeholder']) add(e.getAttribute(name) ?? '');
+}
+return [...words]";
+
+/// Returns the longest text that a mark of a launch can have.
+fn longest_mark(codes: &BTreeSet<String>) -> String {
+    let reasons = codes.iter().filter_map(|code| serde_json::from_value(json!(code)).ok());
+    let marks = reasons
+        .map(|reason: StopReason| Outcome::Stopped(reason).told(Purpose::Task, Language::Japanese));
+    marks.max_by_key(|mark| mark.chars().count()).unwrap()
+}
+
+/// A script that gives all marks the text `MARK`, and returns those that are not whole in one line.
+const BROKEN_MARKS: &str = "
+const range = document.createRange();
+return [...document.querySelectorAll('.mark')].filter(e => e.checkVisibility()).filter(mark => {
+  const text = [...mark.childNodes].filter(n => n.nodeType === Node.TEXT_NODE && n.data.trim()).at(-1);
+  if (!text) return false;
+  text.data = MARK;
+  range.selectNodeContents(text);
+  const lines = new Set([...range.getClientRects()].map(r => Math.round(r.top))), box = range.getBoundingClientRect();
+  return lines.size > 1 || box.left < 0 || box.right > innerWidth;
+}).map(e => e.outerHTML).concat(document.documentElement.scrollWidth > innerWidth ? ['the page is too wide'] : [])";
 
 #[test]
-fn a_japanese_page_has_no_words_of_the_program() {
+fn a_japanese_page_has_no_words_of_the_program_and_its_longest_marks_fit() {
     let daemon = busy();
+    daemon.agent("fails", "prj", &["authenticate", "exit:3"]);
+    daemon.task("bad", "prj", "fails");
+    daemon.until_ended("fails");
     daemon.task("waits", "prj", "idle");
     let Some(browser) = Browser::at(&daemon, "operator", "ja") else {
         return;
     };
-    let codes = TaskStatus::ALL.iter().map(|status| status.as_str());
-    let codes: Vec<&str> = codes.chain(OTHER_CODES).collect();
-    for page in PAGES {
-        go_to(&browser, page);
-        let words = browser.run(
-            "const walker = document.createTreeWalker(document.querySelector('.app'), NodeFilter.SHOW_TEXT), words = new Set();\
-             while (walker.nextNode()) { const e = walker.currentNode.parentElement;\
-               if (!e.closest('code, pre, kbd, .mono, .id, script, option[value]') && e.checkVisibility()) for (const w of walker.currentNode.data.match(/[a-z_]+/g) ?? []) words.add(w); }\
-             return [...words]",
-        );
-        let words: BTreeSet<String> = serde_json::from_value(words).unwrap();
-        let found: Vec<&&str> = codes.iter().filter(|code| words.contains(**code)).collect();
-        assert!(found.is_empty(), "{page}: {found:?}");
+    let codes = codes();
+    for code in TaskStatus::ALL.iter().map(|status| status.as_str()).chain(Outcome::BAD) {
+        assert!(codes.contains(code), "{code} is read from the source");
     }
+    assert!(codes.len() > 150, "{}", codes.len());
+    let mark = longest_mark(&codes);
+    assert!(mark.chars().count() > 8, "{mark}");
+    let broken_marks = BROKEN_MARKS.replace("MARK", &json!(mark).to_string());
+    let pages = all_pages(&daemon);
+    let mut wrong = Vec::new();
+    for page in &pages {
+        browser.emulate_screen(1440, 900);
+        go_to(&browser, page);
+        let words: BTreeSet<String> = serde_json::from_value(browser.run(LATIN)).unwrap();
+        // A task has this id.
+        let found = words.intersection(&codes).filter(|word| *word != "stuck");
+        let found: Vec<&String> = found.collect();
+        if !found.is_empty() {
+            wrong.push(format!("{page}: {found:?}"));
+        }
+        for width in [1440, 1024, 390] {
+            browser.emulate_screen(width, 900);
+            let broken = browser.run(&broken_marks);
+            if broken != json!([]) {
+                wrong.push(format!("{page} at {width}: {broken}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
 /// The line of a CLI whose agent says `'LINE'`.
@@ -349,12 +469,15 @@ fn check_calm(line: &str) {
 #[test]
 fn a_page_that_is_not_there_keeps_the_way_back() {
     let daemon = busy();
-    let Some(browser) = Browser::at(&daemon, "viewer", "en") else {
+    let Some(mut browser) = Browser::at(&daemon, "viewer", "en") else {
         return;
     };
+    browser.log_in(&daemon, &["--role", "viewer", "--name", "Vera"]);
     for page in ["/ui/tasks/PRJ-999", "/ui/projects/none", "/ui/nothing"] {
         browser.go_to(page);
         assert!(browser.find("#side").is_shown(), "{page}");
+        let person = browser.find("#side a[href$='#you']").text();
+        assert!(person.contains("Vera"), "{page}: {person}");
         browser.find("#side a[href='/ui/projects/prj']").click();
         browser.until("the board is there", || browser.path() == "/ui/projects/prj");
     }

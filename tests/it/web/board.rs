@@ -9,6 +9,7 @@ use super::browser::Browser;
 use super::{assert_quiet, daemon};
 
 const SHIFT: char = '\u{e008}';
+const LEFT: char = '\u{e012}';
 const RIGHT: char = '\u{e014}';
 
 #[test]
@@ -54,6 +55,8 @@ fn a_card_is_moved_by_the_keyboard_and_by_hand() {
         "--title",
         "a title",
     ]);
+    let later = ["--id", "later", "--status", "backlog", "--title", "later"];
+    daemon.done(&[&["task", "add", "--project", "prj"], &later[..]].concat());
     let Some(browser) = Browser::at(&daemon, "operator", "en") else {
         return;
     };
@@ -62,7 +65,15 @@ fn a_card_is_moved_by_the_keyboard_and_by_hand() {
     browser.run("document.querySelector('#card-tsk .card-link').focus()");
     browser.press(&[SHIFT, RIGHT]);
     browser.find("#column-todo #card-tsk");
+    browser.until("it is said", || browser.texts("#moved") == ["a title → To do"]);
     assert_eq!(daemon.task_status("tsk"), "todo");
+    // The focus went with the card. The arrow keys alone lead to the other columns.
+    let focus = || browser.run("return document.activeElement.closest('.card')?.id");
+    assert_eq!(focus(), "card-tsk");
+    browser.press(&[LEFT]);
+    assert_eq!(focus(), "card-later");
+    browser.press(&[RIGHT]);
+    assert_eq!(focus(), "card-tsk");
     // These are the events of a drag with a mouse.
     browser.run(
         "const card = document.querySelector('#card-tsk'), column = document.querySelector('#column-in_progress');\
@@ -148,11 +159,15 @@ fn a_project_an_agent_and_a_task_are_made_on_the_page() {
 fn what_people_write_is_text_wherever_it_is_shown() {
     let daemon = daemon(&[]);
     let evil = "<img src=x onerror=window.hit=1><script>window.hit=1</script>\"'><marquee>";
+    let marked = format!(
+        "{evil}\n\n[a](javascript:window.hit=1) ![b](x \"onerror=window.hit=1\")\n\n<javascript:window.hit=1>\n\n{}",
+        "*".repeat(49_000)
+    );
     let work = daemon.work();
     let manifest = json!({
         "agents": { "agt": { "name": evil, "system_prompt": evil, "ai_type": "claude" } },
         "projects": { "prj_evil": { "name": evil, "working_directory": work, "agents": ["agt"] } },
-        "tasks": { "tsk": { "project": "prj_evil", "title": evil, "description": evil, "assignee": "agt" } },
+        "tasks": { "tsk": { "project": "prj_evil", "title": evil, "description": marked, "assignee": "agt" } },
     });
     fs::write(daemon.folder().join("evil.yaml"), manifest.to_string()).unwrap();
     daemon.done(&["apply", "evil.yaml"]);
@@ -163,7 +178,8 @@ fn what_people_write_is_text_wherever_it_is_shown() {
     daemon.done(&["task", "set", "tsk", "--status", "in_progress"]);
     daemon.written_pid("ready");
     daemon.done(&["task", "set", "tsk", "--status", "blocked", "--reason", evil]);
-    daemon.done(&["chat", "send", "agt", "prj_evil", evil]);
+    daemon.done(&["chat", "send", "agt", "prj_evil", &marked[..4_000]]);
+    daemon.done(&["task", "comment", "tsk", &marked[..4_000]]);
     let Some(browser) = Browser::at(&daemon, "operator", "en") else {
         return;
     };
@@ -201,7 +217,8 @@ fn what_people_write_is_text_wherever_it_is_shown() {
             });
         }
         assert_eq!(browser.run("return window.hit ?? null"), serde_json::Value::Null, "{page}");
-        assert!(!browser.has("main img, main script, marquee"), "{page}");
+        assert!(!browser.has(".app img[onerror], .app script, marquee, .prose img"), "{page}");
+        assert!(!browser.has("a[href^=javascript]"), "{page}");
     }
 }
 

@@ -8,7 +8,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use fantoccini::actions::{InputSource as _, KeyAction, KeyActions};
+use fantoccini::actions::{
+    InputSource as _, KeyAction, KeyActions, MOUSE_BUTTON_LEFT, MouseActions, PointerAction,
+};
 use fantoccini::elements::Element;
 use fantoccini::{Client, ClientBuilder, Locator};
 use serde_json::{Value, json};
@@ -101,15 +103,21 @@ impl Browser {
             ClientBuilder::new(hyper_util::client::legacy::connect::HttpConnector::new());
         let url = format!("http://127.0.0.1:{}", driver.port);
         let client = runtime.block_on(builder.capabilities(capabilities).connect(&url)).unwrap();
-        let link = daemon.done(&["login", "--role", role]).trim().to_owned();
-        let base = link.split("/login").next().unwrap().to_owned();
-        let browser =
+        let base = String::new();
+        let mut browser =
             Self { runtime, client: Some(client), driver, base, _turn: turn, _profile: profile };
         browser.resize(1500, 900);
-        browser.go_to(&link[browser.base.len()..]);
-        browser.find("button").click();
-        browser.until("it is logged in", || browser.path() == "/ui/projects");
+        browser.log_in(daemon, &["--role", role]);
         Some(browser)
+    }
+
+    /// Logs in with a new link, as another person or at another daemon.
+    pub fn log_in(&mut self, daemon: &Daemon, arguments: &[&str]) {
+        let link = daemon.done(&[&["login"], arguments].concat()).trim().to_owned();
+        link.split("/login").next().unwrap().clone_into(&mut self.base);
+        self.go_to(&link[self.base.len()..]);
+        self.find("main button").click();
+        self.until("it is logged in", || self.path() == "/ui/projects");
     }
 
     fn client(&self) -> &Client {
@@ -137,6 +145,41 @@ impl Browser {
         let down = keys.iter().map(|&value| KeyAction::Down { value });
         let up = keys.iter().rev().map(|&value| KeyAction::Up { value });
         let actions = down.chain(up).fold(KeyActions::new("keyboard".to_owned()), KeyActions::then);
+        self.runtime.block_on(self.client().perform_actions(actions)).unwrap();
+    }
+
+    /// Presses a button of the mouse on an element, this many times.
+    pub fn press_mouse(&self, button: u64, selector: &str, n_times: usize) {
+        let presses = [PointerAction::Down { button }, PointerAction::Up { button }];
+        let actions = presses.iter().cycle().take(2 * n_times).cloned();
+        self.use_mouse([self.pointing_to(selector)].into_iter().chain(actions));
+    }
+
+    /// Drags an element with the mouse to the middle of another one.
+    pub fn drag(&self, from: &str, to: &str) {
+        let button = MOUSE_BUTTON_LEFT;
+        // A drag begins with the first step, and what is dragged is over an element after the second
+        // step on it.
+        let step = PointerAction::MoveBy { duration: None, x: 8.0, y: 8.0 };
+        let (start, end) = (self.pointing_to(from), self.pointing_to(to));
+        self.use_mouse([
+            start,
+            PointerAction::Down { button },
+            step.clone(),
+            end,
+            step,
+            PointerAction::Up { button },
+        ]);
+    }
+
+    fn pointing_to(&self, selector: &str) -> PointerAction {
+        let element = self.find(selector).element;
+        PointerAction::MoveToElement { element, duration: None, x: 0.0, y: 0.0 }
+    }
+
+    fn use_mouse(&self, actions: impl IntoIterator<Item = PointerAction>) {
+        let mouse = MouseActions::new("mouse".to_owned());
+        let actions = actions.into_iter().fold(mouse, MouseActions::then);
         self.runtime.block_on(self.client().perform_actions(actions)).unwrap();
     }
 
@@ -225,8 +268,29 @@ impl Browser {
 
     /// Calls a method of the domain `Emulation` of the browser's own protocol.
     pub fn emulate(&self, method: &str, parameters: &Value) {
-        let call = json!({ "cmd": format!("Emulation.{method}"), "params": parameters });
-        self.ask("goog/cdp/execute", &call);
+        self.call(&format!("Emulation.{method}"), parameters);
+    }
+
+    /// Delays each answer by this time.
+    pub fn emulate_latency(&self, latency: Duration) {
+        self.call("Network.enable", &json!({}));
+        let conditions = json!({
+            "offline": false,
+            "latency": latency.as_millis(),
+            "downloadThroughput": -1,
+            "uploadThroughput": -1,
+        });
+        self.call("Network.emulateNetworkConditions", &conditions);
+    }
+
+    /// Adds a script to each page that is opened from now on.
+    pub fn add_script(&self, source: &str) {
+        self.call("Page.addScriptToEvaluateOnNewDocument", &json!({ "source": source }));
+    }
+
+    /// Calls a method of the browser's own protocol.
+    fn call(&self, method: &str, parameters: &Value) {
+        self.ask("goog/cdp/execute", &json!({ "cmd": method, "params": parameters }));
     }
 
     /// Returns the value of a command of the driver that the client library does not know.
@@ -275,6 +339,12 @@ impl Browser {
 
     pub fn window(&self) -> String {
         self.runtime.block_on(self.client().window()).unwrap().into()
+    }
+
+    /// Returns all windows, in no order.
+    pub fn windows(&self) -> Vec<String> {
+        let windows = self.runtime.block_on(self.client().windows()).unwrap();
+        windows.into_iter().map(Into::into).collect()
     }
 
     pub fn switch_to(&self, window: &str) {

@@ -1,5 +1,8 @@
 //! The panel and the dialog: their addresses, their focus, and forms that cannot be sent twice.
 
+use std::time::Duration;
+
+use fantoccini::actions::{MOUSE_BUTTON_LEFT, MOUSE_BUTTON_MIDDLE};
 use serde_json::{Value, json};
 
 use super::browser::Browser;
@@ -62,6 +65,16 @@ fn a_card_opens_the_panel_and_escape_returns_to_it() {
     browser.run("document.querySelector('[data-as-page]').click()");
     browser.until("it is a page", || browser.path().starts_with("/ui/tasks/"));
     assert_eq!(browser.texts("h1"), ["renamed"]);
+    // The middle button opens the page in a window of its own, and leaves the board.
+    browser.go_to("/ui/projects/prj");
+    let first = browser.window();
+    browser.press_mouse(MOUSE_BUTTON_MIDDLE, "#card-two .card-link", 1);
+    let other = browser.until_some("another window is open", || {
+        browser.windows().into_iter().find(|window| *window != first)
+    });
+    assert!(!browser.has("#panel .task"));
+    browser.switch_to(&other);
+    browser.until("it shows the page", || browser.path() == "/ui/tasks/PRJ-2");
     assert_quiet(&browser);
 }
 
@@ -121,6 +134,20 @@ fn a_new_task_keeps_its_draft_and_is_made_once_however_often_it_is_sent() {
     assert_eq!(browser.texts(".card-link").len(), 1);
     browser.find(".toast.bad .act").click();
     browser.until("it is made", || browser.texts(".card-link").contains(&"Late".to_owned()));
+
+    // On a slow line, more clicks come before the answer.
+    let is_closed = || browser.run("return dialog.open") == false;
+    browser.until("the form is closed", is_closed);
+    browser.press(&['n']);
+    browser.until("the title has the focus", || focus(&browser) == "new-title");
+    browser.find("#new-title").type_in("Slow");
+    browser.emulate_latency(Duration::from_millis(1500));
+    browser.press_mouse(MOUSE_BUTTON_LEFT, "#new-task .primary", 3);
+    browser.until("it is answered", is_closed);
+    browser.emulate_latency(Duration::ZERO);
+    browser
+        .until("it is on the board", || browser.texts(".card-link").contains(&"Slow".to_owned()));
+    assert_eq!(daemon.json(&["task", "list"]).as_array().unwrap().len(), 3);
 }
 
 #[test]

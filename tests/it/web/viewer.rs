@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::assert_quiet;
 use super::browser::Browser;
-use super::looks::{PAGES, busy, go_to};
+use super::looks::{all_pages, busy, go_to};
 
 /// Returns the paths of all actions of the page, with things of [`busy`] in them.
 fn deeds() -> Vec<String> {
@@ -40,24 +40,12 @@ fn a_viewer_is_offered_nothing_that_is_refused_and_each_refusal_is_in_words() {
     let Some(browser) = Browser::at(&daemon, "viewer", "ja") else {
         return;
     };
-    let launch = daemon.open("agt")[0]["launch_id"].as_str().unwrap().to_owned();
-    let launch = format!("/ui/launches/{launch}");
-    let more = [
-        launch.as_str(),
-        "/ui/projects/prj?chat=agt",
-        "/ui/projects/prj/chat/agt",
-        "/ui/projects/prj?task=stuck",
-        "/ui/tasks/stuck",
-        "/ui/agents/agt",
-        "/ui/projects/new",
-        "/ui/inbox?show=later",
-        "/ui/inbox?show=done",
-    ];
-    for page in PAGES.into_iter().chain(more) {
+    let mut pages = all_pages(&daemon);
+    pages.retain(|page| !page.ends_with("999"));
+    let others = ["/ui/tasks/stuck", "/ui/inbox?show=later", "/ui/inbox?show=done"];
+    pages.extend(others.map(str::to_owned));
+    for page in &pages {
         go_to(&browser, page);
-        if page.contains("chat=") {
-            browser.find("#panel .chat");
-        }
         let offered = browser.run(
             "const inert = 'fieldset:disabled *, #login-again *, [action=\"/logout\"] *, [action=\"/ui/do/language\"] *';\
              const all = '[hx-post], form[method=post] button, [data-say], [data-removal], [data-new-task], [data-asks-reason], [hx-get*=removals], [hx-get*=new-task], [draggable=true]';\
