@@ -143,5 +143,16 @@ fn a_transcript_of_a_hundred_thousand_entries_begins_at_its_end() {
     let moved = browser.run(&format!("return Math.abs({y} - window.y)"));
     assert!(moved.as_f64().unwrap() < 2.0, "{moved}");
     assert_eq!(browser.texts("#earlier-entries"), ["以前の記録を表示"]);
+
+    // A line of a mebibyte, and a text that is as long as an entry can be and looks like a script.
+    let entry = |text: &str| json!({ "type": "item.completed", "item": { "id": "i", "type": "agent_message", "text": text } });
+    let hostile = format!("<img src=x onerror=window.hit=1> {}", "*".repeat(60_000));
+    let long = entry(&"*".repeat(1 << 20));
+    fs::write(folder.join("output.log"), format!("{long}\n{}\n", entry(&hostile))).unwrap();
+    browser.go_to(&format!("/ui/launches/{launch}"));
+    browser.until("it is text", || texts().concat() == hostile);
+    assert!(browser.texts("#transcript li")[0].contains(&"*".repeat(10_000)));
+    let facts = "return [window.hit ?? null, document.querySelector('#transcript img')]";
+    assert_eq!(browser.run(facts), json!([null, null]));
     assert_quiet(&browser);
 }
