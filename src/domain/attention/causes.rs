@@ -279,6 +279,8 @@ mod tests {
             until: None,
             detail: Some("3 GiB are free".to_owned()),
             also: Vec::new(),
+            in_use: None,
+            n_ahead: 0,
         };
         let reasons = [
             StartReason::NoPasskey,

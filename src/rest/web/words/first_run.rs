@@ -53,9 +53,10 @@ impl Words {
                 format!("{} {}", self.language.either("commit", "コミット"), of_commit(commit))
             }
         };
-        let state = is_clean.map(|is_clean| match is_clean {
-            true => self.language.either("clean", "変更なし"),
-            false => {
+        let state = is_clean.map(|is_clean| {
+            if is_clean {
+                self.language.either("clean", "変更なし")
+            } else {
                 self.language.either("with changes that are not committed", "未コミットの変更あり")
             }
         });
