@@ -52,8 +52,9 @@ fn an_empty_coordinator_leads_to_the_first_task_in_three_steps() {
     browser.until("the first step has the folder", || folder("git, branch main, clean"));
     browser.find(".choice input[value=claude]:checked");
     keep(&browser, "first-run");
+    browser.run("document.querySelector('#programs .choices').dataset.isOld = ''");
     browser.find(".step .btn.ghost").click();
-    browser.find(".choice input[value=claude]:checked");
+    browser.find("#programs .choices:not([data-is-old]) input[value=claude]:checked");
     assert_eq!(browser.texts(".choice:has([value=example]) .mark"), ["Bundled"]);
     browser.find(".choice:has([value=example])").click();
     browser.find(".step .primary").click();
