@@ -125,7 +125,8 @@ document.addEventListener("htmx:after:request", (event) => {
   if (ctx.sourceElement.matches("[data-close-when-done]")) {
     const isAnother = find("[data-make-another]", ctx.sourceElement)?.checked;
     closeDialog({ isDone: true });
-    if (isAnother) htmx.ajax("GET", ctx.sourceElement.dataset.again, { target: "#dialog" });
+    // Its end gives up what is asked for it, and comes a moment later.
+    if (isAnother) dialog.addEventListener("close", () => htmx.ajax("GET", ctx.sourceElement.dataset.again, { target: "#dialog" }), { once: true });
   }
   if (ctx.sourceElement.dataset.reopenWhenDone) endEditing(ctx.sourceElement);
 });
