@@ -148,8 +148,8 @@ fn the_commands_are_those_that_the_page_offers() {
     open(&browser, "priority");
     until_found(&browser, "command", &["Priority"]);
     browser.press(&[ENTER]);
-    let property = || browser.run("return document.activeElement.dataset.property");
-    browser.until("the field has the focus", || property() == "priority");
+    let list = || browser.run("return document.activeElement.closest('.pick')?.id");
+    browser.until("the list has the focus", || list() == "pick-priority");
     open(&browser, "new task");
     until_found(&browser, "command", &["New task"]);
     browser.press(&[ENTER]);
