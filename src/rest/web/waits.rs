@@ -92,7 +92,8 @@ impl WhyTime {
 }
 
 impl WhyAction {
-    /// Returns whether it only leads to the task, which a task does not need to show itself.
+    /// Returns whether it only leads to the task, which shows where its assignee is picked, or its
+    /// changes, instead.
     pub(super) fn leads_to_task(&self) -> bool {
         self.href.as_ref().is_some_and(|href| href.starts_with("/ui/tasks/"))
     }
