@@ -152,7 +152,25 @@ fn sent(asset: &Asset) -> Response {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
+
+    /// The scripts of a page share their names, and a page with one name twice runs no script.
+    #[test]
+    fn no_name_is_declared_twice() {
+        let words = ["async function ", "function ", "const ", "let "];
+        let declared = |line: &'static str| {
+            let rest = words.iter().find_map(|word| line.strip_prefix(word))?;
+            rest.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').next()
+        };
+        let mut names = BTreeSet::new();
+        for script in [APP, LAUNCH] {
+            for name in script.content.lines().filter_map(declared) {
+                assert!(name.is_empty() || names.insert(name), "`{name}` is declared twice");
+            }
+        }
+    }
 
     #[test]
     fn no_text_of_a_script_goes_over_a_line_end() {

@@ -312,10 +312,10 @@ function walk(step) {
 
 // The lines of a list whose names are links. From anywhere else, the walk begins at the line that is open, or at the first one.
 const LINE = ".walks :is(tr, li)";
-const lineOf = (element) => element?.closest?.(LINE);
+const listLineOf = (element) => element?.closest?.(LINE);
 function stepInList(step) {
   const names = findAll(".walks .name");
-  const line = lineOf(document.activeElement) ?? find(`${LINE}.is-open`);
+  const line = listLineOf(document.activeElement) ?? find(`${LINE}.is-open`);
   const at = line ? names.indexOf(find(".name", line)) : -1;
   const next = at < 0 ? names[0] : names[at + step];
   // On a narrow screen the list gives way to the entry that is read.
@@ -325,7 +325,7 @@ function stepInList(step) {
 }
 document.addEventListener("keydown", (event) => {
   const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-  if (!step || event.isComposing || event.ctrlKey || event.altKey || event.metaKey || !lineOf(event.target)) return;
+  if (!step || event.isComposing || event.ctrlKey || event.altKey || event.metaKey || !listLineOf(event.target)) return;
   stepInList(step);
   event.preventDefault();
 });
@@ -340,7 +340,7 @@ function setListStops() {
   }
 }
 document.addEventListener("focusin", (event) => {
-  const line = lineOf(event.target);
+  const line = listLineOf(event.target);
   if (!line || line.id === lastLine) return;
   lastLine = line.id;
   setListStops();
