@@ -24,6 +24,7 @@ mod launches;
 mod lookup;
 mod maintenance;
 mod pause_file;
+pub mod people;
 mod removals;
 mod revision;
 mod sessions;

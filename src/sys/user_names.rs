@@ -12,12 +12,3 @@ pub fn name_of(uid: u32) -> String {
     let full = user.gecos.to_string_lossy().split(',').next().unwrap_or_default().trim().to_owned();
     if full.is_empty() { user.name } else { full }
 }
-
-/// Returns the name of a person who acted. A user of this machine acted under a number
-/// (`local:1000`).
-pub async fn name_of_author(author: String) -> String {
-    let Some(uid) = author.strip_prefix("local:").and_then(|uid| uid.parse().ok()) else {
-        return author;
-    };
-    tokio::task::spawn_blocking(move || name_of(uid)).await.unwrap_or(author)
-}

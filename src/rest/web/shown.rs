@@ -14,7 +14,7 @@ use crate::domain::{
     TaskId, TaskStatus, Timestamp, Usage,
 };
 use crate::rest::routes::waiting::{Standing, Standings};
-use crate::sys::user_names;
+use crate::service::people;
 
 /// A moment, which the page shows in the words and the time zone of its reader.
 #[derive(Debug, Clone, Copy)]
@@ -99,7 +99,7 @@ impl fmt::Display for Took {
 
 /// Returns the name of a person who acted.
 pub(super) async fn person(author: String) -> String {
-    user_names::name_of_author(author).await
+    people::name_of(author).await
 }
 
 /// Returns the names of the persons who acted, each looked up once.

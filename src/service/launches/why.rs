@@ -12,8 +12,8 @@ use crate::domain::start_history::Ruling;
 use crate::domain::waiting::{Inactive, SilentHost, WaitFacts};
 use crate::domain::{Account, InstanceKey, Launch, Outcome, Purpose, StartFacts, Timestamp};
 use crate::rows::{agents, events, launches, pauses, projects, startable};
+use crate::service::people;
 use crate::store::{Read, StoreError};
-use crate::sys::user_names;
 
 use super::Launches;
 use super::history::last_end;
@@ -226,7 +226,7 @@ async fn person(known: &mut BTreeMap<String, String>, author: String) -> String 
     if let Some(name) = known.get(&author) {
         return name.clone();
     }
-    let name = user_names::name_of_author(author.clone()).await;
+    let name = people::name_of(author.clone()).await;
     known.insert(author, name.clone());
     name
 }
