@@ -37,7 +37,9 @@ fn a_task_that_waits_says_why_everywhere_and_its_button_ends_that() {
     assert_eq!(browser.texts("#panel .call b"), ["Starts are paused"]);
     assert!(browser.texts("#card-tsk .what")[0].starts_with("Starts are paused since "));
     let label = |of: &str| {
-        browser.run(&format!("return document.querySelector('{of}').getAttribute('aria-label')"))
+        browser.run(&format!(
+            "const it = document.querySelector('{of}'); return it.getAttribute('aria-label') ?? it.querySelector('.sr').textContent"
+        ))
     };
     assert_eq!(label("#card-tsk .avatar.is-waiting"), "agt, Waits");
     assert_eq!(label("#avatar-agt.is-waiting"), "Chat with agt, Waits");
