@@ -98,7 +98,8 @@ fn the_time_of_a_call_and_the_lines_of_an_edit_stand_beside_it() {
     browser.go_to(&format!("/ui/launches/{launch}"));
     browser.until("they come in one page", || end() == ["+2 −1 · 12s", "", ""]);
     assert_eq!(got(), ["ok", "one", "two"]);
-    let doubled = "const ids = [...document.querySelectorAll('[id]')].map(e => e.id); return ids.length - new Set(ids).size";
+    let doubled = "const ids = [...document.querySelectorAll('[id]')].map(e => e.id); \
+                   return ids.length - new Set(ids).size";
     assert_eq!(browser.run(doubled), 0);
     assert_quiet(&browser);
 }
