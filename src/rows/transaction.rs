@@ -100,8 +100,8 @@ impl Transaction<'_> {
         self.context.actor.as_ref().map(|actor| actor.name.clone())
     }
 
-    /// Notes that the agent of a launch acts. The events of tasks name this launch, unless they name
-    /// another one.
+    /// Notes that the agent of a launch acts. The events of tasks name this launch, unless they
+    /// name another one.
     pub fn act_in(&mut self, launch: &LaunchId) {
         self.context.launch = Some(launch.clone());
     }
