@@ -33,7 +33,7 @@ fn two_people_have_two_names() {
     let own = |name: &str, text: &str| (name.to_owned(), text.to_owned());
     browser.log_in(&daemon, &["--name", "Ann"]);
     say(&browser, "of Ann");
-    assert_eq!(said(&browser), [own("You", "of Ann")]);
+    assert_eq!(said(&browser), [own("Ann", "of Ann")]);
     browser.go_to("/ui/tasks/tsk");
     browser.find("#comment").type_in("seen by Ann");
     browser.find("#comment-tsk .btn").click();
@@ -41,7 +41,7 @@ fn two_people_have_two_names() {
 
     browser.log_in(&daemon, &["--name", "Ben Ω"]);
     say(&browser, "of Ben");
-    assert_eq!(said(&browser), [own("Ann", "of Ann"), own("You", "of Ben")]);
+    assert_eq!(said(&browser), [own("Ann", "of Ann"), own("Ben Ω", "of Ben")]);
     browser.go_to("/ui/tasks/tsk");
     assert!(browser.texts(".time-line b").contains(&"Ann".to_owned()));
     browser.find("[data-asks-reason]").click();
@@ -62,7 +62,7 @@ fn two_people_have_two_names() {
         json!(token.trim())
     ));
     assert!((200..300).contains(&status.as_u64().unwrap()), "{status}");
-    let all = [own("Ann", "of Ann"), own("You", "of Ben"), own("Cem", "of Cem")];
+    let all = [own("Ann", "of Ann"), own("Ben Ω", "of Ben"), own("Cem", "of Cem")];
     browser.until("all have their names", || said(&browser) == all);
     let authors = || -> Vec<_> {
         let lines = daemon.mirrored("agt").into_iter();
