@@ -131,7 +131,8 @@ impl Catalog {
                 }
                 let news = write_agent(tx, Some(&before), &after)?;
                 inputs.tell_agents(tx, news.as_slice(), None)?;
-                Ok(after)
+                // The row has the new revision.
+                agent(tx, &id)
             })
             .await
     }

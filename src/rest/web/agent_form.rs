@@ -102,7 +102,8 @@ struct PasskeyPart {
     agent: AgentId,
     /// The new passkey; `None` if it was shown before.
     passkey: Option<String>,
-    is_replaced: bool,
+    /// The revision with a passkey that replaces another one, for the form beside it.
+    replaced_at: Option<i64>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -112,6 +113,8 @@ struct AgentFields {
     id: String,
     #[serde(default)]
     form_id: String,
+    /// The revision that the form of an existing agent showed.
+    revision: Option<i64>,
     name: String,
     /// A kind that was found; empty or absent if `ai_type` names another one.
     #[serde(default)]
@@ -137,6 +140,7 @@ impl AgentFields {
             ai_type: Some(needed("ai_type", self.kind().to_owned())?),
             system_prompt: Some(self.system_prompt.clone()),
             status: self.status,
+            seen: self.revision,
             ..AgentEdit::default()
         })
     }
@@ -259,7 +263,7 @@ async fn make(
     if !fields.passkey {
         return Ok(go_to(&format!("/ui/agents/{agent}")));
     }
-    Ok(rendered(&PasskeyPart { frame, agent, passkey, is_replaced: false }))
+    Ok(rendered(&PasskeyPart { frame, agent, passkey, replaced_at: None }))
 }
 
 async fn change(
@@ -292,7 +296,7 @@ async fn renew_passkey(
     let passkey = state.service.catalog.new_passkey();
     let shown = passkey.reveal().to_owned();
     let edit = AgentEdit { passkey: Some(passkey), ..AgentEdit::default() };
-    state.service.catalog.set_agent(&id, &edit).await?;
+    let replaced_at = Some(state.service.catalog.set_agent(&id, &edit).await?.revision);
     tracing::info!(agent_id = %id, "agent has a new passkey");
-    Ok(rendered(&PasskeyPart { frame, agent: id, passkey: Some(shown), is_replaced: true }))
+    Ok(rendered(&PasskeyPart { frame, agent: id, passkey: Some(shown), replaced_at }))
 }

@@ -187,7 +187,7 @@ fn two_people_at_one_field_compare_and_decide() {
 }
 
 #[test]
-fn two_people_at_the_form_of_a_project_compare_and_decide() {
+fn two_people_at_the_form_of_a_project_or_an_agent_compare_and_decide() {
     let daemon = daemon(&["agt"]);
     let Some(browser) = Browser::at(&daemon, "operator", "en") else {
         return;
@@ -203,6 +203,22 @@ fn two_people_at_the_form_of_a_project_compare_and_decide() {
     browser.find(".was-changed .primary").click();
     until("mine is saved", || name() == "mine");
     browser.until("the form is left", || browser.path() == "/ui/projects/prj");
+
+    // A new passkey on the same page is no change of another person.
+    browser.go_to("/ui/agents/agt");
+    browser.run("document.querySelector('[hx-post$=passkey]').requestSubmit()");
+    browser.find("#passkey .secret");
+    browser.run("document.querySelector('.main .form [name=name]').value = 'mine'");
+    browser.run("document.querySelector('.main .form').requestSubmit()");
+    browser.until("the form is left", || browser.path() == "/ui/agents");
+    browser.go_to("/ui/agents/agt");
+    browser.run("document.querySelector('.main .form [name=name]').value = 'mine again'");
+    daemon.done(&["agent", "set", "agt", "--name", "theirs"]);
+    browser.run("document.querySelector('.main .form').requestSubmit()");
+    browser.find(".was-changed .btn").click();
+    assert_eq!(browser.texts(".was-changed dd"), ["theirs"]);
+    browser.find(".was-changed .primary").click();
+    until("mine is saved", || daemon.json(&["agent", "show", "agt"])["name"] == "mine again");
 }
 
 /// Ends the logins of all browsers.
