@@ -50,16 +50,16 @@ fn each_list_has_one_tab_stop_and_each_key_does_what_the_help_says() {
 
     // A key about a task is about the card with the focus.
     browser.go_to("/ui/projects/prj");
-    for (key, place) in
-        [('s', ".states"), ('a', "[data-property=assignee]"), ('p', "[data-property=priority]")]
+    for (key, place) in [('s', ".states"), ('a', "#property-assignee"), ('p', "#property-priority")]
     {
         browser.run("document.querySelector('#card-tsk .card-link').focus()");
         browser.press(&[key]);
         let at_place = format!("return document.activeElement.closest('#panel {place}') !== null");
         browser.until("the key leads to its place", || browser.run(&at_place) == true);
         assert_eq!(browser.texts("#panel .task-title"), ["a title"]);
-        browser.press(&[ESCAPE]);
+        // The first one closes the list.
         browser.until("the focus is back", || {
+            browser.press(&[ESCAPE]);
             browser.run("return document.activeElement.closest('#card-tsk') !== null") == true
         });
     }

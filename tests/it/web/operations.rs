@@ -95,7 +95,7 @@ fn a_pause_is_one_click_and_a_stop_of_all_names_what_it_stops() {
         return;
     };
     browser.go_to("/ui/agents");
-    browser.until("the script is there", || browser.run("return typeof stepInTable") == "function");
+    browser.find("#contact.is-there");
     browser.press(&PLACE_OF_OPERATIONS);
     browser.until("the place is open", || browser.path() == "/ui/operations");
     browser.find("#pause").click();

@@ -89,7 +89,10 @@ fn the_time_of_a_call_and_the_lines_of_an_edit_stand_beside_it() {
     let launch = daemon.until_in_state("agt", "running")["launch_id"].as_str().unwrap().to_owned();
     browser.go_to(&format!("/ui/launches/{launch}"));
     let end = || browser.texts("#transcript .tool .end");
-    browser.until("the call lasts", || end() == ["Running", "", "Running"]);
+    browser.until("the call lasts", || {
+        let end = end();
+        end.len() == 3 && end[0].starts_with("Running · ") && end[1..] == ["", "Running"]
+    });
     fs::write(daemon.work().join("go"), "").unwrap();
     browser.until("its result came in another page", || end() == ["+2 −1 · 12s", "", ""]);
     let got = || browser.texts("#transcript .got");

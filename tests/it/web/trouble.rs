@@ -307,7 +307,7 @@ fn what_is_gone_says_so_and_keeps_the_way_back() {
     browser.until("it is the board", || browser.path() == "/ui/projects/prj");
     browser.go_to("/ui/projects/prj?task=gone");
     browser.until("it is told", || {
-        browser.texts(".toast.bad, #panel").concat().contains("タスクが見つかりません")
+        browser.texts(".toast.bad, #panel").concat().contains("タスク gone が見つかりません")
     });
     browser.find("#card-tsk");
 }
