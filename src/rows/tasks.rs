@@ -234,11 +234,9 @@ pub fn list_wanted(
 
 /// Returns the tasks that wait for `task`, without archived ones, by creation, then id.
 pub fn list_dependents(tx: &mut Read<'_>, task: &Task) -> Result<Vec<Task>, StoreError> {
-    let rest = "WHERE project_id = ?1 AND archived_at IS NULL AND dependencies LIKE ?2 \
+    let rest = "WHERE project_id = ?1 AND archived_at IS NULL AND dependencies <> '[]' \
         ORDER BY created_at, id";
-    // `_` in the id stands for each character there, so the list is read exactly afterwards.
-    let pattern = format!("%\"{}\"%", task.id);
-    let mut found: Vec<Task> = tx.list(rest, &[(&task.project).into(), (&pattern).into()])?;
+    let mut found: Vec<Task> = tx.list(rest, &[(&task.project).into()])?;
     found.retain(|other| other.dependencies.contains(&task.id));
     Ok(found)
 }
