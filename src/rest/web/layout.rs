@@ -14,6 +14,7 @@ use super::words::Words;
 use crate::domain::{Language, ProjectId};
 use crate::rest::auth::{Operator, Role};
 use crate::rest::{Problem, RestState};
+use crate::service::people;
 
 /// The cookie of the language that was chosen on the page.
 pub(super) const LANGUAGE_COOKIE: &str = "agent_coordinator_language";
@@ -59,6 +60,8 @@ pub(super) struct Frame {
     pub(super) newest_event: i64,
     /// The operator who reads the page, if logged in.
     pub(super) operator: Option<Operator>,
+    /// The name of the reader for people; empty without a login.
+    pub(super) person: String,
 }
 
 impl Frame {
@@ -72,6 +75,7 @@ impl Frame {
             side: None,
             newest_event: 0,
             operator: None,
+            person: String::new(),
         }
     }
 
@@ -98,12 +102,12 @@ impl Frame {
 
     /// Returns the initials of the reader.
     pub(super) fn initials(&self) -> String {
-        self.operator.as_ref().map(|operator| initials_of(&operator.name)).unwrap_or_default()
+        initials_of(&self.person)
     }
 
     /// Returns the colour of the reader.
     pub(super) fn hue(&self) -> u8 {
-        self.operator.as_ref().map(|operator| hue_of(&operator.name)).unwrap_or_default()
+        hue_of(&self.person)
     }
 
     /// Reads the frame of a whole page: who reads it, and its side.
@@ -114,9 +118,13 @@ impl Frame {
         let path = parts.uri.path();
         let is_part = path.starts_with("/ui/parts") || path.starts_with("/ui/do");
         let side = if is_part { None } else { Some(Side::read(state, operator.as_ref()).await?) };
+        let person = match &operator {
+            Some(operator) => people::name_of(operator.name.clone()).await,
+            None => String::new(),
+        };
         let project = path.strip_prefix("/ui/projects/").and_then(|rest| rest.split('/').next());
         let project = project.and_then(|project| project.parse().ok());
-        Ok(Self { project, side, newest_event, operator, ..Self::of(&parts.headers) })
+        Ok(Self { project, side, newest_event, operator, person, ..Self::of(&parts.headers) })
     }
 }
 
