@@ -285,8 +285,18 @@ impl Catalog {
             .await
     }
 
-    /// Looks at a folder that is to become the directory of a project. Returns `None` if agents
-    /// work on other machines, which have folders of their own.
+    /// Looks at a folder that is to become the directory of a project, without git. Returns `None`
+    /// if agents work on other machines, too, which have folders of their own.
+    pub async fn look_at_path(&self, directory: &Path) -> Option<Folder> {
+        let checkouts = self.checkouts.get()?;
+        if self.board.has_others(self.core.now()) {
+            return None;
+        }
+        Some(checkouts.look_at_path(directory).await)
+    }
+
+    /// Looks at a folder that is to become the directory of a project, and at its repository.
+    /// Returns `None` if no agents work on this machine.
     pub async fn look_at(&self, directory: &Path) -> Option<Folder> {
         let checkouts = self.checkouts.get()?;
         Some(checkouts.look_at(directory).await)

@@ -3,8 +3,10 @@
 //! It runs nothing that the folder brings along: a repository of the daemon's own has the settings
 //! with which git compares the files, so that no filter of the folder's repository runs.
 
+use std::fs;
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use rustix::fs::{Access, access};
@@ -20,21 +22,29 @@ const COMPARE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The bare repository with the settings for that, in the folder of all clones.
 const OWN_REPOSITORY: &str = ".look.git";
 
+/// The number of the next look. Looks at the same time use files of their own.
+static NEXT_LOOK: AtomicU64 = AtomicU64::new(0);
+
 impl Checkouts {
-    /// Looks at a folder, and at the git repository that it is in.
-    pub async fn look_at(&self, directory: &Path) -> Folder {
+    /// Looks at a folder, without git: the result is `Plain` if agents can work in it.
+    pub async fn look_at_path(&self, directory: &Path) -> Folder {
         let path = directory.to_owned();
-        let folder = match blocking(move || Ok(of_path(&path))).await {
+        match blocking(move || Ok(of_path(&path))).await {
             Ok(folder) => folder,
             Err(error) => Folder::Failed(error.to_string()),
-        };
+        }
+    }
+
+    /// Looks at a folder, and at the git repository that it is in.
+    pub async fn look_at(&self, directory: &Path) -> Folder {
+        let folder = self.look_at_path(directory).await;
         if folder != Folder::Plain {
             return folder;
         }
         match self.repository_of(directory).await {
             Ok(repository) => repository.map_or(Folder::Plain, Folder::InRepository),
             // Without git, a repository is a folder like any other.
-            Err(CheckoutError::Git(GitError::Missing)) => Folder::Plain,
+            Err(CheckoutError::Git(GitError::Missing | GitError::TooOld { .. })) => Folder::Plain,
             Err(error) => Folder::Failed(error.to_string()),
         }
     }
@@ -77,13 +87,21 @@ impl Checkouts {
         let unknown = || CheckoutError::Refused("the files cannot be compared".to_owned());
         let repository = Repository::of(top).filter(|found| found.format() == "sha1");
         let repository = repository.ok_or_else(unknown)?;
+        let look = NEXT_LOOK.fetch_add(1, Ordering::Relaxed);
         let own = self.root.join(OWN_REPOSITORY);
         if !own.join("HEAD").is_file() {
-            self.init(&own, Some("sha1")).await?;
+            let new = self.root.join(format!(".new-look-{look}"));
+            self.init(&new, Some("sha1")).await?;
+            // Another look may have made it meanwhile.
+            if fs::rename(&new, &own).is_err() {
+                fs::remove_dir_all(&new).map_err(CheckoutError::io("remove", &new))?;
+            }
         }
+        let index =
+            IndexCopy::of(&repository.own.join("index"), own.join(format!("index-{look}"))).await?;
         let call = |arguments: &[&str]| {
             let call = self.git.on_tree(&own, top, arguments);
-            let call = call.variable("GIT_INDEX_FILE", repository.own.join("index"));
+            let call = call.variable("GIT_INDEX_FILE", &index.path);
             call.variable("GIT_ALTERNATE_OBJECT_DIRECTORIES", repository.as_alternate())
         };
         let no_submodules = "--ignore-submodules=all";
@@ -103,7 +121,38 @@ impl Checkouts {
         if repository.common.join("info/exclude").is_file() {
             others.push(&excluded);
         }
-        Ok(call(&others).cut_at(1).end().await?.stdout.is_empty())
+        let ended = call(&others).cut_at(1).end().await?;
+        // A call that was cut has no exit code.
+        if ended.code.is_some_and(|code| code != 0) {
+            return Err(unknown());
+        }
+        Ok(ended.stdout.is_empty())
+    }
+}
+
+/// A copy of an index for one look. Git writes what it learns about the files into the index that
+/// it reads, so it does not get the one of the person.
+struct IndexCopy {
+    path: PathBuf,
+}
+
+impl IndexCopy {
+    async fn of(index: &Path, path: PathBuf) -> Result<Self, CheckoutError> {
+        let from = index.to_owned();
+        let copy = Self { path };
+        blocking(move || {
+            fs::copy(&from, &copy.path).map_err(CheckoutError::io("copy", &from))?;
+            Ok(copy)
+        })
+        .await
+    }
+}
+
+/// A look that is given up leaves neither the copy nor its lock.
+impl Drop for IndexCopy {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+        let _ = fs::remove_file(self.path.with_extension("lock"));
     }
 }
 

@@ -308,7 +308,7 @@ async fn make(
 /// # Errors
 /// They cannot. The reason stands at the field, in the words of the reader.
 async fn check_folder(frame: &Frame, state: &RestState, directory: &Path) -> Result<(), Problem> {
-    match state.service.catalog.look_at(directory).await {
+    match state.service.catalog.look_at_path(directory).await {
         None | Some(Folder::NotAbsolute | Folder::Failed(_)) => Ok(()),
         Some(folder) if folder.is_usable() => Ok(()),
         Some(folder) => {

@@ -44,6 +44,13 @@ async fn a_repository_has_a_branch_and_is_clean_or_not() {
     assert_eq!(found.branch.as_deref(), Some("main"));
     assert!(found.commit.is_some() && found.no_clones.is_none());
     assert_eq!(found.is_clean, Some(true));
+    // A look at files that were only touched writes nothing into the repository.
+    let index = bed.source().join(".git/index");
+    let before = std::fs::read(&index).unwrap();
+    let touched = std::fs::File::options().write(true).open(bed.source().join("main.txt"));
+    touched.unwrap().set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
+    assert_eq!(repository(&bed, &bed.source()).await.is_clean, Some(true));
+    assert!(std::fs::read(&index).unwrap() == before);
     // A folder of the repository, and ignored files.
     std::fs::create_dir(bed.source().join("target")).unwrap();
     bed.put("target/built", "x");
