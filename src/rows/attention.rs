@@ -28,16 +28,27 @@ pub fn put(tx: &mut Transaction<'_>, mark: &Mark) -> Result<(), StoreError> {
         let before = before.as_ref().map(shown);
         Ok(Entry::between("attention", &mark.item, before, shown(mark)))
     })?;
-    put_silently(tx, mark)?;
+    let sql = "INSERT INTO attention_marks (item, person, until, marked_at) \
+        VALUES (?1, ?2, ?3, ?4) \
+        ON CONFLICT (item, person) DO UPDATE SET until = excluded.until, \
+            marked_at = excluded.marked_at";
+    write(tx, sql, mark)?;
     tx.event(NewEvent::new("attention.marked", tx.now()));
     Ok(())
 }
 
-/// Writes the mark of a person who has only read the entry.
-pub fn put_silently(tx: &mut Transaction<'_>, mark: &Mark) -> Result<(), StoreError> {
-    let sql = "INSERT INTO attention_marks (item, person, until, marked_at) VALUES (?1, ?2, ?3, ?4) \
+/// Writes the mark of a person who has only read the entry. An entry that is put off or done
+/// meanwhile stays so.
+pub fn put_read(tx: &mut Transaction<'_>, mark: &Mark) -> Result<(), StoreError> {
+    let sql = "INSERT INTO attention_marks (item, person, until, marked_at) \
+        VALUES (?1, ?2, ?3, ?4) \
         ON CONFLICT (item, person) DO UPDATE SET until = excluded.until, \
-            marked_at = excluded.marked_at";
+            marked_at = excluded.marked_at \
+        WHERE attention_marks.until IS NOT NULL AND attention_marks.until <= excluded.marked_at";
+    write(tx, sql, mark)
+}
+
+fn write(tx: &mut Transaction<'_>, sql: &'static str, mark: &Mark) -> Result<(), StoreError> {
     let Mark { item, person, until, marked_at } = mark;
     let values = [item.into(), person.into(), (*until).into(), (*marked_at).into()];
     tx.execute(sql, &values).map(drop)

@@ -110,7 +110,7 @@ impl Service {
         item: &AttentionId,
     ) -> Result<(), ServiceError> {
         let mark = Mark::read(item.clone(), person.to_owned(), self.core.now());
-        self.core.write(move |tx| Ok(marks::put_silently(tx, &mark)?)).await
+        self.core.write(move |tx| Ok(marks::put_read(tx, &mark)?)).await
     }
 
     /// Returns the number of present conditions of each kind, whatever people did with them.

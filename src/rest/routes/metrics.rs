@@ -87,7 +87,7 @@ fn describe_server(status: &StatusBody, figures: &ServerFigures, text: &mut Expo
     );
     text.gauge(
         "agent_coordinator_attention_open",
-        "Conditions that need a person, by kind, as in the inbox.",
+        "Conditions that need a person, by kind, also those put off or marked as done.",
         figures.attention.iter().map(|(kind, n)| (vec![("kind", kind.as_str())], *n)),
     );
     text.gauge("agent_coordinator_held", "Pairs that a person stopped.", n(figures.n_held));

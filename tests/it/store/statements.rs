@@ -213,6 +213,7 @@ fn changes(bed: &Bed) {
         let until = Some(at(9));
         let mark = Mark { item: item.clone(), person: "ann".to_owned(), until, marked_at: at(1) };
         attention::put(tx, &mark)?;
+        attention::put_read(tx, &mark)?;
         attention::remove(tx, &item, "ann")?;
         attention::put(tx, &mark)?;
         attention::forget_before(tx, at(1))
