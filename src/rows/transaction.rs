@@ -7,7 +7,9 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::domain::event::NewEvent;
-use crate::domain::{Assignment, CredentialId, InstanceKey, LaunchId, ProjectId, Timestamp};
+use crate::domain::{
+    Assignment, CredentialId, InstanceKey, LaunchId, ProjectId, TaskId, Timestamp,
+};
 use crate::store::{Entity, Read, StoreError, Write};
 
 use super::audit::{Actor, Audited, Entry};
@@ -28,8 +30,8 @@ pub struct Context {
     /// The number of ids that were made with each prefix.
     n_ids: Vec<(&'static str, usize)>,
     actor: Option<Actor>,
-    /// The launch whose agent acts, if one does.
-    launch: Option<LaunchId>,
+    /// The launch whose agent acts on a task, if one does.
+    launch: Option<(LaunchId, TaskId)>,
     events: Vec<NewEvent>,
     row_events: Vec<NewEvent>,
     wakes: BTreeSet<Wake>,
@@ -100,10 +102,10 @@ impl Transaction<'_> {
         self.context.actor.as_ref().map(|actor| actor.name.clone())
     }
 
-    /// Notes that the agent of a launch acts. The events of tasks name this launch, unless they
-    /// name another one.
-    pub fn act_in(&mut self, launch: &LaunchId) {
-        self.context.launch = Some(launch.clone());
+    /// Notes that the agent of a launch acts on a task. The events of the task name this launch,
+    /// unless they name another one. What follows for other tasks is not done by the agent.
+    pub fn act_in(&mut self, launch: &LaunchId, task: &TaskId) {
+        self.context.launch = Some((launch.clone(), task.clone()));
     }
 
     /// Makes an id. The first of each kind is the text of the transaction; the next ones have a
@@ -198,8 +200,12 @@ impl Transaction<'_> {
         all.extend(more);
         let launch = self.context.launch.take();
         for event in &mut all {
-            if event.launch.is_none() && event.kind.starts_with("task.") {
-                event.launch.clone_from(&launch);
+            if let Some((launch, task)) = &launch
+                && event.launch.is_none()
+                && event.kind.starts_with("task.")
+                && event.task.as_ref() == Some(task)
+            {
+                event.launch = Some(launch.clone());
             }
             events::add(self, event)?;
         }

@@ -188,7 +188,7 @@ fn move_reported_task(
     {
         return Ok(Vec::new());
     }
-    tx.act_in(&launch.id);
+    tx.act_in(&launch.id, &task.id);
     let (to, reason) = match report.result {
         ReportResult::Success => (TaskStatus::Done, None),
         ReportResult::Failed => {

@@ -51,7 +51,7 @@ impl Tasks {
                 let task = tasks::get(tx, &id)?.filter(|task| task.project == key.project);
                 let task = task.ok_or_else(|| Refusal::TaskNotFound { task: id.clone() })?;
                 let launch = fence(tx, &by)?;
-                tx.act_in(&launch.id);
+                tx.act_in(&launch.id, &id);
                 // The task of a launch is done when it has passed its checks.
                 if to == TaskStatus::Done
                     && task.status == TaskStatus::InProgress
