@@ -197,9 +197,9 @@ impl Waiting {
             WaitReason::Start(reason) => match reason {
                 StartReason::Held => facts.stopped_by.is_some(),
                 StartReason::Inactive => facts.inactive_name().is_some(),
-                StartReason::ProjectLimit | StartReason::AgentLimit => {
-                    facts.limited(*reason).is_some()
-                }
+                StartReason::ProjectLimit
+                | StartReason::AgentLimit
+                | StartReason::ProviderLimit => facts.limited(*reason).is_some(),
                 StartReason::NoCoordinator => facts.silent_host.is_some(),
                 _ => false,
             },

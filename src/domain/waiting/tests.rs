@@ -106,7 +106,7 @@ fn a_sentence_names_the_person_the_objects_and_the_limit() {
         let waiting = Waiting { facts, ..Waiting::of(reason) };
         assert_eq!(
             waiting.begins_with_name(),
-            ["Ann", "Ada", "Shop", "build"]
+            ["Ann", "Ada", "Shop", "build", "claude"]
                 .iter()
                 .any(|name| waiting.sentence(Language::English).starts_with(name)),
             "{waiting:?}"
