@@ -1,6 +1,6 @@
 //! The banners under the bar of a page. A page shows the worst one, and the others when asked for.
 
-use super::shown::When;
+use super::shown::Since;
 
 /// A state that concerns everything on a page.
 pub(super) struct Banner {
@@ -9,7 +9,7 @@ pub(super) struct Banner {
     /// The name of a symbol of the sprite.
     pub(super) icon: &'static str,
     pub(super) text: String,
-    pub(super) since: Option<When>,
+    pub(super) since: Option<Since>,
     /// The rest of the text, which exists in English only.
     pub(super) detail_in_english: Option<String>,
     /// The page that shows more.
@@ -30,7 +30,7 @@ impl Banner {
     }
 
     /// Returns the banner of a pause of all starts by a person.
-    pub(super) fn paused(text: impl Into<String>, since: When) -> Self {
+    pub(super) fn paused(text: impl Into<String>, since: Since) -> Self {
         Self { since: Some(since), has_resume: true, ..Self::of("i-pause", text) }
     }
 

@@ -14,7 +14,7 @@ use super::banners::Banner;
 use super::changes::{CardResult, results};
 use super::first_run::FirstRun;
 use super::layout::{Frame, NavSection, rendered};
-use super::shown::{Card, Count, Face, Faces, Now, When, cost_of, leads_to, order_of};
+use super::shown::{Card, Count, Face, Faces, Now, Since, cost_of, leads_to, order_of};
 use super::tasks::Tab;
 use super::today::Days;
 use super::words::Words;
@@ -333,7 +333,7 @@ async fn banners(
 ) -> Result<Vec<Banner>, Problem> {
     let w = frame.w;
     let paused_since = state.service.launches.paused_since().await?;
-    let paused = paused_since.map(|since| Banner::paused(w.paused_since, When(since)));
+    let paused = paused_since.map(|since| Banner::paused(w.paused_since, Since(since)));
     let status = state.service.status().await?;
     let has_coordinator = status.coordinators.iter().any(|each| each.is_there);
     let absent = (!has_coordinator).then(|| Banner::bad(w.no_coordinator));

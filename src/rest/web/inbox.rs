@@ -13,7 +13,7 @@ use serde::Deserialize;
 
 use super::layout::{Frame, NavSection, rendered};
 use super::names::Names;
-use super::shown::When;
+use super::shown::Since;
 use super::waits::{About, WhyAction, WhyLine};
 use crate::domain::attention::{AttentionGroup, AttentionKind, AttentionState, Mark};
 use crate::domain::{AgentId, AttentionId, Language, LaunchId, ProjectId, ShortId};
@@ -75,9 +75,9 @@ struct Entry {
     is_new: bool,
     title: String,
     text: String,
-    since: Option<When>,
-    until: Option<When>,
-    later_until: Option<When>,
+    since: Option<Since>,
+    until: Option<Since>,
+    later_until: Option<Since>,
     short_id: Option<ShortId>,
     agent: Option<AgentId>,
     project: Option<ProjectId>,
@@ -284,9 +284,9 @@ impl Entry {
                 None => entry.title(language),
             },
             text: entry.text(language),
-            since: entry.since.map(When),
-            until: entry.until().map(When),
-            later_until: later_until.filter(|_| state == AttentionState::Later).map(When),
+            since: entry.since.map(Since),
+            until: entry.until().map(Since),
+            later_until: later_until.filter(|_| state == AttentionState::Later).map(Since),
             short_id: task.map(|task| task.short_id.clone()),
             agent: entry.agent().cloned(),
             project: entry.project().cloned(),

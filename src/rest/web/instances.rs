@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::shown::{Elapsed, When, size};
+use super::shown::{Elapsed, Since, size};
 use crate::domain::{AgentId, LaunchId, ProjectId, Purpose, ShortId, TaskId};
 use crate::rest::routes::status::InstanceBody;
 use crate::rest::{Problem, RestState};
@@ -21,7 +21,7 @@ pub(super) struct InstanceRow {
     pub(super) is_suspended: bool,
     pub(super) is_unkillable: bool,
     /// The time since which it has been silent for long, as `status` shows it.
-    pub(super) silent_since: Option<When>,
+    pub(super) silent_since: Option<Since>,
     /// The short id and the title of its task.
     pub(super) task_title: Option<(ShortId, String)>,
     pub(super) last_line: Option<String>,
@@ -51,7 +51,7 @@ pub(super) async fn instance_rows(
             is_adopted: instance.adopted,
             is_suspended: instance.suspended_since.is_some(),
             is_unkillable: instance.unkillable_since.is_some(),
-            silent_since: instance.silent_since.map(When),
+            silent_since: instance.silent_since.map(Since),
             launch: launch.launch_id,
             agent: launch.agent_id,
             project: launch.project_id,

@@ -1,6 +1,6 @@
 //! The checklist of what an agent needs to start, with each item in the affirmative.
 
-use super::shown::When;
+use super::shown::Since;
 use super::words::Words;
 use crate::domain::start_history::StartReason;
 use crate::domain::{Language, Purpose};
@@ -14,8 +14,8 @@ pub(super) struct Need {
     pub(super) text: String,
     /// The figures behind an item that is not met.
     pub(super) detail: Option<String>,
-    pub(super) since: Option<When>,
-    pub(super) until: Option<When>,
+    pub(super) since: Option<Since>,
+    pub(super) until: Option<Since>,
 }
 
 impl Need {
@@ -142,8 +142,8 @@ fn unmet(w: &'static Words, why: &WhyBody, rule: &RuleBody) -> Need {
         is_met: false,
         text: w.of_demand(rule.rule).to_owned(),
         detail,
-        since: since.map(|parked| When(parked.since)),
-        until: rule.until.filter(|_| since.is_none()).map(When),
+        since: since.map(|parked| Since(parked.since)),
+        until: rule.until.filter(|_| since.is_none()).map(Since),
     }
 }
 

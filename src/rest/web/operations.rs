@@ -14,7 +14,7 @@ use super::banners::Banner;
 use super::buttons::{Button, Does};
 use super::layout::{Frame, NavSection, rendered};
 use super::names::{Names, isolated};
-use super::shown::{Count, Elapsed, Face, Faces, LastEnd, Short, When, cost_text, task_of};
+use super::shown::{Count, Elapsed, Face, Faces, LastEnd, Short, Since, When, cost_text, task_of};
 use super::spark::Spark;
 use super::today::Today;
 use super::waits::{About, WhyLine};
@@ -222,7 +222,7 @@ struct Overview {
     spent_today: String,
     /// The part of the tokens of the day that models read from a cache, in percent.
     from_cache: Option<String>,
-    paused_since: Option<When>,
+    paused_since: Option<Since>,
     pause_file: bool,
     has_coordinator: bool,
     waiting: Vec<WaitingStart>,
@@ -285,7 +285,7 @@ impl Overview {
             slots: Slots::of(&view, &status.limits),
             spent_today: cost_text(today.total()),
             from_cache: today.total().cached_percent().map(|percent| w.of_cached(percent)),
-            paused_since: status.paused_since.map(When),
+            paused_since: status.paused_since.map(Since),
             has_coordinator: status.coordinators.iter().any(|each| each.is_there),
             waiting: WaitingStart::read(frame, state, &faces, status.deferred).await?,
             accounts: AccountRow::all(&agents, &open, status.parked),
@@ -314,7 +314,7 @@ impl Overview {
         }
         let away = self.coordinators.iter().filter(|each| self.has_coordinator && !each.is_there);
         banners.extend(away.map(|each| Banner {
-            since: Some(When(each.heard_at)),
+            since: Some(Since(each.heard_at)),
             ..Banner::bad(w.of_host_away(each))
         }));
         banners.extend(self.paused_since.map(|since| Banner::paused(w.paused_since, since)));

@@ -42,8 +42,8 @@ impl fmt::Display for Clock {
 /// Safe, because it contains only a timestamp.
 impl askama::filters::HtmlSafe for Clock {}
 
-/// The beginning of something that goes on. The page shows it by the clock, and with its date if it
-/// is older than a day.
+/// The beginning or the end of something that goes on, behind a word such as "since" or "until". The
+/// page shows it by the clock, and with its date if it is more than a day away.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Since(pub(super) Timestamp);
 

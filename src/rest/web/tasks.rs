@@ -18,7 +18,7 @@ use super::choices::Property;
 use super::form_ids::FormOf;
 use super::layout::{Frame, NavSection, rendered};
 use super::markdown::Markdown;
-use super::shown::{Count, Face, Faces, Now, Short, Took, When, cost_of, leads_to};
+use super::shown::{Count, Face, Faces, Now, Short, Since, Took, When, cost_of, leads_to};
 use super::words::Words;
 use crate::domain::check::CheckResult;
 use crate::domain::{
@@ -160,7 +160,7 @@ struct ShownTask {
     activity: Vec<Activity>,
     /// The id of the form of a comment.
     comment_form_id: String,
-    checking_since: Option<When>,
+    checking_since: Option<Since>,
     checks: Vec<Check>,
     leads_to: Vec<TaskStatus>,
     revision: i64,
@@ -361,7 +361,7 @@ async fn read(frame: &Frame, state: &RestState, id: &TaskId) -> Result<ShownTask
         subtasks: TaskRow::all(view.subtasks, &faces),
         activity,
         comment_form_id: FormOf::Comment(&task.id).new_id(frame, state),
-        checking_since: task.checking_since.map(When),
+        checking_since: task.checking_since.map(Since),
         checks: view.checks,
         leads_to: leads_to(task.status),
         id: task.id,
