@@ -434,8 +434,12 @@ impl ChangesPart {
         Some(base.strip_prefix("refs/heads/").unwrap_or(base))
     }
 
-    /// Returns the number of commits that the branch has and the result has not, if there are any.
+    /// Returns the number of commits that the branch has and the result has not, if there are any,
+    /// and the result is still to be merged.
     fn behind(&self) -> Option<String> {
+        if self.merged_commit().is_some() || self.is_discarded() {
+            return None;
+        }
         let n_behind = self.found.n_behind.filter(|n| *n > 0)?;
         Some(self.frame.w.of_behind(n_behind))
     }

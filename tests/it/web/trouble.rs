@@ -208,9 +208,13 @@ fn two_people_at_the_form_of_a_project_or_an_agent_compare_and_decide() {
     browser.go_to("/ui/agents/agt");
     browser.run("document.querySelector('[hx-post$=passkey]').requestSubmit()");
     browser.find("#passkey .secret");
-    browser.run("document.querySelector('.main .form [name=name]').value = 'mine'");
+    browser.find(".main .form [name=name]").type_in(" of mine");
+    browser.run(
+        "addEventListener('beforeunload', e => sessionStorage.setItem('asks', e.defaultPrevented))",
+    );
     browser.run("document.querySelector('.main .form').requestSubmit()");
     browser.until("the form is left", || browser.path() == "/ui/agents");
+    assert_eq!(browser.run("return sessionStorage.getItem('asks')"), "false", "it is saved");
     browser.go_to("/ui/agents/agt");
     browser.run("document.querySelector('.main .form [name=name]').value = 'mine again'");
     daemon.done(&["agent", "set", "agt", "--name", "theirs"]);

@@ -120,6 +120,8 @@ function tellInPlace({ target, sourceElement, request, text }) {
 }
 document.addEventListener("htmx:after:request", (event) => {
   const { ctx } = event.detail;
+  // What was saved is not lost by leaving.
+  if (ctx.request.method !== "GET" && ctx.response.status < 300) ctx.sourceElement.removeAttribute("data-is-written");
   if (ctx.response.status !== 204) return;
   if (ctx.sourceElement.matches(".why-blocked")) { ctx.sourceElement.reset(); ctx.sourceElement.hidden = true; }
   if (ctx.sourceElement.matches("[data-close-when-done]")) {

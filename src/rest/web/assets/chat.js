@@ -199,10 +199,11 @@ function say(chat, content) {
 }
 
 // The text of a message that was refused is a draft again.
-function giveBack(chat, content) {
-  keepDraft(`draft-${chat}`, content);
+function giveBack(chat, refused) {
   const field = chatOf()?.dataset.chat === chat && find("#say");
-  if (field && !field.value) field.value = content;
+  const content = [refused, field?.value].filter(Boolean).join("\n\n");
+  keepDraft(`draft-${chat}`, content);
+  if (field) field.value = content;
 }
 
 // One after another, in the order they were written, also when their panel is closed; the id makes a repetition harmless.

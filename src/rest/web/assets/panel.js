@@ -98,7 +98,7 @@ document.addEventListener("click", (event) => {
   const copy = event.target.closest("[data-copy-link], [data-copy-text]");
   if (copy) copyText(copy.dataset.copyText ?? new URL(copy.dataset.copyLink, location.href).href);
   // A click on the title edits it, unless the reader selects a part of it.
-  const title = event.target.closest("[data-edit-title]") ?? (getSelection().isCollapsed && event.target.closest(".task-title"));
+  const title = event.target.closest("[data-edit-title]") ?? (getSelection().isCollapsed && event.target.closest(".task .task-title"));
   if (title) editTitle(title.closest(".task"));
   if (event.target.closest("[data-leave-title]")) leaveTitle(event.target.closest(".task"));
   const asks = event.target.closest("[data-asks-reason]");
@@ -408,7 +408,8 @@ document.addEventListener("keydown", (event) => {
   const key = event.key.toLowerCase();
   if (isGoing && PLACES[key]) { goToPlace(PLACES[key]); event.preventDefault(); return; }
   if (key === "?") { htmx.ajax("GET", `${root}/ui/parts/keys`, { target: "#dialog" }); event.preventDefault(); return; }
-  if (!KEYS[key] || event.shiftKey) return;
+  // Some keyboards have the slash on a key with Shift.
+  if (!KEYS[key] || event.shiftKey && key !== "/") return;
   event.preventDefault();
   KEYS[key]();
 });

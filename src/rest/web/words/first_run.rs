@@ -80,7 +80,7 @@ impl Words {
         self.language.either("Bundled", "同梱")
     }
 
-    pub(in crate::rest::web) fn other_kind(&self) -> &'static str {
+    pub(in crate::rest::web) fn kind_elsewhere(&self) -> &'static str {
         self.language
             .either("Another kind, of a coordinator elsewhere", "他のコーディネーターの種別")
     }

@@ -12,7 +12,7 @@ use crate::domain::workspace::WorkspaceState;
 use crate::domain::{FailureClass, Priority, Purpose, TaskStatus};
 
 /// The files with Japanese texts of pages.
-const FILES: [&str; 18] = [
+const FILES: [&str; 20] = [
     "src/domain/attention.rs",
     "src/domain/launch/told.rs",
     "src/domain/waiting.rs",
@@ -22,6 +22,8 @@ const FILES: [&str; 18] = [
     "src/rest/web/words/attention.rs",
     "src/rest/web/words/chats.rs",
     "src/rest/web/words/fields.rs",
+    "src/rest/web/words/first_run.rs",
+    "src/rest/web/words/frame.rs",
     "src/rest/web/words/launches.rs",
     "src/rest/web/words/operations.rs",
     "src/rest/web/words/problems.rs",
