@@ -95,7 +95,9 @@ fn what_was_written_while_the_daemon_was_away_is_sent_again_once() {
 
     browser.find("#comment").type_in("Written twice?");
     send_twice(&browser, &mut daemon, "document.querySelector('#comment-tsk').requestSubmit()");
-    until("the comment is kept", || field_of(&daemon, "comments").as_array().unwrap().len() == 1);
+    until("the comment is kept", || {
+        field_of(&daemon, "comments").as_array().is_some_and(|all| all.len() == 1)
+    });
 
     browser.go_to("/ui/projects/prj/edit");
     browser.find(".main .form [name=name]").type_in(" renamed");
