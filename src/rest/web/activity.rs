@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use super::shown::{Face, Faces, Took, When, cost_of, person, persons};
+use super::shown::{Face, Faces, Took, When, cost_of};
 use super::tasks::LiveLaunch;
 use super::words::Words;
 use crate::domain::event::Event;
@@ -13,7 +13,7 @@ use crate::domain::{
 };
 use crate::rest::routes::forge::is_safe_link;
 use crate::rest::{Problem, RestState};
-use crate::service::TaskView;
+use crate::service::{TaskView, people};
 
 /// The number of events about the way of a task that are read.
 const MAX_EVENTS: usize = 100;
@@ -86,7 +86,7 @@ pub(super) struct ShownComment {
 impl ShownComment {
     async fn all(comments: Vec<Comment>) -> Vec<Self> {
         let authors = comments.iter().filter_map(|comment| comment.author.as_ref());
-        let names = persons(authors).await;
+        let names = people::names_of(authors).await;
         let of = |comment: Comment| Self {
             author: comment.author.map(|author| names.get(&author).cloned().unwrap_or(author)),
             text: comment.text,
@@ -228,7 +228,8 @@ struct Actors {
 impl Actors {
     /// Reads the names of the people and of the agents that the events are of.
     async fn of(state: &RestState, view: &TaskView, events: &[Event], faces: &Faces) -> Self {
-        let people = persons(events.iter().filter_map(|event| event.author.as_ref())).await;
+        let people =
+            people::names_of(events.iter().filter_map(|event| event.author.as_ref())).await;
         let name = |agent: &AgentId| faces.of(agent).map_or(agent.to_string(), |face| face.name);
         let of_executions = view.executions.iter();
         let mut agents: BTreeMap<LaunchId, String> =
@@ -255,7 +256,7 @@ impl Actors {
 /// Returns the name of the person who saved a task last, if a person did.
 pub(super) async fn name_of(author: Option<String>) -> Option<String> {
     match author {
-        Some(author) => Some(person(author).await),
+        Some(author) => Some(people::name_of(author).await),
         None => None,
     }
 }

@@ -16,7 +16,7 @@ use serde::Deserialize;
 
 use super::layout::{Frame, NavSection, rendered};
 use super::markdown::Markdown;
-use super::shown::{Clock, Elapsed, Face, Faces, hue_of, initials_of, persons};
+use super::shown::{Clock, Elapsed, Face, Faces, hue_of, initials_of};
 use super::waits::{About, WhyLine};
 use crate::domain::chat::Sender;
 use crate::domain::start_history::StartReason;
@@ -29,6 +29,7 @@ use crate::rest::routes::chat;
 use crate::rest::routes::why::WhyBody;
 use crate::rest::{Problem, RestState};
 use crate::service::ChatPage;
+use crate::service::people;
 
 /// The number of messages that are fetched at once.
 const PAGE: usize = 50;
@@ -95,7 +96,7 @@ impl ShownMessage {
     /// Returns messages with the names of the people who wrote some.
     async fn all(messages: Vec<Message>, agent: &Face, frame: &Frame) -> Vec<Self> {
         let authors = messages.iter().filter_map(|message| message.author.as_ref());
-        let names = persons(authors).await;
+        let names = people::names_of(authors).await;
         messages.into_iter().map(|message| Self::of(message, agent, &names, frame)).collect()
     }
 
@@ -139,7 +140,7 @@ impl ShownMessage {
     /// Returns an empty message of the reader.
     async fn own(frame: &Frame) -> Self {
         let reader = frame.operator.as_ref().map(|operator| operator.name.clone());
-        let names = persons(reader.iter()).await;
+        let names = people::names_of(reader.iter()).await;
         let author = reader.as_deref().unwrap_or_default();
         Self::by(author, names.get(author).map_or(author, String::as_str), frame)
     }

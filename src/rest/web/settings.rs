@@ -11,12 +11,13 @@ use serde::Deserialize;
 
 use super::HOME;
 use super::layout::{Frame, LANGUAGE_COOKIE, NavSection, rendered};
-use super::shown::{When, persons};
+use super::shown::When;
 use crate::config::ConfigurationState;
 use crate::domain::credential::{CredentialKind, Role};
 use crate::domain::{CredentialId, Language};
 use crate::rest::extract::{InForm, InPath};
 use crate::rest::{Problem, RestState, public_path};
+use crate::service::people;
 
 #[derive(Template)]
 #[template(path = "settings.html")]
@@ -52,7 +53,7 @@ impl Login {
     async fn all(frame: &Frame, state: &RestState) -> Result<Vec<Self>, Problem> {
         let own = frame.operator.as_ref().and_then(|operator| operator.credential.as_ref());
         let all = state.service.credentials.list().await?;
-        let names = persons(all.iter().map(|credential| &credential.name)).await;
+        let names = people::names_of(all.iter().map(|credential| &credential.name)).await;
         let of = all.into_iter().rev().map(|credential| Self {
             is_own: Some(&credential.id) == own,
             name: names.get(&credential.name).cloned().unwrap_or(credential.name),

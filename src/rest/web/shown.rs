@@ -14,73 +14,43 @@ use crate::domain::{
     TaskId, TaskStatus, Timestamp, Usage,
 };
 use crate::rest::routes::waiting::{Standing, Standings};
-use crate::service::people;
 
-/// A moment, which the page shows in the words and the time zone of its reader.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct When(pub(super) Timestamp);
+/// Declares the ways in which the page shows a moment. The script of the page writes the text, in
+/// the words and the time zone of the reader.
+macro_rules! moments {
+    ($($(#[$meta:meta])* $name:ident, $attribute:literal;)*) => {$(
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy)]
+        pub(super) struct $name(pub(super) Timestamp);
 
-impl fmt::Display for When {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "<time datetime=\"{0}\">{0}</time>", self.0)
-    }
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!("<time", $attribute, " datetime=\"{0}\">{0}</time>"), self.0)
+            }
+        }
+
+        /// Safe, because it contains only a timestamp.
+        impl askama::filters::HtmlSafe for $name {}
+    )*};
 }
 
-/// Safe, because it contains only a timestamp.
-impl askama::filters::HtmlSafe for When {}
+moments! {
+    /// A moment, as far from now as it is.
+    When, "";
 
-/// A moment of a day that is named elsewhere, of which the page shows the time of day.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Clock(pub(super) Timestamp);
+    /// A moment of a day that is named elsewhere, as the time of day.
+    Clock, " class=\"clock\"";
 
-impl fmt::Display for Clock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "<time class=\"clock\" datetime=\"{0}\">{0}</time>", self.0)
-    }
+    /// The beginning or the end of something that goes on, behind a word such as "since" or
+    /// "until": by the clock, and with its date if it is more than a day away.
+    Since, " class=\"since\"";
+
+    /// A moment, as the time that has passed since.
+    Elapsed, " class=\"elapsed\"";
+
+    /// A moment, as the time that is left until then.
+    Left, " class=\"left\"";
 }
-
-/// Safe, because it contains only a timestamp.
-impl askama::filters::HtmlSafe for Clock {}
-
-/// The beginning or the end of something that goes on, behind a word such as "since" or "until". The
-/// page shows it by the clock, and with its date if it is more than a day away.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Since(pub(super) Timestamp);
-
-impl fmt::Display for Since {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "<time class=\"since\" datetime=\"{0}\">{0}</time>", self.0)
-    }
-}
-
-/// Safe, because it contains only a timestamp.
-impl askama::filters::HtmlSafe for Since {}
-
-/// A moment, from which the page shows the time that has passed.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Elapsed(pub(super) Timestamp);
-
-impl fmt::Display for Elapsed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "<time class=\"elapsed\" datetime=\"{0}\">{0}</time>", self.0)
-    }
-}
-
-/// Safe, because it contains only a timestamp.
-impl askama::filters::HtmlSafe for Elapsed {}
-
-/// A moment, up to which the page shows the time that is left.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Left(pub(super) Timestamp);
-
-impl fmt::Display for Left {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "<time class=\"left\" datetime=\"{0}\">{0}</time>", self.0)
-    }
-}
-
-/// Safe, because it contains only a timestamp.
-impl askama::filters::HtmlSafe for Left {}
 
 /// A duration, in its two largest units.
 #[derive(Debug, Clone, Copy)]
@@ -95,24 +65,6 @@ impl fmt::Display for Took {
             _ => write!(f, "{}h {:02}m", seconds / 3600, seconds % 3600 / 60),
         }
     }
-}
-
-/// Returns the name of a person who acted.
-pub(super) async fn person(author: String) -> String {
-    people::name_of(author).await
-}
-
-/// Returns the names of the persons who acted, each looked up once.
-pub(super) async fn persons<'a>(
-    authors: impl Iterator<Item = &'a String>,
-) -> BTreeMap<String, String> {
-    let mut names = BTreeMap::new();
-    for author in authors {
-        if !names.contains_key(author) {
-            names.insert(author.clone(), person(author.clone()).await);
-        }
-    }
-    names
 }
 
 /// Returns the cost in US dollars; `None` if there is none.

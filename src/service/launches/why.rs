@@ -128,13 +128,10 @@ impl Launches {
         let is_own = self.checkouts.get().is_some();
         let absence = self.coordinators.absence(at).filter(|_| !is_own);
         let last_host = absence.as_ref().and_then(|absence| absence.last.as_ref());
-        let mut people = BTreeMap::new();
+        let people = people::names_of(keys.iter().filter_map(|key| key.stopped_by.as_ref())).await;
         let mut all = Vec::with_capacity(keys.len());
         for mut read in keys {
-            read.stopped_by = match read.stopped_by {
-                Some(author) => Some(person(&mut people, author).await),
-                None => None,
-            };
+            read.stopped_by = read.stopped_by.and_then(|author| people.get(&author).cloned());
             let launch = open.iter().find(|launch| launch.key == read.start.key);
             let silent = launch.and_then(|launch| self.coordinators.silent_host_of(launch, at));
             let why = Why {
@@ -154,8 +151,10 @@ impl Launches {
         let facts = self.pause_file.apply(start);
         let abandoned = launch.filter(|launch| self.coordinators.is_abandoned(launch, at));
         let (host, deferred) = self.coordinators.deferral_of(&facts.key, at).unzip();
-        let host =
-            host.map(|id| id.to_string()).filter(|id| !id.starts_with(CoordinatorId::PREFIX));
+        let host = host.and_then(|id| match self.coordinators.machine_of(&id) {
+            Some(machine) => Some(machine.name),
+            None => Some(id.to_string()).filter(|id| !id.starts_with(CoordinatorId::PREFIX)),
+        });
         Why {
             at,
             rulings: facts.rulings(self.core.settings().backoff, at).to_vec(),
@@ -219,14 +218,4 @@ fn names_of(
         (key.clone(), names)
     };
     Ok(keys.iter().map(of).collect())
-}
-
-/// Returns the name of a person who acted, each looked up once.
-async fn person(known: &mut BTreeMap<String, String>, author: String) -> String {
-    if let Some(name) = known.get(&author) {
-        return name.clone();
-    }
-    let name = people::name_of(author.clone()).await;
-    known.insert(author, name.clone());
-    name
 }
