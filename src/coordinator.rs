@@ -532,7 +532,7 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         let is_news = self
             .reported
             .as_ref()
-            .is_none_or(|(heard_by, before)| heard_by != run || !says_the_same(before, &status));
+            .is_none_or(|(heard_by, before)| heard_by != run || status.is_news_after(before));
         if is_news {
             self.loop_observer.changed(&status);
             match self.control.report_status(status.clone()).await {
@@ -574,23 +574,6 @@ fn n_leaked(actions: &[Action], instances: &[Instance]) -> u64 {
         Phase::Starting | Phase::Running { .. } | Phase::Exited { .. } | Phase::Ended { .. } => 0,
     };
     instances.iter().map(of).sum()
-}
-
-/// Returns whether two reports differ only in their time, the number of cycles, and small changes
-/// of the machine.
-fn says_the_same(a: &CoordinatorStatus, b: &CoordinatorStatus) -> bool {
-    let is_other_machine = match (&a.machine, &b.machine) {
-        (Some(a), Some(b)) => b.is_news_after(a),
-        (a, b) => a != b,
-    };
-    let counters = |status: &CoordinatorStatus| Counters { cycles: 0, ..status.counters };
-    !is_other_machine
-        && a.limits == b.limits
-        && a.instances == b.instances
-        && a.deferred == b.deferred
-        && a.crowds == b.crowds
-        && a.failed_snapshots == b.failed_snapshots
-        && counters(a) == counters(b)
 }
 
 /// Returns when the mode becomes one that does not wait for agents. Cancel-safe.

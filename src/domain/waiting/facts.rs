@@ -43,6 +43,8 @@ pub enum Inactive {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SilentHost {
     pub coordinator: CoordinatorId,
+    /// The name of its machine, if it told one.
+    pub machine: Option<String>,
     /// The time of its last request.
     pub heard_at: Timestamp,
 }
@@ -125,7 +127,7 @@ impl WaitFacts {
 
     pub(super) fn silent_sentence(&self, language: Language) -> String {
         let host = self.silent_host.as_ref();
-        let host = host.map(|host| host_name(host.coordinator.as_str(), language));
+        let host = host.map(|host| host_name(&host.coordinator, host.machine.as_deref(), language));
         match (host, language) {
             (Some(host), Language::English) => format!("{host} does not answer"),
             (Some(host), Language::Japanese) => format!("{host} が応答なし"),
@@ -136,10 +138,14 @@ impl WaitFacts {
     }
 }
 
-/// Returns the name of a host for people. An id that was made for its coordinator is long, so only
-/// its end is shown.
-pub fn host_name(coordinator: &str, language: Language) -> String {
-    match coordinator.strip_prefix("crd_") {
+/// Returns the name of a host for people: that of its machine, or else the id of its coordinator. An
+/// id that was made is long, so only its end is shown.
+pub fn host_name(coordinator: &CoordinatorId, machine: Option<&str>, language: Language) -> String {
+    if let Some(machine) = machine {
+        return machine.to_owned();
+    }
+    let coordinator = coordinator.as_str();
+    match coordinator.strip_prefix(CoordinatorId::PREFIX) {
         Some(made) => {
             let end = made.get(made.len().saturating_sub(6)..).unwrap_or(made);
             format!("{} {end}", language.either("Host", "ホスト"))

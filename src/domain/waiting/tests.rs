@@ -98,6 +98,7 @@ fn a_sentence_names_the_person_the_objects_and_the_limit() {
         n_ahead: 3,
         silent_host: Some(SilentHost {
             coordinator: "build-1".parse().unwrap(),
+            machine: None,
             heard_at: Timestamp::from_millis(3),
         }),
     };

@@ -31,6 +31,25 @@ pub struct CoordinatorStatus {
     pub counters: Counters,
 }
 
+impl CoordinatorStatus {
+    /// Returns whether more differs from an earlier report than the time, the number of cycles, and
+    /// small changes of the machine.
+    pub fn is_news_after(&self, before: &Self) -> bool {
+        let is_other_machine = match (&before.machine, &self.machine) {
+            (Some(before), Some(now)) => now.is_news_after(before),
+            (before, now) => before != now,
+        };
+        let counters = |status: &Self| Counters { cycles: 0, ..status.counters };
+        is_other_machine
+            || self.limits != before.limits
+            || self.instances != before.instances
+            || self.deferred != before.deferred
+            || self.crowds != before.crowds
+            || self.failed_snapshots != before.failed_snapshots
+            || counters(self) != counters(before)
+    }
+}
+
 /// The counts of a coordinator since its start.
 #[derive(
     Debug,
@@ -273,7 +292,8 @@ impl OnBoard {
     }
 
     fn as_silent(&self, coordinator: &CoordinatorId) -> SilentHost {
-        SilentHost { coordinator: coordinator.clone(), heard_at: self.heard_at }
+        let machine = self.status.machine.as_ref().map(|machine| machine.name.clone());
+        SilentHost { coordinator: coordinator.clone(), machine, heard_at: self.heard_at }
     }
 }
 
@@ -283,8 +303,8 @@ mod tests {
 
     const DAY: i64 = 24 * 60 * 60 * 1_000;
 
-    fn heard(board: &CoordinatorBoard, coordinator: &str, is_here: bool) {
-        let status = CoordinatorStatus {
+    fn status(coordinator: &str) -> CoordinatorStatus {
+        CoordinatorStatus {
             coordinator: coordinator.parse().unwrap(),
             at: Timestamp::from_millis(0),
             limits: Limits::of(1, Duration::ZERO),
@@ -294,8 +314,26 @@ mod tests {
             failed_snapshots: Vec::new(),
             machine: None,
             counters: Counters::default(),
-        };
-        board.put(status, is_here);
+        }
+    }
+
+    fn heard(board: &CoordinatorBoard, coordinator: &str, is_here: bool) {
+        board.put(status(coordinator), is_here);
+    }
+
+    #[test]
+    fn time_and_cycles_alone_are_no_news() {
+        let before = status("crd_1");
+        let counters = Counters { cycles: 9, ..before.counters };
+        let later = CoordinatorStatus { at: Timestamp::from_millis(9), counters, ..before.clone() };
+        assert!(!later.is_news_after(&before));
+        let counters = Counters { starts: 1, ..later.counters };
+        assert!(CoordinatorStatus { counters, ..later.clone() }.is_news_after(&later));
+        let limits = Limits::of(2, Duration::ZERO);
+        assert!(CoordinatorStatus { limits, ..later.clone() }.is_news_after(&later));
+        let machine = Some(Machine { name: "build-1".to_owned(), memory: None, disk: None });
+        let on_machine = CoordinatorStatus { machine, ..later.clone() };
+        assert!(on_machine.is_news_after(&later) && later.is_news_after(&on_machine));
     }
 
     #[test]
@@ -308,7 +346,8 @@ mod tests {
         heard(&board, "crd_late", false);
         board.heard_from(&"crd_late".parse().unwrap(), at(1));
         assert_eq!(board.absence(at(1)), None);
-        let last = SilentHost { coordinator: "crd_late".parse().unwrap(), heard_at: at(1) };
+        let last =
+            SilentHost { coordinator: "crd_late".parse().unwrap(), machine: None, heard_at: at(1) };
         assert_eq!(board.absence(at(silent + 1)), Some(Absence { last: Some(last) }));
         board.heard_from_unlisted(at(silent));
         assert_eq!(board.absence(at(silent + 1)), None, "a script asks for work");

@@ -154,10 +154,8 @@ impl Words {
 
     /// Returns the name of a host. If it is not known, the id of its coordinator stands for it.
     pub(in crate::rest::web) fn of_host(&self, host: &CoordinatorBody) -> String {
-        match &host.machine {
-            Some(machine) => machine.name.clone(),
-            None => host_name(host.coordinator_id.as_str(), self.language),
-        }
+        let machine = host.machine.as_ref().map(|machine| machine.name.as_str());
+        host_name(&host.coordinator_id, machine, self.language)
     }
 
     /// Returns the warning about a host that does not answer, before the time of its last contact.
