@@ -46,7 +46,7 @@ struct ChangesPart {
     request: Option<(u64, String)>,
 }
 
-/// What git tells about the result.
+/// The answers of git about the result.
 #[derive(Default)]
 struct Found {
     committed: Listing,
@@ -336,7 +336,7 @@ fn message_of(w: &Words, merged: Merged) -> Message {
     };
     match merged {
         Merged::Into { branch, commit } => {
-            said("good", w.of_merged_into(&branch, short(&commit)), none, None)
+            said("good", w.of_merged_into(&branch, short_commit(&commit)), none, None)
         }
         Merged::Already { branch, .. } => said("good", w.of_merged_before(&branch), none, None),
         Merged::Conflict { branch, files, result, .. } => {
@@ -363,7 +363,8 @@ fn with_branch(w: &Words, hint: &str, result: Option<Published>) -> String {
     }
 }
 
-fn short(commit: &str) -> &str {
+/// Returns the beginning of a commit that is shown.
+pub(super) fn short_commit(commit: &str) -> &str {
     commit.get(..SHORT_COMMIT).unwrap_or(commit)
 }
 
@@ -451,11 +452,11 @@ impl ChangesPart {
     }
 
     fn base_commit(&self) -> Option<&str> {
-        self.workspace.base_commit.as_deref().map(short)
+        self.workspace.base_commit.as_deref().map(short_commit)
     }
 
     fn merged_commit(&self) -> Option<&str> {
-        self.workspace.merged_commit.as_deref().map(short)
+        self.workspace.merged_commit.as_deref().map(short_commit)
     }
 
     fn head(&self) -> &str {

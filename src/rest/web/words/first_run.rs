@@ -2,9 +2,7 @@
 
 use super::Words;
 use crate::domain::workspace::{Folder, FolderRepository};
-
-/// The number of characters of a commit that are shown.
-const SHORT_COMMIT: usize = 7;
+use crate::rest::web::changes::short_commit;
 
 impl Words {
     /// Returns what a reader should know about a folder.
@@ -45,12 +43,11 @@ impl Words {
 
     fn of_repository(&self, repository: &FolderRepository) -> String {
         let FolderRepository { branch, commit, is_clean, .. } = repository;
-        let of_commit = |commit: &str| commit.chars().take(SHORT_COMMIT).collect::<String>();
         let place = match (branch, commit) {
             (_, None) => self.language.either("no commit yet", "コミットなし").to_owned(),
             (Some(branch), _) => format!("{} {branch}", self.language.either("branch", "ブランチ")),
             (None, Some(commit)) => {
-                format!("{} {}", self.language.either("commit", "コミット"), of_commit(commit))
+                format!("{} {}", self.language.either("commit", "コミット"), short_commit(commit))
             }
         };
         let state = is_clean.map(|is_clean| {
@@ -113,7 +110,10 @@ mod tests {
         assert_eq!(english(&repository), "git, branch main, clean");
         let changed =
             FolderRepository { branch: None, is_clean: Some(false), ..repository.clone() };
-        assert_eq!(english(&changed), "git, commit 0123456, with changes that are not committed");
+        assert_eq!(
+            english(&changed),
+            "git, commit 0123456789, with changes that are not committed"
+        );
         assert_eq!(english(&FolderRepository::default()), "git, no commit yet");
         let japanese = Words::of(Language::Japanese);
         let folder = Folder::InRepository(repository);
