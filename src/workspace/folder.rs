@@ -178,8 +178,15 @@ fn of_path(path: &Path) -> Folder {
     if path.canonicalize().is_ok_and(|path| path.parent().is_none()) {
         return Folder::Root;
     }
-    if access(path, Access::READ_OK | Access::EXEC_OK).is_err() {
-        return Folder::Closed;
+    let may_enter = access(path, Access::READ_OK | Access::EXEC_OK).is_ok();
+    of_rights(may_enter, access(path, Access::WRITE_OK).is_ok())
+}
+
+/// Returns what the rights of the daemon in a folder mean for agents.
+pub(super) const fn of_rights(may_enter: bool, may_write: bool) -> Folder {
+    match (may_enter, may_write) {
+        (false, _) => Folder::Closed,
+        (true, false) => Folder::ReadOnly,
+        (true, true) => Folder::Plain,
     }
-    if access(path, Access::WRITE_OK).is_err() { Folder::ReadOnly } else { Folder::Plain }
 }

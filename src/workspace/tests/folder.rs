@@ -1,5 +1,6 @@
 //! Folders that are to become directories of projects.
 
+use super::super::folder::of_rights;
 use super::*;
 use crate::domain::workspace::{Folder, FolderRepository};
 
@@ -26,8 +27,10 @@ async fn a_folder_that_agents_cannot_work_in_is_told_apart() {
     let plain = bed.folder.path().join("plain");
     std::fs::create_dir(&plain).unwrap();
     assert_eq!(bed.checkouts.look_at(&plain).await, Folder::Plain);
+    assert_eq!(of_rights(false, true), Folder::Closed);
+    assert_eq!(of_rights(true, false), Folder::ReadOnly);
     if rustix::process::geteuid().is_root() {
-        // Root may enter and write everywhere.
+        eprintln!("skipped: root may enter and write everywhere");
         return;
     }
     std::fs::set_permissions(&plain, std::fs::Permissions::from_mode(0o500)).unwrap();
@@ -84,7 +87,7 @@ async fn nothing_that_a_repository_brings_along_runs() {
         bed.git(&bed.source(), &["config", key, &runs]);
     }
     bed.put(".gitattributes", "* filter=x\n");
-    // Of the same length, so that git must read it.
+    // The new text has the length of the old one, so git must read it.
     bed.put("main.txt", "ONE\ntwo\nthree\nfour\nfive\n");
     assert_eq!(repository(&bed, &bed.source()).await.is_clean, Some(false));
     assert!(!mark.exists());
