@@ -206,6 +206,7 @@ function keepFilter() {
   const query = new URLSearchParams(location.search);
   putFilter(query);
   history.replaceState(null, "", `${location.pathname}${query.size > 0 ? `?${query}` : ""}`);
+  panelAddress = location.href;
 }
 for (const kind of ["input", "change"]) document.addEventListener(kind, (event) => { if (event.target.form?.id === "find") keepFilter(); });
 

@@ -8,4 +8,5 @@ document.addEventListener("input", (event) => {
   const set = [...new FormData(form)].filter(([, value]) => value.trim());
   const query = new URLSearchParams(set).toString();
   history.replaceState(null, "", `${location.pathname}${query && `?${query}`}`);
+  panelAddress = location.href;
 });
