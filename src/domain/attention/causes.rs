@@ -285,7 +285,7 @@ mod tests {
         let reasons = [
             StartReason::NoPasskey,
             StartReason::WorkspaceDisk,
-            // The store has these, or nobody needs to do anything.
+            // The store tells the first one, and the others end by themselves.
             StartReason::Suspended,
             StartReason::NoFreeSlot,
             StartReason::Backoff,

@@ -19,10 +19,10 @@ pub struct WaitingBody {
     pub reason: String,
     /// The sentence for people. It contains neither `since` nor `until`.
     pub text: String,
-    /// When it began, if that is known and part of the reason.
+    /// The time when it began, if the reason has one and it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
-    /// When it ends by itself, if that is known.
+    /// The time when it ends by itself, if that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
     /// Whether only a person ends it.

@@ -73,7 +73,7 @@ struct Choice {
     shown: Shown,
 }
 
-/// What stands beside the text of a value.
+/// The mark beside the text of a value.
 enum Shown {
     Nothing,
     Agent(Face),

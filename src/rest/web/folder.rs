@@ -18,7 +18,7 @@ use crate::domain::workspace::{Folder, WorkspaceMode};
 use crate::rest::extract::{InPath, InQuery};
 use crate::rest::{Problem, RestState};
 
-/// What a form says about a folder.
+/// The line of a form about a folder.
 pub(super) struct FolderLine {
     pub(super) text: String,
     pub(super) is_usable: bool,

@@ -185,7 +185,7 @@ mod tests {
     use crate::rest::routes::waiting::{Standings, WaitingBody};
     use crate::rest::routes::why::{RuleBody, WhyBody};
 
-    /// What people see of a reason that prevents a start.
+    /// The text and the button of a reason that prevents a start.
     struct Told {
         text: &'static str,
         needs_person: bool,
