@@ -82,8 +82,9 @@ function addEntries(page, { isEarlier = false } = {}) {
   find("#tool-calls")?.replaceChildren(`${nCalls}${shown.start ? "+" : ""}`);
   if (expand) expand.hidden = nCalls === 0 || !script.checkVisibility();
   if (isEarlier) box.scrollTop += box.scrollHeight - before;
+  else if (entries.length === 0) return; // Nor is a reader pulled back who is scrolling up.
   else if (follow.checked) goToEnd(box);
-  else if (entries.length > 0) showNewer(nNewer + entries.length);
+  else showNewer(nNewer + entries.length);
 }
 
 async function followTranscript() {
