@@ -133,7 +133,7 @@ mod tests {
         check(&parked(FailureClass::Auth), person, "Not logged in", "未ログイン");
         check(&parked(FailureClass::Quota), StateGroup::Waits, "Usage limit", "利用上限");
         check(&start(StartReason::Suspended), person, "Failed", "失敗");
-        check(&start(StartReason::Misconfigured), person, "Misconfigured", "設定誤り");
+        check(&start(StartReason::Misconfigured), person, "Misconfigured", "設定の誤り");
         check(&start(StartReason::Held), StateGroup::Stopped, "Stopped", "停止中");
         check(&start(StartReason::Inactive), StateGroup::Stopped, "Deactivated", "無効");
         check(&start(StartReason::NoFreeSlot), StateGroup::Waits, "Waits", "待機中");

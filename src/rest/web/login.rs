@@ -4,10 +4,11 @@ use askama::Template;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 
+use super::errors::in_words;
 use super::layout::{Frame, rendered};
 use super::words::Words;
+use crate::domain::Refusal;
 use crate::domain::credential::Role;
-use crate::domain::{Language, Refusal};
 use crate::rest::Problem;
 
 /// The content of the page.
@@ -48,10 +49,8 @@ impl Note {
             let (heading, help) = w.of_link_fault(*fault);
             return Self { code, heading: heading.to_owned(), help: Some(help.to_owned()) };
         }
-        let heading = w.of_problem(&code, problem.detail);
-        // A hint exists in English only.
-        let hint = problem.hint.filter(|_| w.language == Language::English);
-        Self { code, heading, help: hint.map(|hint| hint.to_string()) }
+        let Problem { detail, hint, .. } = in_words(w, problem, None);
+        Self { code, heading: detail, help: hint.map(|hint| hint.to_string()) }
     }
 }
 

@@ -191,6 +191,12 @@ impl ShownTask {
         Some(worst.into_iter().find(|result| has(*result)).unwrap_or(CheckResult::Passed))
     }
 
+    /// Returns the question before the agent of a launch is stopped.
+    fn stop_question(&self, launch: &LiveLaunch, w: &Words) -> String {
+        let face = self.assignee.as_ref().filter(|agent| agent.id == launch.agent);
+        w.of_stop_question(face.map_or(launch.agent.as_str(), |agent| agent.name.as_str()))
+    }
+
     fn may_become(&self, status: TaskStatus) -> bool {
         self.leads_to.contains(&status)
     }

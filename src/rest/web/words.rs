@@ -56,7 +56,6 @@ texts! {
     fleet: "Fleet", "実行環境";
     places: "Places", "主な画面";
     columns: "Columns", "列";
-    panel: "Details", "詳細";
     you_heading: "You", "あなた";
     language_heading: "Language", "言語";
     search_tasks: "Search tasks", "タスクを検索";
@@ -149,7 +148,6 @@ texts! {
         "このブラウザーは、このページの通知を許可していません。ブラウザーの設定で許可してください。";
     needs_attention: "Needs a person", "要対応";
     works: "Working", "作業中";
-    spent: "Spent", "コスト";
     draft_kept: "Draft kept", "下書きを保存しました";
     throw_away: "Discard", "破棄";
     block: "Block", "ブロックする";
@@ -210,7 +208,6 @@ texts! {
     edit: "Edit", "編集";
     edit_title: "Edit title", "タイトルを編集";
     open_tasks: "Open tasks", "未完了タスク";
-    running_now: "Running", "実行中";
     assigned_agents: "Assigned agents", "割り当て済みエージェント";
     assign: "Assign", "割り当てる";
     unassign: "Unassign", "割り当て解除";
@@ -311,7 +308,6 @@ texts! {
     discarded_forever: "Given up", "完全に破棄済み";
     keep_result: "Keep", "破棄を取り消す";
     restore_files: "Restore the files", "ファイルを復元";
-    try_again: "Try again", "再試行";
     not_committed: "Not committed", "未コミットの変更";
     no_changes: "Nothing has changed yet.", "まだ変更はありません。";
     no_diff: "The changes cannot be shown now:", "変更を表示できません:";
@@ -391,7 +387,6 @@ texts! {
         "起動に使うプロバイダー名: claude、codex など、または ai_providers の項目。";
     system_prompt: "System prompt", "システムプロンプト";
     cost_of_launches: "Cost of its launches", "起動の費用";
-    other_kind: "Another kind", "その他の種別";
     more_fields: "More…", "詳細設定…";
     passkey_hint: "Only an agent that a person starts needs one.", "人が起動するエージェントにだけ必要です。";
     passkey: "Passkey", "パスキー";
@@ -402,7 +397,6 @@ texts! {
     no_passkey: "no passkey: it comes in by launch tickets only", "パスキーなし: 起動チケットでのみ認証します";
     stop: "Stop", "停止";
     resume: "Resume", "再開";
-    until_when: "until", "まで";
     in_english: "Error", "原文（英語）";
     memory: "Memory", "メモリー";
     process: "Process", "プロセス";
@@ -427,7 +421,7 @@ texts! {
     tokens_in_out: "Tokens in / out", "トークン 入力 / 出力";
     tool_calls: "Tool calls", "ツール呼び出し";
     stop_asks: "Stop…", "停止…";
-    launch_kind: "Kind", "種別";
+    plain_kind: "Kind", "種別";
     copy_id: "Copy id", "ID をコピー";
     output_as: "Output as", "出力の表示形式";
     transcript: "Transcript", "実行記録";
@@ -465,7 +459,7 @@ texts! {
     ending: "Ending", "終了処理中";
 
     which_agents: "Which agents", "表示するエージェント";
-    no_agent_works: "No agent works now.", "作業中のエージェントはありません。";
+    no_agent_works: "No agent is working.", "作業中のエージェントはありません。";
     no_agent_needs_person: "No agent needs a person.", "対応が必要なエージェントはありません。";
     what_it_does: "What it does, or what keeps it from working", "作業内容・起動しない理由";
     last_outcome: "Last outcome", "直近の結果";
@@ -479,7 +473,7 @@ texts! {
     deactivated: "Deactivated", "無効";
     paused: "Paused", "一時停止";
     failed: "Failed", "失敗";
-    misconfigured: "Misconfigured", "設定誤り";
+    misconfigured: "Misconfigured", "設定の誤り";
     usage_limit: "Usage limit", "利用上限";
     clone_broken: "Clone broken", "クローン異常";
     starts_now: "Starts now", "まもなく起動";
@@ -496,7 +490,6 @@ texts! {
     no_short: "No", "不可";
     no_ended_launches: "No launch has ended yet.", "終了した起動はまだありません。";
     latest_launches: "Latest launches", "直近の起動";
-    all_its_launches: "All of its launches", "すべての起動履歴";
     all_launches: "All launches", "すべての起動履歴";
     copy_command: "Copy command", "コマンドをコピー";
     running_figure: "Running now", "実行中";
@@ -524,9 +517,6 @@ texts! {
     drain: "Drain", "ドレイン";
     refresh: "Look again", "再確認";
     stop_all: "Stop all", "すべて停止";
-    stop_sure:
-        "Stop this agent? It is not started again until you resume it, or set a task of it in progress.",
-        "このエージェントを停止しますか？ 再開するか、タスクを進行中にするまで起動しません。";
     pause_hint: "Starts nothing more; what runs goes on.", "新しい起動を止めます。実行中のものは続きます。";
     drain_hint: "A pause in which chats are told to end.", "一時停止に加え、チャットを終了させます。";
     paused_since: "Paused since", "一時停止中:";

@@ -5,6 +5,7 @@ use crate::domain::Language;
 use crate::domain::start_history::StartReason;
 use crate::domain::waiting::{WaitReason, Waiting, host_name};
 use crate::rest::routes::status::CoordinatorBody;
+use crate::rest::web::names::isolated;
 
 impl Words {
     /// Returns the number of agents, and of those that work.
@@ -15,7 +16,10 @@ impl Words {
         }
     }
 
+    /// Returns the question before an agent is stopped. It never begins with the name itself, which
+    /// htmx would run if it began with `js:`.
     pub(in crate::rest::web) fn of_stop_question(&self, agent: &str) -> String {
+        let agent = isolated(agent);
         match self.language {
             Language::English => format!(
                 "Stop {agent}? It is not started again until you resume it, or set a task of it in progress."

@@ -9,21 +9,16 @@ impl Words {
         self.language.either("Unread", "未読")
     }
 
-    pub(in crate::rest::web) const fn kind_of_entry(&self) -> &'static str {
-        self.language.either("Kind", "種類")
-    }
-
     pub(in crate::rest::web) const fn of_attention_group(
         &self,
         group: AttentionGroup,
     ) -> &'static str {
-        let (english, japanese) = match group {
-            AttentionGroup::Accounts => ("Accounts", "アカウント"),
-            AttentionGroup::Failed => ("Failed", "失敗"),
-            AttentionGroup::Blocked => ("Blocked", "ブロック中"),
-            AttentionGroup::Operation => ("Operation", "運用"),
-        };
-        self.language.either(english, japanese)
+        match group {
+            AttentionGroup::Accounts => self.accounts,
+            AttentionGroup::Failed => self.failed,
+            AttentionGroup::Blocked => self.blocked,
+            AttentionGroup::Operation => self.language.either("Operation", "運用"),
+        }
     }
 
     pub(in crate::rest::web) const fn of_attention_kind(
@@ -33,14 +28,14 @@ impl Words {
         let (english, japanese) = match kind {
             AttentionKind::Account => ("Account", "アカウント"),
             AttentionKind::Suspended => ("Failed too often", "連続で失敗"),
-            AttentionKind::Misconfigured => ("Misconfigured", "設定の誤り"),
-            AttentionKind::Failed => ("Failed", "失敗"),
-            AttentionKind::Blocked => ("Blocked", "ブロック中"),
+            AttentionKind::Misconfigured => return self.misconfigured,
+            AttentionKind::Failed => return self.failed,
+            AttentionKind::Blocked => return self.blocked,
             AttentionKind::Chain => ("Waits for a cancelled task", "取り消されたタスク待ち"),
             AttentionKind::Workspace => ("Clone", "クローン"),
             AttentionKind::Unkillable => ("Process that does not end", "終了しないプロセス"),
             AttentionKind::Coordinator => ("Coordinator", "コーディネーター"),
-            AttentionKind::Configuration => ("Configuration", "設定ファイル"),
+            AttentionKind::Configuration => return self.configuration,
             AttentionKind::Forge => ("Forge", "フォージ"),
         };
         self.language.either(english, japanese)
@@ -75,10 +70,9 @@ impl Words {
         match state {
             AttentionState::Open => {
                 let works = match (self.language, n_running) {
-                    (Language::English, 0) => "No agent is working.".to_owned(),
+                    (_, 0) => self.no_agent_works.to_owned(),
                     (Language::English, 1) => "1 agent is working.".to_owned(),
                     (Language::English, n) => format!("{n} agents are working."),
-                    (Language::Japanese, 0) => "作業中のエージェントはありません。".to_owned(),
                     (Language::Japanese, n) => format!("{n} 件のエージェントが作業中です。"),
                 };
                 let needs = ("Nothing needs you. ", "対応が必要な項目はありません。");

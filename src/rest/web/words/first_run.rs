@@ -77,9 +77,8 @@ impl Words {
         self.language.either("Bundled", "同梱")
     }
 
-    pub(in crate::rest::web) fn kind_elsewhere(&self) -> &'static str {
-        self.language
-            .either("Another kind, of a coordinator elsewhere", "他のコーディネーターの種別")
+    pub(in crate::rest::web) fn other_kind(&self) -> &'static str {
+        self.language.either("Another kind", "その他の種別")
     }
 
     /// Returns the hint at a name that the page chooses if the reader leaves it empty.

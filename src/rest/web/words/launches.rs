@@ -31,14 +31,13 @@ impl Words {
 
     /// Returns the text for the class of a failure.
     pub(in crate::rest::web) const fn of_failure(&self, class: FailureClass) -> &'static str {
-        let (english, japanese) = match class {
-            FailureClass::Auth => ("Not logged in", "未ログイン"),
-            FailureClass::Quota => ("Usage limit", "利用上限"),
-            FailureClass::Overload => ("Overloaded", "過負荷"),
-            FailureClass::Config => ("Configuration", "設定の誤り"),
-            FailureClass::Crash => ("Crashed", "異常終了"),
-        };
-        self.language.either(english, japanese)
+        match class {
+            FailureClass::Auth => self.not_logged_in,
+            FailureClass::Quota => self.usage_limit,
+            FailureClass::Overload => self.language.either("Overloaded", "過負荷"),
+            FailureClass::Config => self.language.either("Configuration", "設定の誤り"),
+            FailureClass::Crash => self.language.either("Crashed", "異常終了"),
+        }
     }
 
     /// Returns the text for the outcome of a launch with this purpose, with its reason.
@@ -191,7 +190,7 @@ impl Words {
 
     /// Returns the heading of the launches that go on.
     pub(in crate::rest::web) fn of_running_group(&self, n_running: usize) -> String {
-        format!("{} · {n_running}", self.language.either("Running now", "実行中"))
+        format!("{} · {n_running}", self.running_figure)
     }
 
     /// Returns the cost of a project today.
@@ -232,7 +231,7 @@ impl Words {
 
     fn of_day(&self, day: Date, today: Date) -> String {
         if day == today {
-            return self.language.either("Today", "今日").to_owned();
+            return self.today.to_owned();
         }
         if today.yesterday().is_ok_and(|yesterday| day == yesterday) {
             return self.language.either("Yesterday", "昨日").to_owned();

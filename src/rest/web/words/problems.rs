@@ -18,7 +18,7 @@ impl Words {
     pub(in crate::rest::web) fn of_missing(&self, task: &str) -> String {
         match self.language {
             Language::English => format!("There is no {task}."),
-            Language::Japanese => format!("タスク {task} が見つかりません。"),
+            Language::Japanese => format!("タスク {task} が見つかりません"),
         }
     }
 
@@ -32,14 +32,12 @@ impl Words {
 }
 
 /// The codes whose English text names no object.
-const COMPLETE: [&str; 12] = [
+const COMPLETE: [&str; 10] = [
     "no_such_route",
     "link_not_valid",
     "not_authenticated",
     "viewer_may_not",
     "not_allowed",
-    "too_many_attempts",
-    "rate_limited",
     "body_too_large",
     "server_stopping",
     "stopping",
@@ -47,19 +45,12 @@ const COMPLETE: [&str; 12] = [
     "bug",
 ];
 
-/// Returns the Japanese text for the code of a problem that people meet on the pages.
+/// Returns the Japanese text for the code of a problem that people meet on the pages. A refusal whose
+/// sentence has values is in `refusals.rs` alone.
 fn japanese_problem(code: &str) -> Option<&'static str> {
     Some(match code {
-        "project_not_found" => "プロジェクトが見つかりません",
-        "agent_not_found" => "エージェントが見つかりません",
-        "task_not_found" => "タスクが見つかりません",
-        "launch_not_found" => "起動履歴が見つかりません",
         "session_not_found" => "セッションが見つかりません",
-        "message_not_found" => "メッセージが見つかりません",
-        "credential_not_found" => "認証情報が見つかりません",
         "no_such_route" => "ページが見つかりません",
-        "not_assigned" => "エージェントがプロジェクトに割り当てられていません",
-        "inactive" => "エージェントまたはプロジェクトが無効です",
         "unknown_ai_type" => "この種別 (ai_type) を起動できるプロバイダーがありません",
         "form_foreign" => {
             "このフォームは別の人のために作られたものです。もう一度送信すると、あなたの操作として実行されます"
@@ -77,34 +68,15 @@ fn japanese_problem(code: &str) -> Option<&'static str> {
         "too_long" => "入力が長すぎます",
         "not_one_line" => "改行や制御文字は使えません",
         "precondition_failed" => "他の変更が先に保存されました。読み込み直してください",
-        "impossible_status" => "この状態には変更できません",
-        "needs_assignee" => "先に担当エージェントを割り当ててください",
-        "dependencies_open" => "先に完了すべきタスクが残っています",
-        "subtasks_open" => "未完了のサブタスクがあります",
-        "checks_pending" => "チェックに合格する必要があります",
-        "parent_closed" => "親タスクが終了しています",
-        "stays_in_project" => "タスクは他のプロジェクトに移動できません",
-        "part_of_itself" => "タスクを自分自身のサブタスクにはできません",
-        "dependency_cycle" => "依存関係が循環しています",
         "limit_reached" => "上限に達しています",
         "not_removable" => "まだ終わっていないものがあるため実行できません",
-        "of_forge" => "フォージの項目のタスクは削除できません。アーカイブしてください",
-        "unmerged_work" => "マージしていない作業があります",
-        "undo_over" => "もう元に戻せません",
         "cannot_come_back" => "必要なものが残っていないため、元に戻せません",
-        "deleted_id" => "削除されたものの ID は再び使えません",
-        "no_workspace" => "このタスクには専用の作業場所がありません",
         "workspace_failed" => "作業場所の処理に失敗しました",
-        "no_open_launch" => "実行中のエージェントがありません",
         "no_output" => "出力がありません",
-        "output_on_other_host" => "出力は別のマシンにあります",
         "link_not_valid" => "このログインリンクは使えません",
         "not_authenticated" => "ログインが必要です",
         "viewer_may_not" => "閲覧のみ可能です",
         "not_allowed" => "許可されていません",
-        "too_many_attempts" | "rate_limited" => {
-            "試行が多すぎます。少し待ってからもう一度お試しください"
-        }
         "body_too_large" => "送信データが大きすぎます",
         "server_stopping" | "stopping" => "サーバーを停止しています",
         "unavailable" => "データベースを利用できません。しばらくしてからもう一度お試しください",
@@ -119,16 +91,12 @@ mod tests {
 
     #[test]
     fn a_translated_problem_still_names_its_objects() {
-        let detail = "Task tsk_1 depends on tasks that are not done: tsk_2".to_owned();
-        let japanese =
-            Words::of(Language::Japanese).of_problem("dependencies_open", detail.clone());
-        assert!(
-            japanese.starts_with("先に完了すべきタスク") && japanese.contains("tsk_2"),
-            "{japanese}"
-        );
+        let detail = "the clone of tsk_2 has no commit".to_owned();
+        let japanese = Words::of(Language::Japanese).of_problem("workspace_failed", detail.clone());
+        assert!(japanese.starts_with("作業場所の処理") && japanese.contains("tsk_2"), "{japanese}");
         let route = Words::of(Language::Japanese).of_problem("no_such_route", "no such".to_owned());
         assert_eq!(route, "ページが見つかりません");
-        let english = Words::of(Language::English).of_problem("dependencies_open", detail.clone());
+        let english = Words::of(Language::English).of_problem("workspace_failed", detail.clone());
         assert_eq!(english, detail);
     }
 }

@@ -17,7 +17,7 @@ impl Words {
             }
             Refusal::AgentNotFound { agent } => format!("エージェント {agent} が見つかりません"),
             Refusal::TaskNotFound { task } | Refusal::NoSuchTask { task, .. } => {
-                format!("タスク {task} が見つかりません")
+                self.of_missing(task.as_str())
             }
             Refusal::LaunchNotFound { launch } => format!("起動履歴 {launch} が見つかりません"),
             Refusal::MessageNotFound { .. } => "メッセージが見つかりません".to_owned(),
@@ -31,7 +31,6 @@ impl Words {
                 format!("エージェント {agent} はプロジェクト {project} に割り当てられていません")
             }
             Refusal::Inactive => "エージェントまたはプロジェクトが無効です".to_owned(),
-            Refusal::ServerStopping => "サーバーを停止しています".to_owned(),
             Refusal::NoOpenLaunch { agent, project, .. } => {
                 format!("{project} で実行中の {agent} はありません")
             }
@@ -93,6 +92,7 @@ impl Words {
                 format!("ID {id} は削除されたものに使われていたため、使えません")
             }
             Refusal::RateLimited | Refusal::TooManyAttempts => "試行が多すぎます".to_owned(),
+            Refusal::InBatch { refusal, .. } => return self.japanese_refusal(refusal),
             _ => return None,
         })
     }
@@ -136,6 +136,7 @@ fn japanese_hint(refusal: &Refusal) -> Option<&'static str> {
         Refusal::OfForge { .. } => "代わりにアーカイブしてください",
         Refusal::UnmergedWork { .. } => "マージするか、作業を破棄して削除してください",
         Refusal::DeletedId { .. } => "別の ID を入力してください",
+        Refusal::InBatch { refusal, .. } => return japanese_hint(refusal),
         Refusal::UnknownAiType { .. } => {
             "既知の種別を使うか、同じ名前の項目を ai_providers に追加してください"
         }

@@ -14,7 +14,7 @@ impl Words {
             WorkspaceState::Wanted => ("Being prepared", "準備中"),
             WorkspaceState::Ready => ("Ready", "準備完了"),
             WorkspaceState::InUse => ("In use", "使用中"),
-            WorkspaceState::Broken => ("Needs a person", "対応が必要"),
+            WorkspaceState::Broken => return self.needs_attention,
             WorkspaceState::Removed => ("Files removed, commits kept", "ファイル削除済み"),
         };
         self.language.either(english, japanese)

@@ -104,7 +104,6 @@ texts! {
     setting: "Setting", "設定項目";
     value: "Value", "値";
     comes_from_source: "Source", "設定元";
-    kind_of_login: "Kind", "種類";
     role: "Role", "権限";
     last_used: "Last used", "最終利用";
     expires: "Expires", "有効期限";

@@ -7,16 +7,15 @@ use crate::domain::waiting::WaitAction;
 impl Words {
     /// Returns the text of the button for an action.
     pub(in crate::rest::web) const fn of_wait_action(&self, action: WaitAction) -> &'static str {
-        let (english, japanese) = match action {
-            WaitAction::Assign | WaitAction::AssignToProject => ("Assign…", "割り当てる…"),
-            WaitAction::Activate => ("Activate", "有効にする"),
-            WaitAction::Resume | WaitAction::ResumeAll => ("Resume", "再開"),
-            WaitAction::TryNow | WaitAction::TryProvider => ("Try now", "今すぐ再試行"),
-            WaitAction::EditAgent => ("Edit", "編集"),
-            WaitAction::RetryWorkspace => ("Show", "表示"),
-            WaitAction::ChangeLimits => ("Limits…", "上限…"),
-        };
-        self.language.either(english, japanese)
+        match action {
+            WaitAction::Assign | WaitAction::AssignToProject => self.assign_agent,
+            WaitAction::Activate => self.language.either("Activate", "有効にする"),
+            WaitAction::Resume | WaitAction::ResumeAll => self.resume,
+            WaitAction::TryNow | WaitAction::TryProvider => self.try_now,
+            WaitAction::EditAgent => self.edit,
+            WaitAction::RetryWorkspace => self.language.either("Show", "表示"),
+            WaitAction::ChangeLimits => self.language.either("Limits…", "上限…"),
+        }
     }
 
     /// Returns what a rule demands before an agent starts.

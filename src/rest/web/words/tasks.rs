@@ -3,6 +3,7 @@
 use super::Words;
 use crate::domain::check::CheckResult;
 use crate::domain::{Language, Priority, TaskStatus};
+use crate::rest::web::names::isolated;
 
 impl Words {
     /// Returns the question before a result is discarded.
@@ -170,8 +171,7 @@ impl Words {
 
     /// Returns the sentence of the note above a task that an agent works on.
     pub(in crate::rest::web) fn of_works(&self, agent: &str) -> String {
-        // A name from right to left must not reorder the sentence (Unicode's first strong isolate).
-        let agent = format!("\u{2068}{agent}\u{2069}");
+        let agent = isolated(agent);
         match self.language {
             Language::English => format!("{agent} is working"),
             Language::Japanese => format!("{agent} が作業中"),
