@@ -71,6 +71,8 @@ struct Message {
     /// The names of files, or the lines that git printed.
     lines: Vec<String>,
     hint: Option<String>,
+    /// The error behind it, which exists in English only.
+    detail_in_english: Option<String>,
     /// The merge that conflicted, and that the agent can be asked to make possible.
     asks: Option<Asks>,
 }
@@ -192,7 +194,7 @@ async fn publish(
             Message::short("good", frame.w.of_result_branch(&branch), hint)
         }
         Err(ServiceError::Refused(Refusal::WorkspaceFailed { reason, .. })) => {
-            Message::short("bad", frame.w.not_published.to_owned(), Some(reason))
+            Message::failed(frame.w.not_published, reason)
         }
         Err(error) => return Err(error.into()),
     };
@@ -218,7 +220,7 @@ async fn discard_forever(
     let message = match state.service.workspaces.discard_forever(&id, &confirm).await {
         Ok(()) => Message::short("good", frame.w.given_up.to_owned(), None),
         Err(ServiceError::Refused(Refusal::WorkspaceFailed { reason, .. })) => {
-            Message::short("bad", frame.w.not_given_up.to_owned(), Some(reason))
+            Message::failed(frame.w.not_given_up, reason)
         }
         Err(error) => return Err(error.into()),
     };
@@ -321,7 +323,11 @@ async fn listing(state: &RestState, id: &TaskId, kind: DiffKind) -> Result<Listi
 impl Message {
     /// Returns a message without lines and buttons.
     const fn short(tone: &'static str, text: String, hint: Option<String>) -> Self {
-        Self { tone, text, lines: Vec::new(), hint, asks: None }
+        Self { tone, text, lines: Vec::new(), hint, detail_in_english: None, asks: None }
+    }
+
+    fn failed(text: &str, reason: String) -> Self {
+        Self { detail_in_english: Some(reason), ..Self::short("bad", text.to_owned(), None) }
     }
 }
 
@@ -332,6 +338,7 @@ fn message_of(w: &Words, merged: Merged) -> Message {
         text,
         lines,
         hint: hint.map(str::to_owned),
+        detail_in_english: None,
         asks: None,
     };
     match merged {

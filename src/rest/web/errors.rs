@@ -24,6 +24,8 @@ struct ErrorPage {
     frame: Frame,
     status: u16,
     detail: String,
+    /// The rest of it, which exists in English only.
+    detail_in_english: Option<String>,
     hint: Option<String>,
     /// The project of a task that does not exist.
     project: Option<Project>,
@@ -64,6 +66,14 @@ pub(super) fn in_words(w: &Words, mut problem: Problem, refusal: Option<&Refusal
     problem
 }
 
+/// Returns the sentence about a problem, and its English text if the sentence leaves that out.
+fn told(w: &Words, problem: &Problem, refusal: Option<&Refusal>) -> (String, Option<String>) {
+    match refusal.and_then(|refusal| w.of_refusal(refusal)) {
+        Some(text) => (text, None),
+        None => w.parts_of_problem(&problem.code, problem.detail.clone()),
+    }
+}
+
 pub(super) async fn as_pages(
     State(state): State<RestState>,
     request: Request,
@@ -86,6 +96,7 @@ pub(super) async fn as_pages(
         return Response::from_parts(parts, body.into());
     };
     let refusal = parts.extensions.get();
+    let (sentence, detail_in_english) = told(frame.w, &problem, refusal);
     let problem = in_words(frame.w, problem, refusal);
     if let (Some(Refusal::FormRefused { form, .. }), Some(operator)) =
         (refusal, asked.extensions.get::<Operator>())
@@ -109,7 +120,8 @@ pub(super) async fn as_pages(
         };
         let page = ErrorPage {
             status: parts.status.as_u16(),
-            detail: missing.map_or(problem.detail, |task| frame.w.of_missing(task.as_str())),
+            detail: missing.map_or(sentence, |task| frame.w.of_missing(task.as_str())),
+            detail_in_english,
             hint: problem.hint.map(str::into_string),
             project,
             frame,

@@ -28,6 +28,7 @@ pub(super) struct FolderLine {
 #[derive(Template)]
 #[template(path = "parts/folder_line.html")]
 struct FolderPart {
+    frame: Frame,
     folder: Option<FolderLine>,
 }
 
@@ -82,7 +83,7 @@ async fn of_project(
     let (project, _) = state.service.catalog.project(&id).await?;
     let folder = look(&frame, &state, &project.working_directory).await;
     let folder = folder.map(|folder| FolderLine::of(frame.w, &folder));
-    Ok(rendered(&FolderPart { folder }))
+    Ok(rendered(&FolderPart { frame, folder }))
 }
 
 /// Returns the facts about a folder, and the choice of a workspace that suits it: clones in a git

@@ -2,8 +2,8 @@
 
 use super::shown::Since;
 use super::words::Words;
+use crate::domain::Purpose;
 use crate::domain::start_history::StartReason;
-use crate::domain::{Language, Purpose};
 use crate::rest::routes::status::LimitsBody;
 use crate::rest::routes::why::{RuleBody, WhyBody};
 
@@ -14,6 +14,8 @@ pub(super) struct Need {
     pub(super) text: String,
     /// The figures behind an item that is not met.
     pub(super) detail: Option<String>,
+    /// The same, on a page in another language.
+    pub(super) detail_in_english: Option<String>,
     pub(super) since: Option<Since>,
     pub(super) until: Option<Since>,
 }
@@ -21,7 +23,7 @@ pub(super) struct Need {
 impl Need {
     /// Returns an item with its text alone.
     const fn plain(is_met: bool, text: String) -> Self {
-        Self { is_met, text, detail: None, since: None, until: None }
+        Self { is_met, text, detail: None, detail_in_english: None, since: None, until: None }
     }
 }
 
@@ -137,11 +139,13 @@ fn runs(why: &WhyBody) -> bool {
 fn unmet(w: &'static Words, why: &WhyBody, rule: &RuleBody) -> Need {
     let since = why.parked.as_ref().filter(|_| rule.rule == StartReason::Parked);
     // The figures behind a rule exist in English only.
-    let detail = rule.detail.clone().filter(|_| w.language == Language::English);
+    let detail = rule.detail.clone();
+    let (detail, detail_in_english) = if w.is_english() { (detail, None) } else { (None, detail) };
     Need {
         is_met: false,
         text: w.of_demand(rule.rule).to_owned(),
         detail,
+        detail_in_english,
         since: since.map(|parked| Since(parked.since)),
         until: rule.until.filter(|_| since.is_none()).map(Since),
     }
@@ -150,8 +154,8 @@ fn unmet(w: &'static Words, why: &WhyBody, rule: &RuleBody) -> Need {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::Timestamp;
     use crate::domain::waiting::WaitFacts;
+    use crate::domain::{Language, Timestamp};
 
     fn rule(rule: StartReason, keeps: bool) -> RuleBody {
         RuleBody { rule, keeps, until: None, detail: Some("figures".to_owned()) }

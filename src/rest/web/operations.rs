@@ -310,7 +310,10 @@ impl Overview {
         if let Some((store, problem)) =
             self.store.as_ref().and_then(|store| Some((store, store.problem.as_ref()?)))
         {
-            banners.push(Banner::bad(w.of_store_problem(store.health.as_str(), problem)));
+            banners.push(Banner {
+                detail_in_english: (!w.is_english()).then(|| problem.clone()),
+                ..Banner::bad(w.of_store_problem(store.health.as_str(), problem))
+            });
         }
         let away = self.coordinators.iter().filter(|each| self.has_coordinator && !each.is_there);
         banners.extend(away.map(|each| Banner {

@@ -191,9 +191,9 @@ impl Words {
         }
     }
 
-    /// Returns an English error text; `None` for readers of another language.
-    pub(in crate::rest::web) fn if_english<'a>(&self, text: &'a str) -> Option<&'a str> {
-        (self.language == Language::English).then_some(text)
+    /// Returns whether an English text of a program can stand in the sentences of the page.
+    pub(in crate::rest::web) fn is_english(&self) -> bool {
+        self.language == Language::English
     }
 }
 

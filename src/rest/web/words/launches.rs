@@ -86,7 +86,7 @@ impl Words {
         match outcome {
             Outcome::Completed | Outcome::Stopped(_) => None,
             Outcome::Blocked | Outcome::Failed => summary.map(str::to_owned).or(quoted),
-            Outcome::StartFailed(reason) => self.if_english(reason).map(str::to_owned),
+            Outcome::StartFailed(reason) => self.is_english().then(|| reason.clone()),
             Outcome::TimedOut(limit) => Some(self.of_time_limit(*limit).to_owned()),
             Outcome::Lost => quoted,
             Outcome::ExitedWithoutReport | Outcome::NeverAuthenticated => {

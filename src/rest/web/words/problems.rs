@@ -7,10 +7,24 @@ impl Words {
     /// Returns the text of a problem with this code. `detail` is its English text, which names the
     /// objects, so a translation keeps it.
     pub(in crate::rest::web) fn of_problem(&self, code: &str, detail: String) -> String {
+        match self.parts_of_problem(code, detail) {
+            (text, Some(detail)) => format!("{text}（{detail}）"),
+            (text, None) => text,
+        }
+    }
+
+    /// Does the same as [`Words::of_problem`], with the English text apart from its translation.
+    pub(in crate::rest::web) fn parts_of_problem(
+        &self,
+        code: &str,
+        detail: String,
+    ) -> (String, Option<String>) {
         match (self.language, japanese_problem(code)) {
-            (Language::Japanese, Some(text)) if COMPLETE.contains(&code) => text.to_owned(),
-            (Language::Japanese, Some(text)) => format!("{text}（{detail}）"),
-            _ => detail,
+            (Language::English, _) => (detail, None),
+            (Language::Japanese, Some(text)) if COMPLETE.contains(&code) => (text.to_owned(), None),
+            (Language::Japanese, text) => {
+                (text.unwrap_or(self.went_wrong).to_owned(), Some(detail))
+            }
         }
     }
 
