@@ -329,7 +329,9 @@ pub const fn sentence_of_start(reason: StartReason, language: Language) -> &'sta
             ("The agent or the project does not exist", "エージェントかプロジェクトが存在しない")
         }
         StartReason::NotAssigned => ("Not assigned to this project", "プロジェクトに未割り当て"),
-        StartReason::Inactive => ("The agent or the project is deactivated", "無効"),
+        StartReason::Inactive => {
+            ("The agent or the project is deactivated", "エージェントかプロジェクトが無効")
+        }
         StartReason::Starting => ("Starting", "起動中"),
         StartReason::Running => ("Running", "実行中"),
         StartReason::Stopping => ("Stopping", "停止処理中"),
@@ -341,7 +343,7 @@ pub const fn sentence_of_start(reason: StartReason, language: Language) -> &'sta
         StartReason::Parked => ("Its account waits", "アカウントが待機中"),
         StartReason::Backoff => ("Failed, tries again", "失敗。再試行を待機中"),
         StartReason::PreparingWorkspace => ("Its clone is being prepared", "クローンを準備中"),
-        StartReason::WorkspaceBroken => ("Its clone needs a person", "クローンに人の対応が必要"),
+        StartReason::WorkspaceBroken => ("Its clone needs a person", "クローンに対応が必要"),
         StartReason::WorkspaceDisk => {
             ("No disk space for its clone", "クローン用のディスク容量が不足")
         }
@@ -357,13 +359,13 @@ pub const fn sentence_of_start(reason: StartReason, language: Language) -> &'sta
         StartReason::NoFreeSlot => ("No free slot, next in line", "空きスロットなし（次の順番）"),
         StartReason::ChatReserve => ("The free slots are kept for chats", "空きはチャット用に確保"),
         StartReason::ProjectLimit => {
-            ("The project runs as many agents as it may", "プロジェクトの上限を実行中")
+            ("The project runs as many agents as it may", "プロジェクトの同時実行が上限")
         }
         StartReason::AgentLimit => {
-            ("The agent runs as often as it may", "エージェントの上限を実行中")
+            ("The agent runs as often as it may", "エージェントの同時実行が上限")
         }
         StartReason::ProviderLimit => {
-            ("The provider runs as many agents as it may", "プロバイダーの上限を実行中")
+            ("The provider runs as many agents as it may", "プロバイダーの同時実行が上限")
         }
         StartReason::LowDisk => ("Too little disk free", "ディスクの空き不足"),
         StartReason::LowMemory => ("Too little memory free", "メモリーの空き不足"),

@@ -38,7 +38,7 @@ texts! {
     last_value: "now:", "現在:";
     which_entries: "Which entries", "表示する項目";
     since: "Since", "開始:";
-    until_at: "until", "期限:";
+    until_at: "until", "次の時刻まで:";
     put_off_until: "Put off until", "次の時刻まで保留:";
     on_command_line: "On the command line:", "コマンドライン:";
     open_task: "Open the task", "タスクを開く";
@@ -47,7 +47,7 @@ texts! {
     later_day: "Put off 1 day", "1 日保留する";
     mark_done: "Mark as done", "対応済みにする";
     open_again: "Open again", "未対応に戻す";
-    entry_ended: "This entry has ended.", "この項目は終了しました。";
+    entry_ended: "This entry has ended.", "この項目への対応は不要になりました。";
     choose_entry: "Choose an entry.", "項目を選択してください。";
     projects: "Projects", "プロジェクト";
     agents: "Agents", "エージェント";
@@ -60,7 +60,7 @@ texts! {
     language_heading: "Language", "言語";
     search_tasks: "Search tasks", "タスクを検索";
     nothing_found: "No task matches.", "一致するタスクがありません。";
-    clear: "Clear", "検索を解除";
+    clear: "Clear", "条件をクリア";
     find: "Search", "検索";
     find_or_command: "Search or command", "検索・コマンド";
     found: "Found", "検索結果";
@@ -74,13 +74,13 @@ texts! {
     unfold: "Unfold", "開く";
     undo: "Undo", "元に戻す";
     archive_or_delete: "Archive or delete", "アーカイブまたは削除";
-    archive: "Archive", "アーカイブする";
+    archive: "Archive", "アーカイブ";
     unarchive: "Show again", "アーカイブを解除";
     delete: "Delete", "削除";
     deleted_now: "Deleted", "削除しました:";
     archived_now: "Archived", "アーカイブしました:";
     shown_again: "Shown again:", "アーカイブを解除しました:";
-    deleting_takes: "Deleting takes along or changes:", "削除で失われるもの、変わるもの:";
+    deleting_takes: "Deleting takes along or changes:", "削除すると、次のものも削除または変更されます:";
     give_up_work: "Give up the work that is not merged", "マージしていない作業を破棄する";
     removal_hint:
         "A deletion can be undone for a short time. What is archived can be shown again at any time.",
@@ -120,12 +120,14 @@ texts! {
     new_messages: "New messages", "新しいメッセージ";
     show_login: "How to log in", "ログイン手順を見る";
     try_now: "Try now", "今すぐ再試行";
-    agent_exists: "Made before. Its page makes a new passkey.", "作成済みです。新しいパスキーはその画面で発行できます。";
+    agent_exists:
+        "Made before. Its page makes a new passkey.",
+        "このエージェントは作成済みです。新しいパスキーは編集画面で発行できます。";
     theme_system: "System", "システム";
     theme_light: "Light", "ライト";
     theme_dark: "Dark", "ダーク";
-    keys: "Keys", "キーボード操作";
-    single_keys: "Single keys", "1 文字のキー操作";
+    keys: "Keys", "キーボードショートカット";
+    single_keys: "Single keys", "1 文字のショートカット";
     key_search: "Search of this view", "この画面の検索";
     key_walk: "Next, previous", "次・前";
     key_column: "Other column", "隣の列";
@@ -135,10 +137,10 @@ texts! {
     key_chat: "Chat with the assignee", "担当とチャット";
     key_send: "Send a form", "フォームを送信";
     not_assigned: "Not assigned to a project", "プロジェクトに未割り当て";
-    comes_from: "From", "元の項目";
+    comes_from: "From", "作成元";
     agent: "Agent", "エージェント";
     project: "Project", "プロジェクト";
-    idle: "Idle", "空き";
+    idle: "Idle", "アイドル";
     waits: "Waits", "待機中";
     something_needs_person: "Something needs a person", "対応が必要な項目があります";
     notifications: "Notify me when something needs a person and this page is in the background",
@@ -150,17 +152,17 @@ texts! {
     works: "Working", "作業中";
     draft_kept: "Draft kept", "下書きを保存しました";
     throw_away: "Discard", "破棄";
-    block: "Block", "ブロックする";
+    block: "Block", "ブロック";
     operations: "Operations", "稼働状況";
     settings: "Settings", "設定";
     skip_to_content: "Skip to content", "本文へ移動";
     navigation: "Navigation", "ナビゲーション";
     live: "Live", "接続中";
     reconnecting: "Reconnecting…", "再接続中…";
-    theme: "Light or dark", "明暗を切り替える";
+    theme: "Light or dark", "テーマ";
     log_out: "Log out", "ログアウト";
     signed_in_as: "Signed in as", "ログイン中:";
-    viewer_note: "You may look, but not change anything.", "閲覧のみ可能です。";
+    viewer_note: "You may look, but not change anything.", "閲覧専用でログインしています。";
 
     three_steps: "Three steps to the first result", "最初の結果までの 3 ステップ";
     three_things:
@@ -191,7 +193,7 @@ texts! {
     working_directory: "Working directory", "作業ディレクトリ";
     working_directory_hint:
         "An absolute path on the machine of the coordinator. It is never created.",
-        "コーディネーターのマシン上の絶対パス。自動では作成されません。";
+        "コーディネーターのマシン上の絶対パス。フォルダーは先に作成してください。";
     id: "Id", "ID";
     id_hint:
         "Letters, digits, . _ - ; leave it empty to have one made.",
@@ -217,8 +219,8 @@ texts! {
     new_task: "New task", "タスクを作成";
     no_tasks:
         "No tasks yet. Make one, assign it to an agent, and move it to “In progress”: the agent starts.",
-        "タスクがまだありません。作成してエージェントに割り当て、「進行中」に移すとエージェントが起動します。";
-    nothing_here: "Nothing here.", "ありません。";
+        "タスクがまだありません。作成してエージェントに割り当て、「進行中」に移すと、エージェントが起動します。";
+    nothing_here: "Nothing here.", "アカウントはありません。";
     more: "Show more", "さらに表示";
     title: "Title", "タイトル";
     description: "Description", "説明";
@@ -229,9 +231,7 @@ texts! {
     part_of: "part of", "親タスク:";
     dependencies: "Waits for", "依存タスク";
     checks: "Checks", "チェック";
-    being_checked:
-        "Its agent reported success. The checks run since",
-        "エージェントは成功を報告しました。チェック実行中、開始:";
+    being_checked: "Its agent reported success. The checks run since", "エージェントが成功を報告しました。チェックの開始:";
     check_running: "running", "実行中";
     check_passed: "passed", "合格";
     check_failed: "failed", "不合格";
@@ -241,7 +241,7 @@ texts! {
         "A task that it waits for was cancelled. Reopen that task, or change the dependencies.",
         "依存タスクが取り消されました。そのタスクを再開するか、依存タスクを変更してください。";
     reason: "Reason", "理由";
-    comment: "Comment", "コメントする";
+    comment: "Comment", "コメント";
     comment_placeholder:
         "Comment for people, and for the agent when it takes the task",
         "人とエージェント（タスクを受け取るとき）へのコメント";
@@ -301,7 +301,7 @@ texts! {
     discard_forever_hint:
         "This gives up the files and the kept commits. The commits are removed after 14 days.",
         "ファイルと保持中のコミットを破棄します。コミットは 14 日後に削除されます。";
-    give_up: "Give up", "完全に破棄する";
+    give_up: "Give up", "完全に破棄";
     given_up: "The result is given up. Its kept commits are removed after 14 days.",
         "結果を破棄しました。保持中のコミットは 14 日後に削除されます。";
     not_given_up: "Nothing was given up.", "破棄していません。";
@@ -348,14 +348,14 @@ texts! {
         "未コミットの変更も含めるか、エージェントにコミットさせてください。";
 
     chat_with: "Chat with", "チャット:";
-    preparing: "Preparing...", "準備中...";
+    preparing: "Preparing...", "エージェントを起動中…";
     send: "Send", "送信";
     message_hint: "Enter sends, Shift+Enter breaks the line.", "Enter で送信、Shift+Enter で改行。";
     discard: "Discard what you have written?", "入力内容を破棄しますか？";
     was_changed:
         "This was saved elsewhere while you were writing.",
         "入力中に、ほかの場所で変更が保存されました。";
-    compare: "Compare", "比較する";
+    compare: "Compare", "比較";
     save_mine: "Save mine", "自分の内容で保存";
     saved_now: "saved now", "保存済みの内容";
     send_again: "Send again", "もう一度送信";
@@ -369,7 +369,7 @@ texts! {
         "このリンクではログインできません。リンクは 1 回のみ、10 分以内に使えます。新しいリンクを表示してください。";
     no_messages:
         "Say something. The agent is started if it is not there.",
-        "メッセージを書いてください。その間にエージェントを起動します。";
+        "メッセージを送信してください。エージェントが起動していなければ、自動で起動します。";
     earlier: "Show earlier messages", "以前のメッセージを表示";
     agent_gone:
         "The agent has ended. Your next message starts it again.",
@@ -386,15 +386,15 @@ texts! {
         "Names the provider that starts it: claude, codex, … or an entry of ai_providers.",
         "起動に使うプロバイダー名: claude、codex など、または ai_providers の項目。";
     system_prompt: "System prompt", "システムプロンプト";
-    cost_of_launches: "Cost of its launches", "起動の費用";
-    more_fields: "More…", "詳細設定…";
+    cost_of_launches: "Cost of its launches", "起動のコスト";
+    more_fields: "More…", "詳細設定";
     passkey_hint: "Only an agent that a person starts needs one.", "人が起動するエージェントにだけ必要です。";
     passkey: "Passkey", "パスキー";
     make_passkey: "Make a new passkey", "新しいパスキーを発行";
     passkey_once: "Copy it now: it is not shown again.", "今コピーしてください。再表示されません。";
     passkey_replaced: "The old one no longer works.", "以前のパスキーは使えなくなりました。";
     has_passkey: "has a passkey", "パスキーあり";
-    no_passkey: "no passkey: it comes in by launch tickets only", "パスキーなし: 起動チケットでのみ認証します";
+    no_passkey: "no passkey: it comes in by launch tickets only", "パスキーなし。起動チケットでのみ認証します。";
     stop: "Stop", "停止";
     resume: "Resume", "再開";
     in_english: "Error", "原文（英語）";
@@ -402,8 +402,8 @@ texts! {
     process: "Process", "プロセス";
     adopted: "taken over after a restart", "再起動後に引き継ぎ";
     suspended_by_signal: "stopped by a signal", "シグナルで一時停止中";
-    unkillable: "survives KILL", "KILL でも終了しない";
-    silent_since: "silent since", "無応答の開始:";
+    unkillable: "survives KILL", "SIGKILL でも終了しない";
+    silent_since: "silent since", "最終出力:";
 
     no_launches: "Nothing was started yet.", "まだ何も起動されていません。";
     no_launch_found: "No launch matches.", "一致する起動がありません。";
@@ -425,14 +425,14 @@ texts! {
     copy_id: "Copy id", "ID をコピー";
     output_as: "Output as", "出力の表示形式";
     transcript: "Transcript", "実行記録";
-    raw: "Raw", "原文";
+    raw: "Raw", "生の出力";
     expand_tools: "Expand all tools", "すべてのツールを開く";
     fold_tools: "Fold all tools", "すべてのツールを閉じる";
     earlier_entries: "Show earlier entries", "以前の記録を表示";
     new_entries: "{n} new ↓", "新着 {n} 件 ↓";
     result: "Result", "結果";
     call_failed: "failed", "失敗";
-    output_follow: "Follow", "追従";
+    output_follow: "Follow", "自動スクロール";
     no_output: "It has printed nothing yet.", "まだ出力がありません。";
     printed_nothing: "It printed nothing.", "出力はありませんでした。";
     output_cut:
@@ -471,23 +471,21 @@ texts! {
     frozen: "Frozen", "凍結中";
     stopped: "Stopped", "停止中";
     deactivated: "Deactivated", "無効";
-    paused: "Paused", "一時停止";
+    paused: "Paused", "一時停止中";
     failed: "Failed", "失敗";
     misconfigured: "Misconfigured", "設定の誤り";
     usage_limit: "Usage limit", "利用上限";
     clone_broken: "Clone broken", "クローン異常";
     starts_now: "Starts now", "まもなく起動";
-    starts_for_chat:
-        "It starts as soon as a person writes to it.",
-        "メッセージを書くとすぐに起動します。";
+    starts_for_chat: "It starts as soon as a person writes to it.", "メッセージを送信すると起動します。";
     works_now: "It works", "作業中です";
     chats_now: "It is in a chat", "チャット中です";
     purpose_shown: "For", "対象";
     chats: "Chats", "チャット";
-    chat_wanted: "A person wants to chat", "チャットの希望がある";
-    no_since: "No, since", "不可、開始:";
-    no_until: "No, until", "不可、期限:";
-    no_short: "No", "不可";
+    chat_wanted: "A person wants to chat", "チャットが要求されている";
+    no_since: "No, since", "未達成、開始:";
+    no_until: "No, until", "未達成、期限:";
+    no_short: "No", "未達成";
     no_ended_launches: "No launch has ended yet.", "終了した起動はまだありません。";
     latest_launches: "Latest launches", "直近の起動";
     all_launches: "All launches", "すべての起動履歴";
@@ -496,12 +494,12 @@ texts! {
     of: "of", "/";
     waiting_figure: "Waiting to start", "起動待ち";
     longest_for: "longest for", "最長:";
-    spent_since_midnight: "Spent today", "今日の費用";
+    spent_since_midnight: "Spent today", "今日のコスト";
     tokens_an_hour: "Tokens an hour", "1 時間のトークン数";
-    starting_agents: "Starting agents", "起動を実行中";
+    starting_agents: "Starting agents", "稼働中";
     nothing_starts: "Nothing starts", "起動停止中";
     stop_all_question: "Stop all agents?", "すべてのエージェントを停止しますか？";
-    drain_question: "Drain?", "ドレインしますか？";
+    drain_question: "Drain?", "すべてのエージェントをドレインしますか？";
     drain_explains:
         "Nothing more is started until you resume. Tasks go on; chats are told to end.",
         "再開するまで新しい起動を止めます。タスクは最後まで続き、チャットには終了を伝えます。";
@@ -534,7 +532,7 @@ texts! {
     failed_snapshot: "The last snapshot of the directory failed:", "ディレクトリの直近のスナップショットに失敗しました:";
     forges: "Forges", "フォージ";
     forge_items: "Items of forges", "フォージの項目";
-    owed: "Still to be done:", "未完了:";
+    owed: "Still to be done:", "未処理:";
     tried_again: "tried again", "再試行:";
     dry_run: "dry run", "試行のみ";
     heard: "last contact", "最終応答";
@@ -543,7 +541,7 @@ texts! {
     adoptions: "adoptions", "引き継ぎ";
     leaked: "leftover processes ended", "残存プロセスの終了";
     cycles: "cycles", "周期";
-    by_poll: "found by poll only", "ポーリングのみで検出";
+    by_poll: "found by poll only", "ポーリングでのみ検出";
     recent_ends: "Ended lately", "最近の終了";
     configuration: "Configuration", "設定ファイル";
     configuration_rejected: "The file on disk is not in use:", "ディスク上のファイルは使われていません:";
@@ -554,7 +552,7 @@ texts! {
     read_at: "read", "読み込み:";
     settings_hint:
         "Settings are in a file, so that they are reviewed and versioned with the rest: edit it, and the daemon reads it by itself. Each is explained in the example that comes with the program, config/coordinator_config.yaml.",
-        "設定はファイルにあり、他のファイルと同様に確認・管理できます。編集するとデーモンが自動で読み込みます。";
+        "設定はファイルにあり、レビューとバージョン管理ができます。編集すると、デーモンが自動で読み込みます。各設定の説明は、付属の config/coordinator_config.yaml にあります。";
     command_line: "On the command line", "コマンドライン";
 
     log_in: "Log in", "ログイン";

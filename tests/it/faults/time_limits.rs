@@ -129,7 +129,7 @@ fn a_silence_is_shown_before_it_ends_an_agent() {
     until("the silence is shown", || daemon.status()["instances"][0]["silent_since"].is_string());
     let told = daemon.done(&["status"]);
     assert!(told.contains("running (silent for "), "{told}");
-    for (language, words) in [("en", "silent since <time "), ("ja", "無応答の開始: <time ")] {
+    for (language, words) in [("en", "silent since <time "), ("ja", "最終出力: <time ")] {
         let page = daemon.page("/ui/parts/agents", language);
         assert!(page.contains(words), "{page}");
     }

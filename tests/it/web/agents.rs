@@ -65,7 +65,7 @@ fn agents_are_listed_by_what_they_need_and_filtered_by_the_address() {
     assert_eq!(order(&shown("needs_person")), ["broken-prj"]);
     let japanese = daemon.page("/ui/parts/agents", "ja");
     assert_eq!(order(&japanese), all);
-    for mark in ["失敗", "待機中", "作業中", "停止中", "空き"] {
+    for mark in ["失敗", "待機中", "作業中", "停止中", "アイドル"] {
         assert!(japanese.contains(&format!("{mark}</span>")), "{mark}: {japanese}");
     }
 }

@@ -45,7 +45,10 @@ fn a_message_is_answered_at_once_by_an_agent_that_waits() {
     assert_eq!(opening["senderId"], "system");
     assert_eq!(opening["visible"], false);
     let standing = || browser.find("#chat-standing").text();
-    assert_eq!((browser.find("#send").text().as_str(), standing().as_str()), ("送信", "準備中..."));
+    assert_eq!(
+        (browser.find("#send").text().as_str(), standing().as_str()),
+        ("送信", "エージェントを起動中…")
+    );
     assert!(
         browser
             .run("return document.querySelector('#panel').getBoundingClientRect().left")

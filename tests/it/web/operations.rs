@@ -48,12 +48,12 @@ fn operations_names_who_waits_for_which_task_and_why_in_both_languages() {
     }
     let page = daemon.page("/ui/parts/operations", "ja");
     for text in [
-        "起動を実行中",
+        "稼働中",
         "起動待ち",
         "PRJ-2</a> · <bdi>空きスロットなし",
         "<bdi>Ben</bdi></a>",
         "アカウント",
-        "今日の費用",
+        "今日のコスト",
     ] {
         assert!(page.contains(text), "{text}: {page}");
     }

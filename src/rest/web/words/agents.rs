@@ -25,7 +25,7 @@ impl Words {
                 "Stop {agent}? It is not started again until you resume it, or set a task of it in progress."
             ),
             Language::Japanese => format!(
-                "{agent} を停止しますか？ 再開するか、タスクを進行中にするまで起動しません。"
+                "{agent} を停止しますか？ 再開するか、担当タスクを「進行中」に移すまで起動しません。"
             ),
         }
     }
@@ -65,11 +65,11 @@ impl Words {
             }
             StartReason::Held => (
                 "It stays stopped until a person resumes it, or sets a task of it in progress.",
-                "再開するか、タスクを進行中にするまで停止したままです。",
+                "再開するか、担当タスクを「進行中」に移すまで停止したままです。",
             ),
             StartReason::Suspended | StartReason::Misconfigured => (
                 "Its latest launches show the cause. Mend it, then resume the agent.",
-                "直近の起動に原因があります。取り除いてから再開してください。",
+                "直近の起動で原因を確認し、解消してから再開してください。",
             ),
             StartReason::NoCoordinator => (
                 "A coordinator starts agents. Run `agent-coordinator supervise` on their machine.",

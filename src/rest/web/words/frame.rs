@@ -34,7 +34,7 @@ impl Words {
     pub(in crate::rest::web) const fn single_keys_hint(&self) -> &'static str {
         self.language.either(
             "Keys without Ctrl or ⌘ can be turned off in",
-            "Ctrl・⌘ を使わないキーは次の画面で無効にできます:",
+            "1 文字のショートカットは次の画面で無効にできます:",
         )
     }
 }

@@ -310,7 +310,7 @@ impl Words {
             TimeLimit::SessionMaximum => ("Its session was too old", "セッション時間の上限"),
             TimeLimit::RunMaximum => ("It ran for too long", "実行時間の上限"),
             TimeLimit::Check => ("The check ran for too long", "チェックの実行時間の上限"),
-            TimeLimit::Silence => ("It was silent for too long", "無出力の上限"),
+            TimeLimit::Silence => ("It was silent for too long", "無応答の上限"),
         };
         self.language.either(english, japanese)
     }

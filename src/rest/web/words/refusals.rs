@@ -25,7 +25,7 @@ impl Words {
                 format!("ログイン {credential} が見つかりません")
             }
             Refusal::AttentionNotFound { .. } => {
-                "この項目は見つかりません。終了した可能性があります".to_owned()
+                "この項目は見つかりません。対応が不要になった可能性があります".to_owned()
             }
             Refusal::NotAssigned { agent, project } => {
                 format!("エージェント {agent} はプロジェクト {project} に割り当てられていません")

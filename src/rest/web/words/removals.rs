@@ -55,7 +55,7 @@ const fn japanese(kind: AffectedKind) -> &'static str {
         AffectedKind::Comments => "コメント",
         AffectedKind::Messages => "チャットのメッセージ",
         AffectedKind::Launches => "起動履歴と出力",
-        AffectedKind::KeptTasks => "残るタスク",
+        AffectedKind::KeptTasks => "削除されないタスク",
     }
 }
 

@@ -75,7 +75,7 @@ impl Words {
     pub(in crate::rest::web) fn of_uncommitted(&self, n_files: u32) -> String {
         match self.language {
             Language::English => format!("{n_files} not committed"),
-            Language::Japanese => format!("未コミット {n_files}"),
+            Language::Japanese => format!("未コミット {n_files} 件"),
         }
     }
 
