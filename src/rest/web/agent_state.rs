@@ -136,9 +136,9 @@ mod tests {
         check(&start(StartReason::Misconfigured), person, "Misconfigured", "設定の誤り");
         check(&start(StartReason::Held), StateGroup::Stopped, "Stopped", "停止中");
         check(&start(StartReason::Inactive), StateGroup::Stopped, "Deactivated", "無効");
-        check(&start(StartReason::NoFreeSlot), StateGroup::Waits, "Waits", "待機中");
-        check(&start(StartReason::NoCoordinator), person, "Waits", "待機中");
-        check(&Waiting::of(WaitReason::HostSilent), person, "Not heard", "応答なし");
+        check(&start(StartReason::NoFreeSlot), StateGroup::Waits, "Waiting", "待機中");
+        check(&start(StartReason::NoCoordinator), person, "Waiting", "待機中");
+        check(&Waiting::of(WaitReason::HostSilent), person, "Not responding", "応答なし");
     }
 
     #[test]

@@ -41,52 +41,52 @@ texts! {
     until_at: "until", "次の時刻まで:";
     put_off_until: "Put off until", "次の時刻まで保留:";
     on_command_line: "On the command line:", "コマンドライン:";
-    open_task: "Open the task", "タスクを開く";
-    open_launch: "Open the launch", "起動の詳細を開く";
+    open_task: "Open task", "タスクを開く";
+    open_launch: "Open launch", "起動の詳細を開く";
     later_hour: "Put off 1 hour", "1 時間保留する";
     later_day: "Put off 1 day", "1 日保留する";
     mark_done: "Mark as done", "対応済みにする";
     open_again: "Open again", "未対応に戻す";
-    entry_ended: "This entry has ended.", "この項目への対応は不要になりました。";
+    entry_ended: "This no longer needs attention.", "この項目への対応は不要になりました。";
     choose_entry: "Choose an entry.", "項目を選択してください。";
     projects: "Projects", "プロジェクト";
     agents: "Agents", "エージェント";
     launches: "Launches", "起動履歴";
     all_projects: "All projects", "すべてのプロジェクト";
     fleet: "Fleet", "実行環境";
-    places: "Places", "主な画面";
+    places: "Main pages", "主な画面";
     columns: "Columns", "列";
     you_heading: "You", "あなた";
     language_heading: "Language", "言語";
     search_tasks: "Search tasks", "タスクを検索";
-    nothing_found: "No task matches.", "一致するタスクがありません。";
+    nothing_found: "No tasks match.", "一致するタスクがありません。";
     clear: "Clear", "条件をクリア";
     find: "Search", "検索";
     find_or_command: "Search or command", "検索・コマンド";
-    found: "Found", "検索結果";
+    found: "Results", "検索結果";
     tasks: "Tasks", "タスク";
     recent_tasks: "Recent tasks", "最近のタスク";
     more_tasks: "More tasks", "その他のタスク";
     commands: "Commands", "コマンド";
-    finds_nothing: "Nothing matches.", "一致する項目がありません。";
+    finds_nothing: "No results.", "一致する項目がありません。";
     set_to: "Set to", "状態を変更:";
     fold: "Fold", "折りたたむ";
     unfold: "Unfold", "開く";
     undo: "Undo", "元に戻す";
     archive_or_delete: "Archive or delete", "アーカイブまたは削除";
     archive: "Archive", "アーカイブ";
-    unarchive: "Show again", "アーカイブを解除";
+    unarchive: "Unarchive", "アーカイブを解除";
     delete: "Delete", "削除";
     deleted_now: "Deleted", "削除しました:";
     archived_now: "Archived", "アーカイブしました:";
-    shown_again: "Shown again:", "アーカイブを解除しました:";
-    deleting_takes: "Deleting takes along or changes:", "削除すると、次のものも削除または変更されます:";
-    give_up_work: "Give up the work that is not merged", "マージしていない作業を破棄する";
+    shown_again: "Unarchived:", "アーカイブを解除しました:";
+    deleting_takes: "Deleting this also deletes or changes:", "削除すると、次のものも削除または変更されます:";
+    give_up_work: "Discard work that is not merged", "マージしていない作業を破棄する";
     removal_hint:
-        "A deletion can be undone for a short time. What is archived can be shown again at any time.",
+        "You can undo a deletion for a short time. You can unarchive at any time.",
         "削除は短時間なら元に戻せます。アーカイブはいつでも解除できます。";
     project_archived:
-        "This project is archived: nothing of it starts, and lists leave it out.",
+        "This project is archived. Its agents do not start, and lists leave it out.",
         "このプロジェクトはアーカイブ済みです。起動は行われず、一覧にも表示されません。";
     archived_tasks: "Archived tasks", "アーカイブ済みのタスク";
     archived_projects: "Archived projects", "アーカイブ済みのプロジェクト";
@@ -100,16 +100,12 @@ texts! {
     activity: "Activity", "経過";
     watch: "Watch", "出力を見る";
     add_subtask: "Add a subtask", "サブタスクを追加";
-    needs_title: "A task needs a title.", "タイトルを入力してください。";
-    needs_text: "Write something here.", "この項目を入力してください。";
-    needs_path:
-        "Write the whole path, such as /srv/shop.",
-        "「/srv/shop」のように / で始まるパスを入力してください。";
-    id_taken:
-        "This id is taken. Choose another one.",
-        "この ID は使われています。別の ID を入力してください。";
+    needs_title: "Enter a title.", "タイトルを入力してください。";
+    needs_text: "Enter some text.", "この項目を入力してください。";
+    needs_path: "Enter the whole path, such as /srv/shop.", "「/srv/shop」のように / で始まるパスを入力してください。";
+    id_taken: "This ID is already in use. Choose another one.", "この ID は使われています。別の ID を入力してください。";
     id_deleted:
-        "This id was of something that was deleted. Choose another one.",
+        "This ID belonged to something that was deleted. Choose another one.",
         "この ID は削除されたものに使われていました。別の ID を入力してください。";
     what_it_needs: "What it needs to start", "起動の条件";
     actions: "Actions", "操作";
@@ -121,32 +117,32 @@ texts! {
     show_login: "How to log in", "ログイン手順を見る";
     try_now: "Try now", "今すぐ再試行";
     agent_exists:
-        "Made before. Its page makes a new passkey.",
+        "This agent exists already. You can create a new passkey when you edit it.",
         "このエージェントは作成済みです。新しいパスキーは編集画面で発行できます。";
     theme_system: "System", "システム";
     theme_light: "Light", "ライト";
     theme_dark: "Dark", "ダーク";
-    keys: "Keys", "キーボードショートカット";
-    single_keys: "Single keys", "1 文字のショートカット";
-    key_search: "Search of this view", "この画面の検索";
+    keys: "Keyboard shortcuts", "キーボードショートカット";
+    single_keys: "Single-key shortcuts", "1 文字のショートカット";
+    key_search: "Search this view", "この画面の検索";
     key_walk: "Next, previous", "次・前";
-    key_column: "Other column", "隣の列";
+    key_column: "Neighbouring column", "隣の列";
     key_move: "Move to the neighbouring state", "隣の状態へ移動";
     key_open: "Open", "開く";
     key_back: "Back", "戻る";
     key_chat: "Chat with the assignee", "担当とチャット";
-    key_send: "Send a form", "フォームを送信";
+    key_send: "Submit a form", "フォームを送信";
     not_assigned: "Not assigned to a project", "プロジェクトに未割り当て";
-    comes_from: "From", "作成元";
+    comes_from: "Source", "作成元";
     agent: "Agent", "エージェント";
     project: "Project", "プロジェクト";
     idle: "Idle", "アイドル";
-    waits: "Waits", "待機中";
-    something_needs_person: "Something needs a person", "対応が必要な項目があります";
+    waits: "Waiting", "待機中";
+    something_needs_person: "Something needs your attention", "対応が必要な項目があります";
     notifications: "Notify me when something needs a person and this page is in the background",
         "このページが背面にあるとき、対応が必要になったら通知する";
     notifications_refused:
-        "This browser refuses notifications of this page. Allow them in its settings.",
+        "This browser blocks notifications from this page. Allow them in its settings.",
         "このブラウザーは、このページの通知を許可していません。ブラウザーの設定で許可してください。";
     needs_attention: "Needs a person", "要対応";
     works: "Working", "作業中";
@@ -157,18 +153,18 @@ texts! {
     settings: "Settings", "設定";
     skip_to_content: "Skip to content", "本文へ移動";
     navigation: "Navigation", "ナビゲーション";
-    live: "Live", "接続中";
+    live: "Connected", "接続中";
     reconnecting: "Reconnecting…", "再接続中…";
-    theme: "Light or dark", "テーマ";
+    theme: "Theme", "テーマ";
     log_out: "Log out", "ログアウト";
     signed_in_as: "Signed in as", "ログイン中:";
-    viewer_note: "You may look, but not change anything.", "閲覧専用でログインしています。";
+    viewer_note: "You have view-only access.", "閲覧専用でログインしています。";
 
     three_steps: "Three steps to the first result", "最初の結果までの 3 ステップ";
     three_things:
-        "A project is a folder, an agent is a program that works in it, a task is the work.",
+        "A project is a folder. An agent is a program that works in it. A task is the work to do.",
         "プロジェクトはフォルダー、エージェントはそこで作業するプログラム、タスクは作業の内容です。";
-    or_an_agent: "Or take an agent that exists.", "既存のエージェントも使えます。";
+    or_an_agent: "Or use an existing agent.", "既存のエージェントも使えます。";
     switch_project: "Switch project", "プロジェクトを切り替え";
     which_folder: "Which folder is the project?", "プロジェクトのフォルダー";
     which_agent: "Which agent works in it?", "作業するエージェント";
@@ -178,7 +174,7 @@ texts! {
         "In a terminal, this command does the same in the current folder:",
         "ターミナルでは、次のコマンドが現在のフォルダーで同じことをします:";
     looking: "Looking for agent CLIs…", "エージェントの CLI を検索中…";
-    look_again: "Look again", "再検索";
+    look_again: "Search again", "再検索";
     no_programs:
         "No agent CLI was found on this machine. docs/providers.md has the steps to install one.",
         "このマシンにエージェントの CLI が見つかりません。インストール手順は docs/providers.md にあります。";
@@ -188,15 +184,15 @@ texts! {
     new_project: "New project", "プロジェクトを作成";
     edit_project: "Edit project", "プロジェクトを編集";
     no_projects:
-        "There is no project yet. A project is a name for a folder that agents work in.",
+        "There are no projects yet. A project is a named folder that agents work in.",
         "プロジェクトがまだありません。プロジェクトは、エージェントが作業するフォルダーに名前を付けたものです。";
     working_directory: "Working directory", "作業ディレクトリ";
     working_directory_hint:
-        "An absolute path on the machine of the coordinator. It is never created.",
+        "An absolute path on the machine of the coordinator. Create the folder first.",
         "コーディネーターのマシン上の絶対パス。フォルダーは先に作成してください。";
-    id: "Id", "ID";
+    id: "ID", "ID";
     id_hint:
-        "Letters, digits, . _ - ; leave it empty to have one made.",
+        "Letters, digits, and . _ - are allowed. Leave it empty to generate one.",
         "英数字と . _ - が使えます。空欄なら自動で付けます。";
     name: "Name", "名前";
     status: "Status", "状態";
@@ -217,21 +213,22 @@ texts! {
     all_assigned: "All agents are assigned.", "すべてのエージェントが割り当て済みです。";
 
     new_task: "New task", "タスクを作成";
-    no_tasks:
-        "No tasks yet. Make one, assign it to an agent, and move it to “In progress”: the agent starts.",
-        "タスクがまだありません。作成してエージェントに割り当て、「進行中」に移すと、エージェントが起動します。";
-    nothing_here: "Nothing here.", "アカウントはありません。";
+    no_tasks: "No tasks yet.", "タスクがまだありません。";
+    how_to_begin:
+        "Create one, assign it to an agent, and move it to “In progress” to start the agent.",
+        "作成してエージェントに割り当て、「進行中」に移すと、エージェントが起動します。";
+    nothing_here: "No accounts.", "アカウントはありません。";
     more: "Show more", "さらに表示";
     title: "Title", "タイトル";
     description: "Description", "説明";
     assignee: "Assignee", "担当";
-    nobody: "no one", "なし";
+    nobody: "No one", "なし";
     priority: "Priority", "優先度";
     subtasks: "Subtasks", "サブタスク";
-    part_of: "part of", "親タスク:";
+    part_of: "Subtask of", "親タスク:";
     dependencies: "Waits for", "依存タスク";
     checks: "Checks", "チェック";
-    being_checked: "Its agent reported success. The checks run since", "エージェントが成功を報告しました。チェックの開始:";
+    being_checked: "The agent reported success. Checks running since", "エージェントが成功を報告しました。チェックの開始:";
     check_running: "running", "実行中";
     check_passed: "passed", "合格";
     check_failed: "failed", "不合格";
@@ -245,7 +242,7 @@ texts! {
     comment_placeholder:
         "Comment for people, and for the agent when it takes the task",
         "人とエージェント（タスクを受け取るとき）へのコメント";
-    no_work_yet: "No agent has worked on it yet.", "作業の記録はまだありません。";
+    no_work_yet: "No agent has worked on this task yet.", "作業の記録はまだありません。";
     next_steps: "Next steps", "次のステップ";
     backlog: "Backlog", "バックログ";
     todo: "To do", "未着手";
@@ -258,7 +255,7 @@ texts! {
     high: "High", "高";
     urgent: "Urgent", "緊急";
 
-    make_another: "Make another", "続けて作成";
+    make_another: "Create another", "続けて作成";
     create_and_start: "Create and start", "作成して開始";
     more_places: "More", "その他";
     copy: "Copy", "コピー";
@@ -272,14 +269,15 @@ texts! {
     copy_branch: "Copy the name of the branch", "ブランチ名をコピー";
     workspace: "Where agents work", "エージェントの作業場所";
     workspace_hint:
-        "Clones need a git repository. The choice cannot be changed later.",
+        "Clones need a git repository. You cannot change this later.",
         "クローンには git リポジトリが必要です。後から変更できません。";
-    clones_begin_at: "Clones begin at", "クローンの開始位置";
+    clones_begin_at: "Start clones from", "クローンの開始位置";
     clones_begin_at_hint:
-        "A branch, a tag, a commit or working_tree. Empty: as the configuration says.",
+        "A branch, a tag, a commit or working_tree. Leave it empty to use the configured value.",
         "ブランチ、タグ、コミット、または working_tree。空欄の場合は設定に従います。";
-    branch_pattern: "Branches of tasks", "タスクのブランチ";
-    branch_pattern_hint: "A pattern with {task_id}. Empty: as the configuration says.",
+    branch_pattern: "Task branches", "タスクのブランチ";
+    branch_pattern_hint:
+        "A pattern with {task_id}. Leave it empty to use the configured value.",
         "{task_id} を含むパターン。空欄の場合は設定に従います。";
     merged: "Merged", "マージ済み";
     discarded: "Discarded", "破棄済み";
@@ -290,30 +288,31 @@ texts! {
     merge_rebase: "Merge commit by commit (rebase)",
         "コミットごとにマージ（リベース）";
     merge_open_sure:
-        "The task is still open. Merge what it has until now?",
+        "This task is still open. Merge its current result?",
         "タスクは未完了です。現時点の結果をマージしますか？";
-    with_uncommitted: "with what is not committed", "未コミットの変更も含める";
+    with_uncommitted: "Include uncommitted changes", "未コミットの変更も含める";
     publish_result: "Publish as a branch", "ブランチとして公開";
     published_as: "published as", "公開先:";
     not_published: "The result was not published.", "結果を公開していません。";
     discard_result: "Discard…", "破棄…";
-    discard_forever: "Discard for ever…", "完全に破棄…";
+    discard_forever: "Discard permanently…", "完全に破棄…";
     discard_forever_hint:
-        "This gives up the files and the kept commits. The commits are removed after 14 days.",
+        "This discards the files and the kept commits. The commits are deleted after 14 days.",
         "ファイルと保持中のコミットを破棄します。コミットは 14 日後に削除されます。";
-    give_up: "Give up", "完全に破棄";
-    given_up: "The result is given up. Its kept commits are removed after 14 days.",
+    give_up: "Discard permanently", "完全に破棄";
+    given_up:
+        "The result was discarded permanently. Its commits are deleted after 14 days.",
         "結果を破棄しました。保持中のコミットは 14 日後に削除されます。";
-    not_given_up: "Nothing was given up.", "破棄していません。";
-    discarded_forever: "Given up", "完全に破棄済み";
-    keep_result: "Keep", "破棄を取り消す";
-    restore_files: "Restore the files", "ファイルを復元";
-    not_committed: "Not committed", "未コミットの変更";
-    no_changes: "Nothing has changed yet.", "まだ変更はありません。";
+    not_given_up: "Nothing was discarded.", "破棄していません。";
+    discarded_forever: "Discarded permanently", "完全に破棄済み";
+    keep_result: "Undo discard", "破棄を取り消す";
+    restore_files: "Restore files", "ファイルを復元";
+    not_committed: "Uncommitted changes", "未コミットの変更";
+    no_changes: "No changes yet.", "まだ変更はありません。";
     no_diff: "The changes cannot be shown now:", "変更を表示できません:";
     diff_of: "Changes of", "変更内容:";
     diff_cut:
-        "The changes are too long to be shown completely. On the command line:",
+        "The changes are too long to show in full. On the command line:",
         "変更が長すぎるため、一部のみ表示しています。コマンドライン:";
     no_newline: "No newline at the end of the file", "ファイル末尾に改行がありません";
     file_new: "New", "新規";
@@ -325,14 +324,14 @@ texts! {
         "These files could not be kept, so the workspace is not removed:",
         "次のファイルは保存できないため、作業場所は削除されません:";
     workspace_in_use_hint:
-        "An agent works here now. You can merge when it has ended.",
+        "An agent is working here. You can merge when it has ended.",
         "エージェントが作業中です。終了後にマージできます。";
     merge_conflict_hint:
-        "Nothing was changed. Ask the agent to resolve that, or merge by hand.",
+        "Nothing was changed. Ask the agent to resolve the conflict, or merge manually.",
         "何も変更していません。エージェントに解消を依頼するか、手動でマージしてください。";
-    ask_agent: "Ask the agent to resolve", "エージェントに解消を依頼";
+    ask_agent: "Ask the agent to resolve it", "エージェントに解消を依頼";
     agent_asked:
-        "Nothing was changed. The agent was asked to resolve that in the same clone; merge again when the task is done.",
+        "Nothing was changed. The agent was asked to resolve the conflict in the same clone. Merge again when the task is done.",
         "何も変更していません。同じクローンでの解消をエージェントに依頼しました。タスクの完了後に、もう一度マージしてください。";
     merge_in_the_way_hint:
         "No file was changed. Commit or stash the files that git names, then merge again.",
@@ -344,57 +343,58 @@ texts! {
         "There is nothing to merge: the task has no new commit.",
         "マージするものがありません: 新しいコミットがありません。";
     nothing_to_merge_hint:
-        "Choose to merge with what is not committed, or let the agent commit its work.",
+        "Include uncommitted changes, or let the agent commit its work.",
         "未コミットの変更も含めるか、エージェントにコミットさせてください。";
 
     chat_with: "Chat with", "チャット:";
-    preparing: "Preparing...", "エージェントを起動中…";
+    preparing: "Starting the agent…", "エージェントを起動中…";
     send: "Send", "送信";
-    message_hint: "Enter sends, Shift+Enter breaks the line.", "Enter で送信、Shift+Enter で改行。";
-    discard: "Discard what you have written?", "入力内容を破棄しますか？";
+    message_hint: "Enter to send, Shift+Enter for a new line.", "Enter で送信、Shift+Enter で改行。";
+    discard: "Discard what you wrote?", "入力内容を破棄しますか？";
     was_changed:
         "This was saved elsewhere while you were writing.",
         "入力中に、ほかの場所で変更が保存されました。";
     compare: "Compare", "比較";
     save_mine: "Save mine", "自分の内容で保存";
-    saved_now: "saved now", "保存済みの内容";
+    saved_now: "saved version", "保存済みの内容";
     send_again: "Send again", "もう一度送信";
-    login_ended: "Your login has ended", "ログインの有効期限が切れました";
+    login_ended: "Your session has expired", "ログインの有効期限が切れました";
     login_again:
-        "What you wrote is still here. Run this where the daemon runs, and paste the link that it prints:",
+        "What you wrote is still here. Run this command where the daemon runs, and paste the link that it prints:",
         "入力内容はそのまま残っています。デーモンが動くマシンで次のコマンドを実行し、表示されたリンクを貼り付けてください:";
     login_link: "Login link", "ログインリンク";
     login_link_wrong:
-        "This link does not log in. A link works once, for ten minutes: print a new one.",
+        "This link does not work. A link works once, within ten minutes. Print a new one.",
         "このリンクではログインできません。リンクは 1 回のみ、10 分以内に使えます。新しいリンクを表示してください。";
     no_messages:
-        "Say something. The agent is started if it is not there.",
+        "Send a message. The agent starts if it is not running.",
         "メッセージを送信してください。エージェントが起動していなければ、自動で起動します。";
     earlier: "Show earlier messages", "以前のメッセージを表示";
     agent_gone:
         "The agent has ended. Your next message starts it again.",
         "エージェントは終了しました。次のメッセージで再び起動します。";
-    not_sent: "Not sent yet, tried again", "未送信、再試行中";
+    not_sent: "Not sent yet, trying again", "未送信、再試行中";
 
     new_agent: "New agent", "エージェントを作成";
     edit_agent: "Edit agent", "エージェントを編集";
-    no_agents:
-        "There is no agent yet. Make one, and assign it to a project.",
-        "エージェントがまだありません。作成してプロジェクトに割り当ててください。";
+    no_agents: "No agents yet.", "エージェントがまだありません。";
+    first_agent: "Create one, and assign it to a project.", "作成してプロジェクトに割り当ててください。";
     kind: "Kind (ai_type)", "種別 (ai_type)";
     kind_hint:
-        "Names the provider that starts it: claude, codex, … or an entry of ai_providers.",
+        "The provider that starts it: claude, codex, … or an entry of ai_providers.",
         "起動に使うプロバイダー名: claude、codex など、または ai_providers の項目。";
     system_prompt: "System prompt", "システムプロンプト";
     cost_of_launches: "Cost of its launches", "起動のコスト";
-    more_fields: "More…", "詳細設定";
+    more_fields: "More options", "詳細設定";
     passkey_hint: "Only an agent that a person starts needs one.", "人が起動するエージェントにだけ必要です。";
     passkey: "Passkey", "パスキー";
-    make_passkey: "Make a new passkey", "新しいパスキーを発行";
+    make_passkey: "Create a new passkey", "新しいパスキーを発行";
     passkey_once: "Copy it now: it is not shown again.", "今コピーしてください。再表示されません。";
     passkey_replaced: "The old one no longer works.", "以前のパスキーは使えなくなりました。";
-    has_passkey: "has a passkey", "パスキーあり";
-    no_passkey: "no passkey: it comes in by launch tickets only", "パスキーなし。起動チケットでのみ認証します。";
+    has_passkey: "This agent has a passkey.", "パスキーがあります。";
+    no_passkey:
+        "This agent has no passkey. It authenticates with launch tickets only.",
+        "パスキーなし。起動チケットでのみ認証します。";
     stop: "Stop", "停止";
     resume: "Resume", "再開";
     in_english: "Error", "原文（英語）";
@@ -402,11 +402,11 @@ texts! {
     process: "Process", "プロセス";
     adopted: "taken over after a restart", "再起動後に引き継ぎ";
     suspended_by_signal: "stopped by a signal", "シグナルで一時停止中";
-    unkillable: "survives KILL", "SIGKILL でも終了しない";
+    unkillable: "survives SIGKILL", "SIGKILL でも終了しない";
     silent_since: "silent since", "最終出力:";
 
-    no_launches: "Nothing was started yet.", "まだ何も起動されていません。";
-    no_launch_found: "No launch matches.", "一致する起動がありません。";
+    no_launches: "No agent has been started yet.", "まだ何も起動されていません。";
+    no_launch_found: "No launches match.", "一致する起動がありません。";
     search_launches: "Search launches", "起動履歴を検索";
     search_launches_hint: "Task, agent, outcome", "タスク・エージェント・結果";
     all: "All", "すべて";
@@ -422,7 +422,7 @@ texts! {
     tool_calls: "Tool calls", "ツール呼び出し";
     stop_asks: "Stop…", "停止…";
     plain_kind: "Kind", "種別";
-    copy_id: "Copy id", "ID をコピー";
+    copy_id: "Copy ID", "ID をコピー";
     output_as: "Output as", "出力の表示形式";
     transcript: "Transcript", "実行記録";
     raw: "Raw", "生の出力";
@@ -433,17 +433,17 @@ texts! {
     result: "Result", "結果";
     call_failed: "failed", "失敗";
     output_follow: "Follow", "自動スクロール";
-    no_output: "It has printed nothing yet.", "まだ出力がありません。";
-    printed_nothing: "It printed nothing.", "出力はありませんでした。";
+    no_output: "No output yet.", "まだ出力がありません。";
+    printed_nothing: "No output.", "出力はありませんでした。";
     output_cut:
         "Earlier lines are not shown here; the command line has them:",
         "以前の行は省略しました。コマンドラインで全体を表示できます:";
-    timeline: "Its life", "経過";
+    timeline: "Timeline", "経過";
     claimed: "Decided to start", "起動を決定";
     started: "Process started", "プロセス開始";
     authenticated: "Authenticated", "認証完了";
     reported: "Reported", "報告";
-    stop_wanted: "Told to stop", "停止要求";
+    stop_wanted: "Stop requested", "停止要求";
     exited: "Exited", "終了";
     ended: "Ended", "終了";
     outcome: "Outcome", "結果";
@@ -451,7 +451,7 @@ texts! {
     tokens: "tokens", "トークン";
     cost: "Cost", "コスト";
     turns: "turns", "ターン";
-    took: "Took", "所要時間";
+    took: "Duration", "所要時間";
 
     starting: "Starting", "起動中";
     running: "Running", "実行中";
@@ -461,7 +461,7 @@ texts! {
     which_agents: "Which agents", "表示するエージェント";
     no_agent_works: "No agent is working.", "作業中のエージェントはありません。";
     no_agent_needs_person: "No agent needs a person.", "対応が必要なエージェントはありません。";
-    what_it_does: "What it does, or what keeps it from working", "作業内容・起動しない理由";
+    what_it_does: "Activity, or why it does not run", "作業内容・起動しない理由";
     last_outcome: "Last outcome", "直近の結果";
     today: "Today", "今日";
     give_task: "Give a task", "タスクを割り当てる";
@@ -477,12 +477,12 @@ texts! {
     usage_limit: "Usage limit", "利用上限";
     clone_broken: "Clone broken", "クローン異常";
     starts_now: "Starts now", "まもなく起動";
-    starts_for_chat: "It starts as soon as a person writes to it.", "メッセージを送信すると起動します。";
-    works_now: "It works", "作業中です";
-    chats_now: "It is in a chat", "チャット中です";
+    starts_for_chat: "It starts as soon as a person sends a message.", "メッセージを送信すると起動します。";
+    works_now: "Working on a task", "作業中です";
+    chats_now: "In a chat", "チャット中です";
     purpose_shown: "For", "対象";
     chats: "Chats", "チャット";
-    chat_wanted: "A person wants to chat", "チャットが要求されている";
+    chat_wanted: "A chat is requested", "チャットが要求されている";
     no_since: "No, since", "未達成、開始:";
     no_until: "No, until", "未達成、期限:";
     no_short: "No", "未達成";
@@ -495,63 +495,63 @@ texts! {
     waiting_figure: "Waiting to start", "起動待ち";
     longest_for: "longest for", "最長:";
     spent_since_midnight: "Spent today", "今日のコスト";
-    tokens_an_hour: "Tokens an hour", "1 時間のトークン数";
-    starting_agents: "Starting agents", "稼働中";
-    nothing_starts: "Nothing starts", "起動停止中";
+    tokens_an_hour: "Tokens per hour", "1 時間のトークン数";
+    starting_agents: "Active", "稼働中";
+    nothing_starts: "Not starting agents", "起動停止中";
     stop_all_question: "Stop all agents?", "すべてのエージェントを停止しますか？";
-    drain_question: "Drain?", "すべてのエージェントをドレインしますか？";
+    drain_question: "Drain all agents?", "すべてのエージェントをドレインしますか？";
     drain_explains:
-        "Nothing more is started until you resume. Tasks go on; chats are told to end.",
+        "No agents start until you resume. Running tasks continue, and chats are told to end.",
         "再開するまで新しい起動を止めます。タスクは最後まで続き、チャットには終了を伝えます。";
-    stop_all_explains: "Nothing more is started until you resume.", "再開するまで何も起動しません。";
+    stop_all_explains: "No agents start until you resume.", "再開するまで何も起動しません。";
     accounts: "Accounts", "アカウント";
-    account_works: "Works", "利用可";
+    account_works: "Available", "利用可";
     hosts: "Hosts", "ホスト";
-    not_heard: "Not heard", "応答なし";
-    looked: "looked", "確認:";
+    not_heard: "Not responding", "応答なし";
+    looked: "checked", "確認:";
 
-    nothing_waits: "Nothing waits.", "待機中の起動はありません。";
+    nothing_waits: "Nothing is waiting to start.", "待機中の起動はありません。";
     pause: "Pause", "一時停止";
     drain: "Drain", "ドレイン";
-    refresh: "Look again", "再確認";
+    refresh: "Refresh", "再確認";
     stop_all: "Stop all", "すべて停止";
-    pause_hint: "Starts nothing more; what runs goes on.", "新しい起動を止めます。実行中のものは続きます。";
-    drain_hint: "A pause in which chats are told to end.", "一時停止に加え、チャットを終了させます。";
+    pause_hint: "Starts no more agents. Running agents continue.", "新しい起動を止めます。実行中のものは続きます。";
+    drain_hint: "Pauses, and tells chats to end.", "一時停止に加え、チャットを終了させます。";
     paused_since: "Paused since", "一時停止中:";
     no_coordinator:
-        "No coordinator is there: nothing will be started. Run `agent-coordinator supervise` on the machine of the agents.",
+        "No coordinator is connected, so no agents start. Run `agent-coordinator supervise` on the machine of the agents.",
         "コーディネーターが接続していないため、起動は行われません。エージェントのマシンで `agent-coordinator supervise` を実行してください。";
     store: "Store", "ストア";
     at_most: "at most", "最大";
     pause_file:
-        "The pause file is there: nothing is started, and work of forges is paused.",
+        "The pause file exists: no agents start, and work for forges is paused.",
         "一時停止ファイルがあるため、起動せず、フォージの作業を一時停止しています。";
     crowd:
         "Several agents work in one directory at once, and can overwrite each other's files. `workspace: clone` of the project or `workspace.shared_at_once: 1` avoids that.",
         "複数のエージェントが同じディレクトリで同時に作業しており、互いのファイルを上書きするおそれがあります。プロジェクトの `workspace: clone` または `workspace.shared_at_once: 1` で防げます。";
     failed_snapshot: "The last snapshot of the directory failed:", "ディレクトリの直近のスナップショットに失敗しました:";
     forges: "Forges", "フォージ";
-    forge_items: "Items of forges", "フォージの項目";
-    owed: "Still to be done:", "未処理:";
+    forge_items: "Forge items", "フォージの項目";
+    owed: "Pending:", "未処理:";
     tried_again: "tried again", "再試行:";
     dry_run: "dry run", "試行のみ";
     heard: "last contact", "最終応答";
-    counters: "Since its start", "起動後の累計";
+    counters: "Since startup", "起動後の累計";
     starts: "Starts", "起動";
-    adoptions: "adoptions", "引き継ぎ";
-    leaked: "leftover processes ended", "残存プロセスの終了";
-    cycles: "cycles", "周期";
-    by_poll: "found by poll only", "ポーリングでのみ検出";
-    recent_ends: "Ended lately", "最近の終了";
+    adoptions: "Adoptions", "引き継ぎ";
+    leaked: "Leftover processes ended", "残存プロセスの終了";
+    cycles: "Cycles", "周期";
+    by_poll: "Found only by polling", "ポーリングでのみ検出";
+    recent_ends: "Recently ended", "最近の終了";
     configuration: "Configuration", "設定ファイル";
     configuration_rejected: "The file on disk is not in use:", "ディスク上のファイルは使われていません:";
-    configuration_waiting: "Waits for a restart:", "再起動待ち:";
+    configuration_waiting: "Waiting for a restart:", "再起動待ち:";
     configuration_none:
-        "There is no file; all settings have their defaults.",
+        "There is no file. All settings have their defaults.",
         "ファイルがないため、すべて既定値です。";
     read_at: "read", "読み込み:";
     settings_hint:
-        "Settings are in a file, so that they are reviewed and versioned with the rest: edit it, and the daemon reads it by itself. Each is explained in the example that comes with the program, config/coordinator_config.yaml.",
+        "Settings are in a file, so you can review and version them. The daemon reads the file again when you edit it. The bundled config/coordinator_config.yaml explains each setting.",
         "設定はファイルにあり、レビューとバージョン管理ができます。編集すると、デーモンが自動で読み込みます。各設定の説明は、付属の config/coordinator_config.yaml にあります。";
     command_line: "On the command line", "コマンドライン";
 
@@ -561,11 +561,11 @@ texts! {
         "To log in, ask for a link on the machine where the daemon runs, and open it here within ten minutes:",
         "デーモンが動くマシンで次のコマンドを実行し、表示されたリンクを 10 分以内に開いてください:";
 
-    not_found: "This is not here", "見つかりません";
-    went_wrong: "That did not work", "エラーが発生しました";
-    back_to_projects: "To the projects", "プロジェクト一覧へ";
+    not_found: "Not found", "見つかりません";
+    went_wrong: "Something went wrong", "エラーが発生しました";
+    back_to_projects: "Go to projects", "プロジェクト一覧へ";
     lost_contact:
-        "The daemon did not answer. What you wrote is still here: send it again when it is back.",
+        "The daemon did not answer. What you wrote is still here. Send it again later.",
         "デーモンが応答しません。入力内容は残っています。復帰後にもう一度送信してください。";
 }
 

@@ -145,7 +145,7 @@ fn what_is_owed_and_why_it_is_not_done_is_seen() {
     let task = status["forge_items"][0]["task_id"].as_str().unwrap();
     let panel = bed.daemon.page(&format!("/ui/parts/tasks/{task}"), "en");
     assert!(panel.contains(">ann/site#1</a>"), "{panel}");
-    assert!(panel.contains("Made from <a ") && panel.contains("</a> in progress"), "{panel}");
+    assert!(panel.contains("Created from <a ") && panel.contains("</a> in progress"), "{panel}");
     // A person cancels the work here. The pending writes wait for the host.
     let task = status["forge_items"][0]["task_id"].as_str().unwrap().to_owned();
     bed.daemon.done(&["task", "set", &task, "--status", "cancelled"]);

@@ -107,12 +107,12 @@ fn a_reader_sees_what_an_agent_changed_and_merges_it() {
     for text in [
         "<span class=\"mark good\">Ready</span>",
         "2 files, 1 commit on <code>agents/shop-1</code> · from <code>main</code>",
-        "1 not committed",
+        "1 uncommitted",
         "<tr class=\"hunk\"><td class=\"ln\"></td><td class=\"ln\"></td><td>@@ -1,3 +1,3 @@</td></tr>",
         "<tr class=\"del\"><td class=\"ln\">2</td><td class=\"ln\"></td><td>two</td></tr>",
         "<tr class=\"add\"><td class=\"ln\"></td><td class=\"ln\">2</td><td>&#60;b&#62;TWO&#60;/b&#62;</td></tr>",
         "日本.txt",
-        "Not committed",
+        "Uncommitted changes",
         "left.txt",
         "Merge into main",
     ] {
@@ -288,7 +288,7 @@ fn a_reader_gives_up_a_result_for_ever_by_its_id() {
     for wrong in ["", "confirm=", "confirm=SHOP-2"] {
         let answer = person.does("tsk/discard-forever", wrong);
         assert_eq!(answer.status, 200, "{answer:?}");
-        assert!(answer.body.contains("Nothing was given up."), "{answer:?}");
+        assert!(answer.body.contains("Nothing was discarded."), "{answer:?}");
         assert!(answer.body.contains("is not the id SHOP-1"), "{answer:?}");
     }
     assert_eq!(daemon.json(&["workspace", "show", "tsk"])["forever_at"], serde_json::Value::Null);

@@ -79,7 +79,7 @@ fn a_link_logs_one_browser_in_and_looking_at_it_uses_nothing_up() {
     for answer in [web.press(&secret, OWN), web.get(&path, "Host: localhost\r\n")] {
         assert_eq!(answer.status, 403, "{answer:?}");
         assert!(
-            answer.body.contains("was used already") && answer.header("set-cookie").is_none(),
+            answer.body.contains("was already used") && answer.header("set-cookie").is_none(),
             "{answer:?}"
         );
     }
@@ -106,7 +106,7 @@ fn a_link_that_is_none_is_told_to_a_person() {
             [web.get(&format!("/login?link={wrong}"), "Host: localhost\r\n"), web.press(wrong, OWN)]
         {
             assert_eq!(answer.status, 403, "{answer:?}");
-            assert!(answer.body.contains("This link does not log in here"), "{answer:?}");
+            assert!(answer.body.contains("This link is not valid here"), "{answer:?}");
             assert!(
                 answer.body.contains("agent-coordinator login")
                     && !answer.body.contains("<script>"),

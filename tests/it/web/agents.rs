@@ -56,7 +56,7 @@ fn agents_are_listed_by_what_they_need_and_filtered_by_the_address() {
     assert!(page.contains("claude · <bdi>Shop, Other</bdi>"), "{page}");
     let idle = |text: &str| page.contains(&format!("No task for it in {text}."));
     assert!(idle("Shop, Other") || idle("Other, Shop"), "{page}");
-    for mark in ["Failed", "Waits", "Working", "Stopped", "Idle"] {
+    for mark in ["Failed", "Waiting", "Working", "Stopped", "Idle"] {
         assert!(page.contains(&format!("{mark}</span>")), "{mark}: {page}");
     }
     assert!(page.contains("a title</a> <span class=\"id\">PRJ-"), "{page}");
@@ -86,7 +86,7 @@ fn the_old_address_of_the_reasons_leads_to_the_page_of_the_agent() {
 fn the_page_of_an_agent_says_what_it_needs_in_both_languages() {
     let daemon = with_all_groups();
     let page = daemon.page("/ui/projects/prj/agents/broken", "en");
-    assert!(page.contains("It doesn&#39;t run: failed once in a row"), "{page}");
+    assert!(page.contains("Not running: failed once in a row"), "{page}");
     assert!(page.contains("<b>It did not fail too often</b>"), "{page}");
     assert!(page.contains("Assigned to Shop, and both are active"), "{page}");
     assert!(page.contains("There is work: PRJ-1"), "{page}");
@@ -99,8 +99,8 @@ fn the_page_of_an_agent_says_what_it_needs_in_both_languages() {
         assert!(shown.contains(text), "{text}: {page}");
     }
     let chats = daemon.page("/ui/parts/projects/prj/agents/broken?for=chat", "en");
-    assert!(chats.contains("<b>A person wants to chat</b>"), "{chats}");
-    assert!(chats.contains("It starts as soon as a person writes to it."), "{chats}");
+    assert!(chats.contains("<b>A chat is requested</b>"), "{chats}");
+    assert!(chats.contains("It starts as soon as a person sends a message."), "{chats}");
     assert!(chats.contains("hide-s\">Failed</span>"), "the mark is that of the list: {chats}");
     assert!(chats.contains("<b>A slot is free</b> <span class=\"second\">1/1"), "{chats}");
     // A state in words is in the page, never its code.
@@ -132,7 +132,7 @@ fn the_arrow_keys_walk_the_list_and_the_panel_gives_the_focus_back() {
     // The other checklist replaces the first one, in the same place.
     browser.find("#panel .seg button[aria-pressed=false]").click();
     browser.until("the chats are shown", || {
-        browser.texts("#panel #needs").concat().contains("A person wants to chat")
+        browser.texts("#panel #needs").concat().contains("A chat is requested")
     });
     browser.press(&[ESCAPE]);
     browser.until("the focus is back", || focus() == "open-agent-a_waiting-prj");

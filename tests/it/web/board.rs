@@ -105,7 +105,7 @@ fn a_project_an_agent_and_a_task_are_made_on_the_page() {
     browser.run("document.querySelector('#kind').value = 'cluade'");
     browser.find(".form .primary").click();
     browser.until("an unknown kind is told at its field", || {
-        browser.texts("#kind-e") == ["Nothing here starts this kind. Did you mean claude?"]
+        browser.texts("#kind-e") == ["No provider starts this kind. Did you mean claude?"]
     });
     browser.find(".choice [value=claude]").click();
     browser.find("#more-fields summary").click();
@@ -134,7 +134,7 @@ fn a_project_an_agent_and_a_task_are_made_on_the_page() {
     browser.find("[name=working_directory]").type_in("not/absolute");
     browser.find(".form .primary").click();
     browser.until("it is refused", || {
-        browser.texts("#directory-e") == ["Write the whole path, such as /srv/shop."]
+        browser.texts("#directory-e") == ["Enter the whole path, such as /srv/shop."]
     });
     browser.run("document.querySelector('[name=working_directory]').value = ''");
     browser.find("[name=working_directory]").type_in(daemon.work().to_str().unwrap());

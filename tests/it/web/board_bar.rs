@@ -91,7 +91,7 @@ fn an_empty_project_shows_the_steps_until_its_first_task() {
     browser.go_to("/ui/projects/empty");
     assert_eq!(browser.texts(".step.is-next .no"), ["2"]);
     assert!(!browser.find("#board").is_shown());
-    assert!(browser.texts("#steps .hint").concat().contains("Or take an agent that exists."));
+    assert!(browser.texts("#steps .hint").concat().contains("Or use an existing agent."));
     daemon.done(&["project", "set", "empty", "--assign", "agt"]);
     browser.go_to("/ui/projects/empty");
     assert_eq!(browser.texts(".step.is-next .no"), ["3"]);

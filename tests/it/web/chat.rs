@@ -119,7 +119,7 @@ fn an_agent_that_died_is_said_to_be_gone_and_comes_back_for_the_next_message() {
     // What is sent before the agent is there waits for it.
     say(&browser, "first");
     browser.until("it is sent", || said(&browser) == [(true, "first".to_owned())]);
-    assert_eq!(standing(), "Preparing...");
+    assert_eq!(standing(), "Starting the agent…");
     fs::write(daemon.work().join("go"), "").unwrap();
     browser.until("it is at work", || standing().starts_with("Writing an answer"));
     fs::write(daemon.work().join("answer"), "").unwrap();

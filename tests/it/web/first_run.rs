@@ -36,7 +36,7 @@ fn an_empty_coordinator_leads_to_the_first_task_in_three_steps() {
     std::fs::write(work.join("new"), "").unwrap();
     git(&work, &["commit", "--quiet", "--allow-empty", "--message", "first"]);
     browser.find("#directory").type_in("/.");
-    let changed = "git, branch main, with changes that are not committed";
+    let changed = "git, branch main, with uncommitted changes";
     browser.until("it has changes", || folder(changed));
     std::fs::remove_file(work.join("new")).unwrap();
     browser.run("document.querySelector('#directory').value = ''");

@@ -104,7 +104,7 @@ fn what_needs_a_person_is_counted_read_put_off_and_done() {
     browser.until("it is read", || browser.has(".reading h2"));
     daemon.done(&["task", "set", "second", "--status", "cancelled"]);
     browser.until("it has ended", || {
-        browser.texts(".reading .empty").concat() == "This entry has ended."
+        browser.texts(".reading .empty").concat() == "This no longer needs attention."
     });
     daemon.done(&["task", "set", "first", "--status", "cancelled"]);
     browser.go_to("/ui/inbox");
@@ -161,7 +161,7 @@ fn a_page_in_the_background_notifies_its_reader() {
     browser.until("the page hears of news", || browser.has("#contact.is-there"));
     daemon.done(&["task", "set", "tsk", "--status", "blocked", "--reason", "which bank?"]);
     browser.until("its reader is told", || {
-        browser.run("return window.told.join()") == "Something needs a person"
+        browser.run("return window.told.join()") == "Something needs your attention"
     });
     assert_quiet(&browser);
 }

@@ -151,7 +151,7 @@ fn both_languages_name_outcomes_groups_and_figures() {
     let launch = daemon.until_ended("dies")["launch_id"].as_str().unwrap().to_owned();
     let path = format!("/ui/launches/{launch}");
     let page = daemon.page(&path, "en");
-    assert!(page.contains("It printed nothing.") && !page.contains("nothing yet"), "{page}");
+    assert!(page.contains("No output.") && !page.contains("No output yet"), "{page}");
     assert!(daemon.page(&path, "ja").contains("出力はありませんでした。"));
     for wrong in ["outcome=good", "since=1h", "agent=a%20b"] {
         let page = daemon.page(&format!("/ui/launches?{wrong}"), "en");

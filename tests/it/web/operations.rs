@@ -32,14 +32,14 @@ fn operations_names_who_waits_for_which_task_and_why_in_both_languages() {
     assert!(answer.contains("location: /ui/operations\r\n"), "{answer}");
     let page = daemon.page("/ui/operations", "en");
     for text in [
-        "Starting agents",
+        "Active",
         "1 <span class=\"faint small\">of 1</span>",
         "1 slot: tasks use 1, chats use 0",
         "href=\"/ui/projects/prj/agents/ben\"><bdi>Ben</bdi></a>",
         "PRJ-2</a> · <bdi>No free slot",
         "longest for <time",
         "Spent today",
-        "Tokens an hour",
+        "Tokens per hour",
         " of 1 · memory ",
         "<b>claude</b> <span class=\"second\">1 running",
         "href=\"/ui/launches\">All launches</a>",
@@ -102,7 +102,7 @@ fn a_pause_is_one_click_and_a_stop_of_all_names_what_it_stops() {
     browser.until("the mark shows it", || browser.texts("#fleet-state") == ["Paused"]);
     assert!(!browser.has("#pause"));
     browser.find(".banner .btn.primary").click();
-    browser.until("it goes on", || browser.texts("#fleet-state") == ["Starting agents"]);
+    browser.until("it goes on", || browser.texts("#fleet-state") == ["Active"]);
     browser.find("#stop-all").click();
     browser.until("it asks", || browser.texts("#question .danger") == ["Stop 1 agent"]);
     assert!(browser.texts("#question li").concat().contains("Ada · Shop"));

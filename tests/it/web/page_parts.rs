@@ -20,7 +20,7 @@ fn a_task_that_an_agent_has_just_begun_shows_its_work() {
     daemon.until_in_state("agt", "running");
     let launch = daemon.open("agt")[0]["launch_id"].as_str().unwrap().to_owned();
     let begun = part("en");
-    assert!(!begun.contains("No agent has worked on it yet"), "{begun}");
+    assert!(!begun.contains("No agent has worked on this task yet"), "{begun}");
     let link = format!("class=\"link\" href=\"/ui/launches/{launch}\"");
     let running = "<span class=\"good\">Running</span> <span class=\"faint\">· <a ";
     assert!(begun.contains(&format!("{running}{link}")), "{begun}");
@@ -40,7 +40,7 @@ fn a_task_that_an_agent_has_just_begun_shows_its_work() {
     for text in [
         "<b dir=\"auto\">agt</b> moved it from In progress to Done",
         "</b> moved it from Done to To do",
-        "</b> made it",
+        "</b> created it",
         "<dt>Needed by</dt>",
         "dir=\"auto\">Ship it</a>",
     ] {

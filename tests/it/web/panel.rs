@@ -162,7 +162,7 @@ fn a_mistake_is_shown_at_its_field_and_loses_nothing() {
     browser.find("#new-task .primary").click();
     browser.until("the title is marked", || focus(&browser) == "new-title");
     assert!(browser.has("#new-title[aria-invalid=true]"));
-    assert_eq!(browser.texts("#new-title-e"), ["A task needs a title."]);
+    assert_eq!(browser.texts("#new-title-e"), ["Enter a title."]);
     assert_eq!(
         browser.run("return document.querySelector('#new-description').value"),
         "<b>what</b> to do"

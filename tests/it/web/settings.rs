@@ -59,7 +59,7 @@ fn settings_show_where_each_value_is_from_and_logins_are_revoked_there() {
     let id = token["id"].as_str().unwrap();
     browser.find(&format!("#{id} button")).click();
     browser.until("the token is gone", || names().len() == 1);
-    assert_eq!(browser.run("return window.asked"), "Revoke this for ever? Token · ci");
+    assert_eq!(browser.run("return window.asked"), "Revoke permanently? Token · ci");
     let left = daemon.json(&["token", "list"]);
     assert!(left.as_array().unwrap().iter().all(|login| login["name"] != "ci"), "{left}");
     assert_quiet(&browser);

@@ -161,7 +161,7 @@ fn two_people_at_one_field_compare_and_decide() {
     assert_eq!(browser.run("return document.activeElement.className"), "call wait was-changed");
     assert_eq!(browser.run("return document.querySelector('#edit-title').value"), "mine");
     browser.run("[...document.querySelectorAll('.was-changed .btn')].at(0).click()");
-    assert_eq!(browser.texts(".was-changed dt"), ["Title · saved now"]);
+    assert_eq!(browser.texts(".was-changed dt"), ["Title · saved version"]);
     assert_eq!(browser.texts(".was-changed dd"), ["theirs שלום"]);
     assert_eq!(field_of(&daemon, "title"), "theirs שלום");
     browser.find(".was-changed .primary").click();
@@ -248,7 +248,7 @@ fn a_login_that_ends_in_an_open_tab_loses_nothing_and_leads_back() {
     // The stream of events ends, and the reader is told without a click.
     end_logins(&daemon);
     browser.find("#login-again[open]");
-    assert!(browser.find("#login-again h2").text().contains("Your login has ended"));
+    assert!(browser.find("#login-again h2").text().contains("Your session has expired"));
     browser.find("#login-link").type_in("nonsense");
     browser.find("#login-again .primary").click();
     browser.until("the link is refused", || browser.find("#login-link-e").is_shown());

@@ -41,7 +41,7 @@ fn a_task_that_waits_says_why_everywhere_and_its_button_ends_that() {
             "const it = document.querySelector('{of}'); return it.getAttribute('aria-label') ?? it.querySelector('.sr').textContent"
         ))
     };
-    assert_eq!(label("#card-tsk .avatar.is-waiting"), "agt, Waits");
+    assert_eq!(label("#card-tsk .avatar.is-waiting"), "agt, Waiting");
     assert_eq!(label("#avatar-agt.is-waiting"), "Chat with agt, Waits");
     browser.find("#card-tsk .act").click();
     browser.until("it runs", || browser.has("#card-tsk .now .dot.live"));

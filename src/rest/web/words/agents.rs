@@ -22,7 +22,7 @@ impl Words {
         let agent = isolated(agent);
         match self.language {
             Language::English => format!(
-                "Stop {agent}? It is not started again until you resume it, or set a task of it in progress."
+                "Stop {agent}? It does not start again until you resume it or move a task of it to “In progress”."
             ),
             Language::Japanese => format!(
                 "{agent} を停止しますか？ 再開するか、担当タスクを「進行中」に移すまで起動しません。"
@@ -45,8 +45,8 @@ impl Words {
             return reason;
         }
         match self.language {
-            Language::English if waiting.begins_with_name() => format!("It doesn't run: {reason}"),
-            Language::English => format!("It doesn't run: {}", with_small_letter(&reason)),
+            Language::English if waiting.begins_with_name() => format!("Not running: {reason}"),
+            Language::English => format!("Not running: {}", with_small_letter(&reason)),
             Language::Japanese => format!("起動していません: {reason}"),
         }
     }
@@ -64,11 +64,11 @@ impl Words {
                 ("The pause doubles after each failure.", "失敗のたびに待ち時間が倍になります。")
             }
             StartReason::Held => (
-                "It stays stopped until a person resumes it, or sets a task of it in progress.",
+                "It stays stopped until you resume it or move a task of it to “In progress”.",
                 "再開するか、担当タスクを「進行中」に移すまで停止したままです。",
             ),
             StartReason::Suspended | StartReason::Misconfigured => (
-                "Its latest launches show the cause. Mend it, then resume the agent.",
+                "The latest launches show the cause. Fix it, then resume the agent.",
                 "直近の起動で原因を確認し、解消してから再開してください。",
             ),
             StartReason::NoCoordinator => (
@@ -167,7 +167,7 @@ impl Words {
         let host = self.of_host(host);
         match self.language {
             Language::English => format!(
-                "{host} does not answer: nothing is started there until it is back. Last contact:"
+                "{host} does not respond. No agents start there until it is back. Last contact:"
             ),
             Language::Japanese => {
                 format!("{host} が応答しないため、復帰するまでそこでは起動しません。最終応答:")
@@ -222,10 +222,10 @@ mod tests {
         assert_eq!(with_small_letter("SHOP-1 first"), "SHOP-1 first");
         let w = Words::of(Language::English);
         let held = Waiting::of(WaitReason::Start(StartReason::Held));
-        assert_eq!(w.of_not_running(&held), "It doesn't run: a person stopped it");
+        assert_eq!(w.of_not_running(&held), "Not running: a person stopped it");
         let facts = WaitFacts { stopped_by: Some("Ann".to_owned()), ..WaitFacts::default() };
         let by_ann = Waiting { facts: Some(Box::new(facts)), ..held };
-        assert_eq!(w.of_not_running(&by_ann), "It doesn't run: Ann stopped it");
+        assert_eq!(w.of_not_running(&by_ann), "Not running: Ann stopped it");
     }
 
     #[test]

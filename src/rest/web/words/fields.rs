@@ -14,9 +14,7 @@ impl Words {
             Refusal::Missing { text: "title", .. } => ("title", self.needs_title.to_owned()),
             Refusal::Missing { text, .. } => (*text, self.needs_text.to_owned()),
             Refusal::TooLong { text, length, limit } if is_english => {
-                let message = format!(
-                    "This has {length} characters, and at most {limit} are possible. Shorten it."
-                );
+                let message = format!("This has {length} characters. The limit is {limit}.");
                 (*text, message)
             }
             Refusal::TooLong { text, length, limit } => {
@@ -60,10 +58,10 @@ impl Words {
     fn of_unknown_kind(&self, meant: Option<&str>) -> String {
         match (self.language, meant) {
             (Language::English, Some(meant)) => {
-                format!("Nothing here starts this kind. Did you mean {meant}?")
+                format!("No provider starts this kind. Did you mean {meant}?")
             }
             (Language::English, None) => {
-                "Nothing here starts this kind. Choose one of the list.".to_owned()
+                "No provider starts this kind. Choose one from the list.".to_owned()
             }
             (Language::Japanese, Some(meant)) => {
                 format!("この種別を起動できるものがありません。「{meant}」ではありませんか？")

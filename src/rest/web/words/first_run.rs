@@ -11,23 +11,23 @@ impl Words {
             Folder::NotAbsolute => return self.needs_path.to_owned(),
             Folder::InRepository(repository) => return self.of_repository(repository),
             Folder::Missing => (
-                "There is no such folder on the machine of the daemon. Make it first.",
+                "There is no such folder on the machine of the daemon. Create it first.",
                 "デーモンのマシンにこのフォルダーはありません。先に作成してください。",
             ),
             Folder::NotAFolder => (
-                "This is a file. Name the folder that it is in.",
+                "This is a file. Enter the path of its folder.",
                 "これはファイルです。フォルダーのパスを入力してください。",
             ),
             Folder::Root => (
-                "An agent would work on the whole machine. Name the folder of one project.",
+                "An agent would work on the whole machine. Enter the folder of one project.",
                 "エージェントがマシン全体で作業することになります。プロジェクトのフォルダーを指定してください。",
             ),
             Folder::Closed => (
-                "The daemon may not enter this folder. Change its rights, or choose another one.",
+                "The daemon cannot enter this folder. Change its permissions or choose another.",
                 "デーモンのユーザーにはこのフォルダーに入る権限がありません。権限を変更するか、別のフォルダーを選択してください。",
             ),
             Folder::ReadOnly => (
-                "The daemon may not write into this folder. Change its rights or choose another one.",
+                "The daemon cannot write to this folder. Change its permissions or choose another.",
                 "デーモンのユーザーにはこのフォルダーに書き込む権限がありません。権限を変更するか、別のフォルダーを選択してください。",
             ),
             Folder::Plain => (
@@ -35,7 +35,7 @@ impl Words {
                 "git を使わないフォルダーです。すべてのエージェントがここで作業します。",
             ),
             Folder::Failed(_) => {
-                ("This folder could not be looked at.", "このフォルダーを確認できませんでした。")
+                ("This folder could not be checked.", "このフォルダーを確認できませんでした。")
             }
         };
         self.language.either(english, japanese).to_owned()
@@ -54,7 +54,7 @@ impl Words {
             if is_clean {
                 self.language.either("clean", "変更なし")
             } else {
-                self.language.either("with changes that are not committed", "未コミットの変更あり")
+                self.language.either("with uncommitted changes", "未コミットの変更あり")
             }
         });
         let comma = self.language.either(", ", "、");
@@ -109,10 +109,7 @@ mod tests {
         assert_eq!(english(&repository), "git, branch main, clean");
         let changed =
             FolderRepository { branch: None, is_clean: Some(false), ..repository.clone() };
-        assert_eq!(
-            english(&changed),
-            "git, commit 0123456789, with changes that are not committed"
-        );
+        assert_eq!(english(&changed), "git, commit 0123456789, with uncommitted changes");
         assert_eq!(english(&FolderRepository::default()), "git, no commit yet");
         let japanese = Words::of(Language::Japanese);
         let folder = Folder::InRepository(repository);

@@ -18,7 +18,7 @@ impl Words {
 
     pub(in crate::rest::web) const fn connection_lost_help(&self) -> &'static str {
         self.language.either(
-            "This page goes on by itself when it is back. What you write stays here.",
+            "This page continues when it is back. What you write stays here.",
             "復帰すると、この画面は自動で再開します。入力中の内容は失われません。",
         )
     }
@@ -28,12 +28,12 @@ impl Words {
     }
 
     pub(in crate::rest::web) const fn key_break_in_chat(&self) -> &'static str {
-        self.language.either("Break the line in a chat", "チャットで改行")
+        self.language.either("New line in a chat", "チャットで改行")
     }
 
     pub(in crate::rest::web) const fn single_keys_hint(&self) -> &'static str {
         self.language.either(
-            "Keys without Ctrl or ⌘ can be turned off in",
+            "You can turn off single-key shortcuts in",
             "1 文字のショートカットは次の画面で無効にできます:",
         )
     }

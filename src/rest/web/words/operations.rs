@@ -54,10 +54,10 @@ impl Words {
     pub(in crate::rest::web) fn of_forge_health(&self, health: &str) -> &'static str {
         let (english, japanese) = match health {
             "ok" => ("answers", "正常"),
-            "unauthorized" => ("does not take the token", "トークン無効"),
+            "unauthorized" => ("rejects the token", "トークン無効"),
             "limited" => ("rate-limited", "制限中"),
             "unavailable" => ("does not answer", "応答なし"),
-            _ => ("not asked yet", "未確認"),
+            _ => ("not checked yet", "未確認"),
         };
         self.language.either(english, japanese)
     }

@@ -38,12 +38,12 @@ const fn english(kind: AffectedKind, count: usize) -> &'static str {
         (AffectedKind::Assignments, _) => "assignments",
         (AffectedKind::Comments, 1) => "comment",
         (AffectedKind::Comments, _) => "comments",
-        (AffectedKind::Messages, 1) => "message of chats",
-        (AffectedKind::Messages, _) => "messages of chats",
+        (AffectedKind::Messages, 1) => "chat message",
+        (AffectedKind::Messages, _) => "chat messages",
         (AffectedKind::Launches, 1) => "launch with its output",
         (AffectedKind::Launches, _) => "launches with their output",
-        (AffectedKind::KeptTasks, 1) => "task that stays",
-        (AffectedKind::KeptTasks, _) => "tasks that stay",
+        (AffectedKind::KeptTasks, 1) => "task that is kept",
+        (AffectedKind::KeptTasks, _) => "tasks that are kept",
     }
 }
 

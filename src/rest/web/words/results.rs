@@ -74,7 +74,7 @@ impl Words {
 
     pub(in crate::rest::web) fn of_uncommitted(&self, n_files: u32) -> String {
         match self.language {
-            Language::English => format!("{n_files} not committed"),
+            Language::English => format!("{n_files} uncommitted"),
             Language::Japanese => format!("未コミット {n_files} 件"),
         }
     }
@@ -95,14 +95,14 @@ impl Words {
 
     pub(in crate::rest::web) fn of_merged_into(&self, branch: &str, commit: &str) -> String {
         match self.language {
-            Language::English => format!("Merged into {branch}, which is at {commit} now."),
+            Language::English => format!("Merged into {branch} ({commit})."),
             Language::Japanese => format!("{branch} にマージしました（{commit}）。"),
         }
     }
 
     pub(in crate::rest::web) fn of_merged_before(&self, branch: &str) -> String {
         match self.language {
-            Language::English => format!("Nothing to merge: {branch} has the result already."),
+            Language::English => format!("Nothing to merge: {branch} already has the result."),
             Language::Japanese => format!("マージ不要: {branch} には結果が含まれています。"),
         }
     }

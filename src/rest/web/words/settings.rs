@@ -47,7 +47,7 @@ impl Words {
     ) -> String {
         let what = self.of_login(kind);
         match self.language {
-            Language::English => format!("Revoke this for ever? {what} · {name}"),
+            Language::English => format!("Revoke permanently? {what} · {name}"),
             Language::Japanese => format!("失効させますか？ {what} · {name}"),
         }
     }
@@ -59,7 +59,7 @@ impl Words {
     ) -> (&'static str, &'static str) {
         let (english, japanese) = match fault {
             LinkFault::Used => (
-                ("This link was used already", "Each link opens one session. Ask for a new one."),
+                ("This link was already used", "Each link opens one session. Ask for a new one."),
                 (
                     "このリンクは使用済みです",
                     "リンクは 1 回だけ使えます。新しいリンクを取得してください。",
@@ -74,8 +74,8 @@ impl Words {
             ),
             LinkFault::Unknown => (
                 (
-                    "This link does not log in here",
-                    "It is not complete, or it is of another server. Ask for a new one.",
+                    "This link is not valid here",
+                    "It is incomplete, or it belongs to another server. Ask for a new one.",
                 ),
                 (
                     "このリンクではログインできません",

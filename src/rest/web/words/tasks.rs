@@ -60,13 +60,13 @@ impl Words {
     }
 
     pub(in crate::rest::web) const fn of_made(&self, has_name: bool) -> &'static str {
-        let english = if has_name { "made it" } else { "Made" };
+        let english = if has_name { "created it" } else { "Created" };
         self.language.either(english, "作成")
     }
 
     /// Returns the text before the name of a forge item.
     pub(in crate::rest::web) const fn made_from(&self) -> &'static str {
-        self.language.either("Made from", "作成元:")
+        self.language.either("Created from", "作成元:")
     }
 
     pub(in crate::rest::web) const fn needed_by(&self) -> &'static str {
@@ -82,12 +82,12 @@ impl Words {
     }
 
     pub(in crate::rest::web) const fn parent(&self) -> &'static str {
-        self.language.either("Part of", "親タスク")
+        self.language.either("Parent task", "親タスク")
     }
 
     /// Returns the value of a property without a value.
     pub(in crate::rest::web) const fn nothing(&self) -> &'static str {
-        self.language.either("Nothing", "なし")
+        self.language.either("None", "なし")
     }
 
     pub(in crate::rest::web) const fn request(&self) -> &'static str {
