@@ -8,6 +8,17 @@ call() { "$AGENT_COORDINATOR" call "$@"; }
 AGENT_SESSION_TOKEN=$(call authenticate --get session_token)
 export AGENT_SESSION_TOKEN
 
+# In a chat, it has the same answer to everything. It asks what is next until the chat ends.
+while next=$(call get_next_action --get action); do
+    case $next in
+    get_pending_messages) call respond_chat '{"content": "I am the example agent. I only do tasks: assign me one."}' ;;
+    wait_for_messages) sleep 1 ;;
+    logout) call logout && exit ;;
+    exit) exit ;;
+    *) break ;; # There is a task.
+    esac
+done
+
 # What am I to do?
 task=$(call get_my_task --get task)
 echo "my task: $task"

@@ -57,6 +57,20 @@ fn the_quickstart_does_its_task_once_and_says_how_to_give_the_next() {
 }
 
 #[test]
+fn the_bundled_agent_answers_in_a_chat_and_leaves_when_it_ends() {
+    let mut daemon = quickstart();
+    daemon.start();
+    daemon.until_ended("agt_example");
+    daemon.done(&["chat", "send", "agt_example", "prj_hello", "Who are you?"]);
+    until("it answers", || {
+        daemon.done(&["chat", "show", "agt_example", "prj_hello"]).contains("I only do tasks")
+    });
+    daemon.done(&["chat", "end", "agt_example", "prj_hello"]);
+    until("its launch ends", || daemon.ended("agt_example").len() == 2);
+    assert_eq!(daemon.ended("agt_example")[0]["outcome"], "completed", "{}", daemon.log());
+}
+
+#[test]
 fn a_second_task_is_applied_while_the_daemon_runs() {
     let mut daemon = quickstart();
     daemon.start();
