@@ -49,7 +49,9 @@ const LAUNCH: Asset = script(
     "launch.js",
     concat!(include_str!("assets/transcript.js"), include_str!("assets/output.js")),
 );
-const THEME: Asset = script("theme.js", include_str!("assets/theme.js"));
+/// For all pages, also that of the login.
+const THEME: Asset =
+    script("theme.js", concat!(include_str!("assets/theme.js"), include_str!("assets/once.js")));
 const HTMX: Asset =
     Asset { has_comments: false, ..script("htmx.js", include_str!("assets/htmx.min.js")) };
 const ICON: Asset = Asset {

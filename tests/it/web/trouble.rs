@@ -227,6 +227,22 @@ fn two_people_at_the_form_of_a_project_or_an_agent_compare_and_decide() {
     until("mine is saved", || daemon.json(&["agent", "show", "agt"])["name"] == "mine again");
 }
 
+#[test]
+fn a_link_whose_button_is_clicked_twice_logs_in() {
+    let daemon = daemon(&["agt"]);
+    let Some(browser) = Browser::at(&daemon, "operator", "en") else {
+        return;
+    };
+    for _ in 0..3 {
+        let link = daemon.done(&["login", "--role", "operator"]);
+        browser.go_to(&link[link.find("/login").unwrap()..]);
+        browser.run(
+            "const button = document.querySelector('main button'); button.click(); button.click()",
+        );
+        browser.until("it is logged in", || browser.path() == "/ui/projects");
+    }
+}
+
 /// Ends the logins of all browsers.
 fn end_logins(daemon: &Daemon) {
     for login in daemon.json(&["token", "list"]).as_array().unwrap() {
