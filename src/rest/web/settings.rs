@@ -29,6 +29,14 @@ struct SettingsPage {
     logins: Option<Vec<Login>>,
 }
 
+/// The configuration in use, and the mistakes of a file that is not.
+#[derive(Template)]
+#[template(path = "parts/configuration.html")]
+struct ConfigurationPart {
+    frame: Frame,
+    configuration_state: ConfigurationState,
+}
+
 #[derive(Template)]
 #[template(path = "parts/logins.html")]
 struct LoginsPart {
@@ -90,6 +98,7 @@ struct LanguageFields {
 pub(super) fn routes() -> Router<RestState> {
     Router::new()
         .route("/ui/settings", get(page))
+        .route("/ui/parts/settings/configuration", get(configuration))
         .route("/ui/parts/keys", get(keys))
         .route("/ui/do/logins/{credential}/revoke", post(revoke))
 }
@@ -106,6 +115,11 @@ async fn page(frame: Frame, State(state): State<RestState>) -> Result<Response, 
     let logins = if frame.may_change() { Some(Login::all(&frame, &state).await?) } else { None };
     let frame = frame.at(NavSection::Settings);
     Ok(rendered(&SettingsPage { frame, configuration_state, version, logins }))
+}
+
+async fn configuration(frame: Frame, State(state): State<RestState>) -> Response {
+    let configuration_state = state.configuration.configuration_state();
+    rendered(&ConfigurationPart { frame, configuration_state })
 }
 
 /// Revokes a login, a link or a token, and returns those that are left.
