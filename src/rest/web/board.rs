@@ -14,7 +14,7 @@ use super::banners::Banner;
 use super::changes::{CardResult, results};
 use super::first_run::FirstRun;
 use super::layout::{Frame, NavSection, rendered};
-use super::shown::{Card, Count, Face, Faces, Now, Since, cost_of, leads_to, order_of};
+use super::shown::{Card, Count, Face, Faces, Now, Since, cost_of, leads_to_words, order_of};
 use super::tasks::Tab;
 use super::today::Days;
 use super::words::Words;
@@ -160,7 +160,7 @@ struct Column {
 impl Column {
     /// Returns the columns that a card of this one can be moved to.
     fn leads_to(&self) -> String {
-        words_of(&leads_to(self.status))
+        leads_to_words(self.status)
     }
 
     /// Returns the width of the board below which the column is folded: `wide` or `auto`. `None` for
@@ -508,7 +508,7 @@ impl Board {
             result: self.results.get(&task.id).cloned(),
             cost: None,
             order: order_of(task),
-            leads_to: words_of(&leads_to(task.status)),
+            leads_to: leads_to_words(task.status),
         }
     }
 }
@@ -525,8 +525,4 @@ async fn put_costs(
         card.cost = usage.get(&card.id).copied().and_then(cost_of);
     }
     Ok(())
-}
-
-fn words_of(statuses: &[TaskStatus]) -> String {
-    statuses.iter().map(|status| status.as_str()).collect::<Vec<_>>().join(" ")
 }

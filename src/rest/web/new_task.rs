@@ -28,6 +28,8 @@ struct NewTaskPart {
     /// The id of the form.
     form_id: String,
     status: TaskStatus,
+    /// The reader chose the status by the button that opens the form.
+    is_status_asked: bool,
     is_another: bool,
     /// The agent that is chosen at first.
     assignee: Option<AgentId>,
@@ -101,6 +103,7 @@ async fn new(
         members: faces.of_all(&members),
         is_another: query.another,
         assignee: query.assignee,
+        is_status_asked: query.status.is_some() && !query.another,
         status: query.status.filter(|to| NEW_STATUSES.contains(to)).unwrap_or(TaskStatus::Todo),
     }))
 }

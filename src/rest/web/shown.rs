@@ -348,6 +348,11 @@ pub(super) fn leads_to(status: TaskStatus) -> Vec<TaskStatus> {
     TaskStatus::ALL.iter().copied().filter(|to| status.leads_people_to(*to)).collect()
 }
 
+/// Returns the same as words with a space between them, for the script of the page.
+pub(super) fn leads_to_words(status: TaskStatus) -> String {
+    leads_to(status).into_iter().map(TaskStatus::as_str).collect::<Vec<_>>().join(" ")
+}
+
 /// The end of a launch, in a line of its own.
 pub(super) struct LastEnd {
     pub(super) launch: LaunchId,

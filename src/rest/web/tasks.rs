@@ -201,6 +201,12 @@ impl ShownTask {
         self.leads_to.contains(&status)
     }
 
+    /// Returns whether `status` is the blocked one and a person may give a reason for it, now or
+    /// with the move to it.
+    fn may_get_reason(&self, status: TaskStatus) -> bool {
+        status == TaskStatus::Blocked && (self.status == status || self.may_become(status))
+    }
+
     /// Returns the value of a property in words.
     fn value_of(&self, property: Property, w: &'static Words) -> String {
         match property {

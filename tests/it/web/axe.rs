@@ -42,8 +42,8 @@ const OPENED: [(&str, &str, &str); 9] = [
     ("/ui/tasks/tsk", "document.querySelector('[hx-get*=removals]').click()", "#removal"),
     (
         "/ui/projects/prj?task=tsk",
-        "document.querySelector('[data-edit-title]').click(); document.querySelector('[data-asks-reason]').click(); document.querySelector('#edit-tsk').open = true",
-        "#edit-tsk[open]",
+        "document.querySelector('[data-asks-reason]').click(); document.querySelectorAll('[data-edits]').forEach(e => e.click())",
+        "#edit-tsk:not([hidden])",
     ),
     ("/ui/operations", "document.querySelector('#stop-all').click()", "#question"),
 ];

@@ -42,8 +42,8 @@ const FORMS: [Form; 10] = [
     },
     Form {
         page: "/ui/projects/prj?task=tsk",
-        opens: "document.querySelector('#edit-tsk summary').click()",
-        form: "#edit-tsk form",
+        opens: "document.querySelector('.edited:has(+ #edit-tsk) [data-edits]').click()",
+        form: "#edit-tsk",
         others: "{ description: 'More' }",
         bad: &[("description", &[LONG_TEXT])],
     },

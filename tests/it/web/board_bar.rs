@@ -38,6 +38,23 @@ fn a_board_leads_to_another_project_and_shows_what_the_day_cost() {
     browser.go_to("/ui/projects/prj");
     assert_eq!(browser.texts("#card-tsk [title='Cost of its launches']"), ["$0.02"]);
 
+    browser.find("[popovertarget=more-actions]").click();
+    browser.until("the menu is shown", || browser.find("#more-actions").is_shown());
+    browser.find("#more-actions [hx-get*=removals]").click();
+    browser.until("it asks", || browser.has("#dialog[open] #removal"));
+    assert!(!browser.find("#more-actions").is_shown());
+    assert_eq!(
+        browser.run("return dialog.getAttribute('aria-labelledby')"),
+        "removal-heading",
+        "what it shows gives the dialog its name"
+    );
+    browser.find("#dialog [data-close-dialog]").click();
+    browser.until("it is closed", || browser.run("return dialog.open") == false);
+    browser.find("[popovertarget=more-actions]").click();
+    browser.find("#more-actions a[href='/ui/projects/prj/edit']").click();
+    browser.until("the form is open", || browser.path() == "/ui/projects/prj/edit");
+    browser.go_to("/ui/projects/prj");
+
     browser.find("[popovertarget=switch-project]").click();
     browser.until("the projects are shown", || browser.find("#switch-project").is_shown());
     assert_eq!(browser.texts("#switch-project [aria-current]").len(), 1);

@@ -27,7 +27,7 @@ fn a_comment_is_seen_at_once_and_a_half_written_one_stays() {
     assert_eq!(said()[0], "From elsewhere <i>with</i> text");
     assert_eq!(written(), "half");
     // What is written in another form stays, whichever is sent.
-    browser.find("#edit-tsk summary").click();
+    browser.find(".edited:has(+ #edit-tsk) [data-edits]").click();
     browser.find("#edit-description").type_in("More words");
     browser.find(button).click();
     browser.until("it is sent", || said().len() == 3);
@@ -36,7 +36,7 @@ fn a_comment_is_seen_at_once_and_a_half_written_one_stays() {
     let description = "return document.querySelector('#edit-description').value";
     assert_eq!(browser.run(description), "More words");
     browser.find("#comment").type_in("kept");
-    browser.run("document.querySelector('#edit-tsk form').requestSubmit()");
+    browser.run("document.querySelector('#edit-tsk').requestSubmit()");
     browser.until("the description is saved", || {
         browser.texts("#panel .prose").contains(&"More words".to_owned())
     });

@@ -74,6 +74,20 @@ fn what_needs_a_person_is_counted_read_put_off_and_done() {
     browser.until("it is read", || browser.has(".reading button[hx-vals*=open]"));
     browser.find(".reading button[hx-vals*=open]").click();
     browser.until("nothing is put off", || !browser.has(".item"));
+    // The focus goes to the entry that follows.
+    browser.go_to("/ui/inbox");
+    browser.find(".item a").click();
+    browser.until("it is read", || browser.has(".reading button[hx-vals*=done]"));
+    browser.find(".reading button[hx-vals*=done]").click();
+    browser.until("it is gone, and the next one has the focus", || {
+        browser.texts(".item").len() == 1
+            && browser.run("return document.activeElement.closest('.item') !== null") == true
+    });
+    browser.go_to("/ui/inbox?show=done");
+    browser.find(".item a").click();
+    browser.until("it is read", || browser.has(".reading button[hx-vals*=open]"));
+    browser.find(".reading button[hx-vals*=open]").click();
+    browser.until("nothing is done", || !browser.has(".item"));
     browser.go_to("/ui/inbox");
     assert_eq!(browser.texts(".item").len(), 2);
 

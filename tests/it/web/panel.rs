@@ -94,6 +94,29 @@ fn a_new_task_keeps_its_draft_and_is_made_once_however_often_it_is_sent() {
     browser.until("it is open", || browser.run("return dialog.open") == true);
     assert_eq!(browser.run("return document.querySelector('#new-title').value"), "A title");
     assert!(browser.find("[data-draft-kept]").is_shown());
+    // The browser keeps it, with all of its fields. A part of a task has a draft of its own.
+    browser.run(
+        "const field = document.querySelector('#new-task [name=priority]'); field.value = 'high'; \
+         field.dispatchEvent(new Event('input', { bubbles: true }))",
+    );
+    browser.go_to("/ui/projects/prj");
+    browser.press(&['n']);
+    browser.until("the title has the focus", || focus(&browser) == "new-title");
+    let fields = "const fields = document.querySelector('#new-task').elements; \
+                  return [fields.title.value, fields.priority.value, fields.status.value]";
+    assert_eq!(browser.run(fields), json!(["A title", "high", "todo"]));
+    assert!(browser.find("[data-draft-kept]").is_shown());
+    browser.press(&[ESCAPE]);
+    browser.run("document.querySelector('#column-backlog [hx-get*=new-task]').click()");
+    browser.until("the title has the focus", || focus(&browser) == "new-title");
+    assert_eq!(browser.run(fields), json!(["A title", "high", "backlog"]), "as was asked");
+    browser.find("[data-throw-away]").click();
+    browser.until("it is closed", || browser.run("return dialog.open") == false);
+    browser.press(&['n']);
+    browser.until("the title has the focus", || focus(&browser) == "new-title");
+    assert_eq!(browser.run(fields), json!(["", "medium", "todo"]));
+    assert!(!browser.find("[data-draft-kept]").is_shown());
+    browser.find("#new-title").type_in("A title");
     // The same form twice: by two clicks, and by two requests of which the first answer was lost.
     let sent = browser.run(
         "const form = document.querySelector('#new-task'); window.sent = new URLSearchParams(new FormData(form)).toString();\
@@ -256,6 +279,20 @@ fn properties_are_changed_in_place_and_a_change_of_another_person_is_told() {
     assert_ne!(disabled, json!(0));
     browser.find(".states [title=Cancelled]").click();
     browser.find("#column-cancelled #card-one");
+
+    // A card that is moved there moves at once, and is asked about then.
+    daemon.done(&["task", "set", "two", "--assignee", "agt", "--status", "in_progress"]);
+    browser.find("#column-in_progress #card-two");
+    browser.run("moveTask(document.querySelector('#card-two'), 'blocked')");
+    browser.until("the reason is asked for", || {
+        browser.run("return document.activeElement.name") == "reason"
+    });
+    assert_eq!(daemon.task_status("two"), "blocked");
+    browser.find("[name=reason]").type_in("no key");
+    browser.press(&[ENTER]);
+    browser.until("the card says why", || {
+        browser.texts("#column-blocked #card-two .what") == ["no key"]
+    });
 }
 
 #[test]
@@ -272,4 +309,59 @@ fn a_move_to_done_is_undone_although_no_move_leads_straight_back() {
     browser.find(".toast .act").click();
     browser.until("it is back", || daemon.task_status("one") == "in_progress");
     browser.find("#column-in_progress #card-one");
+
+    // The state control tells the same, on the board and on the page of the task.
+    for page in ["/ui/projects/prj?task=one", "/ui/tasks/one"] {
+        browser.go_to(page);
+        browser.find(".states [data-sets=done]").click();
+        browser.until("it is told", || browser.texts(".toast b") == ["Moved to Done"]);
+        browser.until("it is shown", || browser.has(".states [data-sets=done][aria-pressed=true]"));
+        browser.find(".toast .act").click();
+        browser.until("it is back", || daemon.task_status("one") == "in_progress");
+    }
+    browser.find("[data-asks-reason][aria-expanded=false]").click();
+    browser.find("[data-asks-reason][aria-expanded=true]");
+    browser.find("[name=reason]").type_in("waits");
+    browser.find(".why-blocked .primary").click();
+    browser.until("the focus is at the state", || {
+        browser.run("return document.activeElement.dataset.sets") == "blocked"
+    });
+    browser.until("it is told", || browser.texts(".toast b") == ["Moved to Blocked"]);
+    browser.find(".toast .act").click();
+    browser.until("it is back again", || daemon.task_status("one") == "in_progress");
+    assert_quiet(&browser);
+}
+
+#[test]
+fn keys_walk_through_the_tasks_of_a_column_while_the_panel_is_open() {
+    let daemon = with_tasks();
+    let Some(browser) = Browser::at(&daemon, "operator", "en") else {
+        return;
+    };
+    browser.go_to("/ui/projects/prj");
+    browser.find("#card-one .card-link").click();
+    browser.until("the panel has the focus", || focus(&browser) == "panel");
+    let title = || browser.texts("#panel .task-title").concat();
+    let label = "const panel = document.querySelector('#panel'); \
+                 return document.getElementById(panel.getAttribute('aria-labelledby')).textContent";
+    for (key, task) in [('j', "two"), ('j', "three"), ('j', "three"), ('k', "two")] {
+        browser.press(&[key]);
+        browser.until("the panel shows it", || title() == task);
+        browser.until("so does the address", || {
+            browser.run("return location.search").as_str().unwrap().contains("task=PRJ-")
+        });
+        assert_eq!(browser.run(label), task);
+        browser.find(&format!("#card-{task}.is-open"));
+    }
+    browser.press(&[ESCAPE]);
+    browser.until("the focus is at its card", || focus(&browser) == "card-two");
+    // Back leads to the board, and not through all that was shown.
+    browser.find("#card-one .card-link").click();
+    browser.until("the panel shows it", || title() == "one");
+    browser.press(&['j']);
+    browser.until("the panel shows the next", || title() == "two");
+    browser.until("the address has it", || browser.run("return location.search") == "?task=PRJ-2");
+    browser.run("history.back()");
+    browser.until("the panel is closed", || !browser.has("#panel .task"));
+    assert_quiet(&browser);
 }

@@ -94,6 +94,8 @@ const isBlank = (place) => Boolean(place?.matches?.("[data-place]")) && [...plac
 // Lines stand for what comes, if it takes longer than a moment.
 document.addEventListener("htmx:before:request", ({ detail: { ctx } }) => {
   const place = ctx.target;
+  // A closed dialog may hold a new task that was not sent. Its draft is kept.
+  if (place === dialog && !dialog.open) dialog.replaceChildren();
   if (!isBlank(place) || isReadAgain(ctx.sourceElement)) return;
   place.asked = ctx;
   ctx.skeleton = setTimeout(() => {
@@ -123,7 +125,8 @@ document.addEventListener("htmx:after:request", (event) => {
   // What was saved is not lost by leaving.
   if (ctx.request.method !== "GET" && ctx.response.status < 300) ctx.sourceElement.removeAttribute("data-is-written");
   if (ctx.response.status !== 204) return;
-  if (ctx.sourceElement.matches(".why-blocked")) { ctx.sourceElement.reset(); ctx.sourceElement.hidden = true; }
+  if (ctx.sourceElement.matches(".why-blocked")) leaveReason(ctx.sourceElement);
+  if (ctx.sourceElement.matches("[data-draft]")) forgetTaskDraft(ctx.sourceElement);
   if (ctx.sourceElement.matches("[data-close-when-done]")) {
     const isAnother = find("[data-make-another]", ctx.sourceElement)?.checked;
     closeDialog({ isDone: true });
@@ -136,13 +139,12 @@ document.addEventListener("htmx:after:request", (event) => {
 // Shows a task anew after one of its forms was saved. What is written in its other forms stays.
 function endEditing(form) {
   const task = form.closest("[data-shows-task]");
-  const details = form.closest("details");
-  form.reset();
-  form.removeAttribute("data-is-written");
-  for (const element of [form, details]) element?.removeAttribute("hx-morph-skip");
-  if (details) { details.open = false; find("summary", details).focus(); }
-  else if (form.matches(".title-form")) leaveTitle(task);
-  else find("textarea", form).focus();
+  if (form.matches(".in-place")) leaveEdit(form);
+  else {
+    form.reset();
+    for (const name of ["data-is-written", "hx-morph-skip"]) form.removeAttribute(name);
+    find("textarea", form).focus();
+  }
   htmx.ajax("GET", form.dataset.reopenWhenDone, { source: task, target: task, swap: "outerMorph" });
 }
 
@@ -276,7 +278,8 @@ function listen() {
 // A lost connection is told if it lasts: beside the name of the reader, and later in a banner.
 const lostTimers = [];
 function tellContact(isThere) {
-  const afterMs = [body.dataset.goneAfter, body.dataset.lostAfter];
+  // A phone has no place for the mark beside the name.
+  const afterMs = [body.dataset.goneAfter, find("#contact")?.checkVisibility() ? body.dataset.lostAfter : body.dataset.goneAfter];
   if (isThere) {
     lostTimers.splice(0).forEach(clearTimeout);
     showContact(true);

@@ -229,16 +229,42 @@ async function moveTask(card, status, { isUndo = false } = {}) {
     if (hadFocus) find(".card-link", card)?.focus({ preventScroll: true });
     return;
   }
-  const name = find(`#title-${status}`).textContent.trim();
-  find("#moved").textContent = `${title} → ${name}`;
-  const task = card.dataset.task;
-  const undo = { text: body.dataset.undo, run: () => undoMove(task, status, before) };
-  // No way leads back to a blocked task: it would lose its reason.
-  const mayUndo = !isUndo && (leadsTo(status, before) || (leadsTo(status, "todo") && leadsTo("todo", before)));
-  toast(`${body.dataset.moved} ${name}`, { isBad: false, action: mayUndo && before !== "blocked" ? undo : null });
+  find("#moved").textContent = `${title} → ${find(`#title-${status}`).textContent.trim()}`;
+  tellMove({ task: card.dataset.task, from: before, to: status, isUndo });
+  if (status === "blocked") askWhyBlocked(card.dataset.task);
 }
 
-const leadsTo = (from, to) => find(`#column-${from}`).dataset.to.split(" ").includes(to);
+// A task that is blocked by its card can get its reason afterwards.
+async function askWhyBlocked(task) {
+  const card = document.getElementById(`card-${task}`);
+  if (!card || find("#panel [data-is-written]")) return;
+  const { panel, address } = find(".card-link", card).dataset;
+  await openPanel(panel, address, { from: card });
+  find(`#panel [data-shows-task="${task}"] [data-asks-reason]`)?.click();
+}
+
+// The note about a move, with the way back.
+function tellMove({ task, from, to, isUndo = false }) {
+  const name = (find(`#title-${to}`) ?? find(`.states [data-sets="${to}"]`)).textContent.trim();
+  const undo = { text: body.dataset.undo, run: () => undoMove(task, to, from) };
+  // No way leads back to a blocked task: it would lose its reason.
+  const mayUndo = !isUndo && from !== "blocked" && (leadsTo(to, from) || (leadsTo(to, "todo") && leadsTo("todo", from)));
+  toast(`${body.dataset.moved} ${name}`, { isBad: false, action: mayUndo ? undo : null });
+}
+
+const leadsTo = (from, to) => find(`#column-${from}, .states [data-sets="${from}"]`).dataset.to.split(" ").includes(to);
+
+// The state control of a task moves it, too. What the state was is known only before.
+const MOVES = ".states [data-sets], .why-blocked";
+document.addEventListener("htmx:before:request", ({ detail: { ctx } }) => {
+  if (ctx.sourceElement.matches?.(MOVES)) ctx.movedFrom = find(".states [aria-pressed=true]").dataset.sets;
+});
+document.addEventListener("htmx:after:request", ({ detail: { ctx } }) => {
+  const to = ctx.sourceElement.dataset.sets ?? "blocked";
+  // A reason may be given again.
+  if (!ctx.movedFrom || ctx.movedFrom === to || ctx.response.status !== 204) return;
+  tellMove({ task: find("[data-shows-task]").dataset.showsTask, from: ctx.movedFrom, to });
+});
 
 // A closed task is reopened first.
 async function undoMove(task, from, status) {

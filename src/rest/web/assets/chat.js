@@ -14,7 +14,7 @@ function showStanding() {
   if (!chat) return;
   const button = find("#send", chat);
   if (button) button.disabled = !find("[data-may-say]", chat);
-  if (find("[data-is-ready]", chat)) find(".bar .avatar", chat).classList.add("is-live");
+  find(".bar .avatar", chat).classList.toggle("is-live", find("[data-is-ready]", chat) !== null);
 }
 
 const NEAR_END = 80;

@@ -44,6 +44,7 @@ function sendingAgain(element) {
 // A form whose id is not accepted gets another one. It stays as it is written, and the reader decides whether to send it again.
 function renewForm(form, { response, text }) {
   find("[name=form_id]", form).value = response.headers.get("form-id");
+  if (form.matches("[data-draft]")) keepTaskDraft(form);
   toast(body.dataset.wentWrong, { detail: problemIn(text).detail, action: sendingAgain(form) });
 }
 

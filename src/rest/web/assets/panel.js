@@ -5,8 +5,8 @@
 let openedFrom = null;
 // The address that the page shows now.
 let panelAddress = location.href;
-function pushAddress(address) {
-  history.pushState(null, "", withFilter(address));
+function setAddress(address, change = "push") {
+  history[`${change}State`](null, "", withFilter(address));
   panelAddress = location.href;
 }
 
@@ -17,15 +17,15 @@ const mayLeavePanel = () => !find("#panel [data-is-written]") || confirm(body.da
 // The number of the last request for the panel. The answer to an earlier one changes nothing.
 let panelRequest = 0;
 
-async function openPanel(part, address, { push = true } = {}) {
+// `change`: what becomes of the address, as the name of a method of the history without `State`. `from`: where the focus is to return.
+async function openPanel(part, address, { change = "push", from = document.activeElement?.closest?.(".card, [data-panel]") } = {}) {
   if (!mayLeavePanel()) return;
-  const from = document.activeElement?.closest?.(".card, [data-panel]");
   if (from && !find("#panel").contains(from)) openedFrom = from.id;
   const isTab = Boolean(document.activeElement?.closest?.(".tabs"));
   const request = ++panelRequest;
   await htmx.ajax("GET", part, { source: "#panel", target: "#panel" });
   if (request !== panelRequest) return;
-  if (push && address) pushAddress(address);
+  if (address) setAddress(address, change);
   const tab = isTab ? find("#panel .tabs [aria-current]") : null;
   (tab ?? find("#panel")).focus({ preventScroll: true });
 }
@@ -51,7 +51,7 @@ function closePanel({ push = true } = {}) {
   if (!panel?.hasChildNodes()) return;
   const task = find("[data-shows-task]", panel)?.dataset.showsTask;
   panel.replaceChildren();
-  if (push) pushAddress(withoutPanel());
+  if (push) setAddress(withoutPanel());
   const card = document.getElementById(openedFrom) ?? document.getElementById(`card-${task}`);
   openedFrom = null;
   (card?.matches(".card") ? find(".card-link", card) : card)?.focus({ preventScroll: true });
@@ -76,15 +76,10 @@ addEventListener("popstate", () => {
     trigger("board");
   }
   const project = board()?.dataset.project;
-  if (query.get("task")) openPanel(`${root}/ui/parts/tasks/${encodeURIComponent(query.get("task"))}?tab=${query.get("tab") ?? "overview"}`, null, { push: false });
-  else if (query.get("chat")) openPanel(`${root}/ui/parts/projects/${project}/agents/${encodeURIComponent(query.get("chat"))}/chat`, null, { push: false });
-  else if (query.get("agent") && query.get("project")) openPanel(`${root}/ui/parts/projects/${encodeURIComponent(query.get("project"))}/agents/${encodeURIComponent(query.get("agent"))}`, null, { push: false });
+  if (query.get("task")) openPanel(`${root}/ui/parts/tasks/${encodeURIComponent(query.get("task"))}?tab=${query.get("tab") ?? "overview"}`);
+  else if (query.get("chat")) openPanel(`${root}/ui/parts/projects/${project}/agents/${encodeURIComponent(query.get("chat"))}/chat`);
+  else if (query.get("agent") && query.get("project")) openPanel(`${root}/ui/parts/projects/${encodeURIComponent(query.get("project"))}/agents/${encodeURIComponent(query.get("agent"))}`);
   else closePanel({ push: false });
-});
-
-// A form that is being edited keeps its text and its revision, also when the task changes elsewhere.
-document.addEventListener("focusin", (event) => {
-  event.target.closest?.(".task .form")?.closest("details")?.setAttribute("hx-morph-skip", "");
 });
 
 // A link to a part opens it in the panel, if this page has one. With a key, or by another button, it is a link.
@@ -98,39 +93,54 @@ document.addEventListener("click", (event) => {
   const copy = event.target.closest("[data-copy-link], [data-copy-text]");
   if (copy) copyText(copy.dataset.copyText ?? new URL(copy.dataset.copyLink, location.href).href);
   // A click on the title edits it, unless the reader selects a part of it.
-  const title = event.target.closest("[data-edit-title]") ?? (getSelection().isCollapsed && event.target.closest(".task .task-title"));
-  if (title) editTitle(title.closest(".task"));
-  if (event.target.closest("[data-leave-title]")) leaveTitle(event.target.closest(".task"));
+  const edited = event.target.closest("[data-edits]") ?? (getSelection().isCollapsed && event.target.closest(".task .task-title"));
+  if (edited) editInPlace(edited.closest(".edited"));
+  const left = event.target.closest("[data-leave-edit]");
+  if (left) leaveEdit(left.form);
   const asks = event.target.closest("[data-asks-reason]");
   if (asks) {
-    const form = find(".why-blocked", asks.closest(".stack-2"));
+    const form = reasonForm(asks);
     form.hidden = !form.hidden;
+    showAskingReason();
     if (!form.hidden) find("input[name=reason]", form).focus();
   }
   const choice = event.target.closest("[data-theme-choice]");
   if (choice) chooseTheme(choice.dataset.themeChoice);
 });
 
-function editTitle(task) {
-  const form = find(".title-form", task);
-  if (!form) return;
+const reasonForm = (button) => find(".why-blocked", button.closest(".stack-2"));
+function showAskingReason() {
+  for (const button of findAll("[data-asks-reason]")) button.setAttribute("aria-expanded", String(!reasonForm(button).hidden));
+}
+
+function leaveReason(form) {
+  form.reset();
+  form.hidden = true;
+  showAskingReason();
+  find(".states [data-sets=blocked]", form.closest(".stack-2")).focus();
+}
+
+// A form that stands behind the text that it changes, and takes its place.
+function editInPlace(text) {
+  const form = text.nextElementSibling;
+  if (!form?.matches(".in-place")) return;
   // What changes elsewhere leaves what is being written.
   form.setAttribute("hx-morph-skip", "");
   form.hidden = false;
-  find(".titled", task).hidden = true;
-  const field = find("#edit-title", form);
+  text.hidden = true;
+  const field = find("input:not([type=hidden]), textarea", form);
   field.focus();
   field.setSelectionRange(field.value.length, field.value.length);
 }
 
-function leaveTitle(task) {
-  const form = find(".title-form", task);
+function leaveEdit(form) {
   form.reset();
   form.removeAttribute("hx-morph-skip");
   form.removeAttribute("data-is-written");
   form.hidden = true;
-  find(".titled", task).hidden = false;
-  find("[data-edit-title]", task).focus();
+  const text = form.previousElementSibling;
+  text.hidden = false;
+  find("[data-edits]", text).focus();
 }
 
 async function copyText(text) {
@@ -162,6 +172,9 @@ function showPanel() {
     if (chat && chat.dataset.mayChange === "true") post(pathOf(name, "do", "/start"), {});
   }
   if (chat) beginChat(chat);
+  const heading = panel && find("#task-title, h2[id]", panel);
+  if (heading) panel.setAttribute("aria-labelledby", heading.id);
+  else panel?.removeAttribute("aria-labelledby");
   afterCards();
 }
 
@@ -169,6 +182,7 @@ document.addEventListener("htmx:after:swap", () => {
   writeTimes();
   showStanding();
   showDrafts();
+  showAskingReason();
   applyFolds();
   openFirstFile();
   addCopyButtons();
@@ -190,14 +204,15 @@ function openFirstFile() {
 
 const dialog = find("#dialog");
 
-// A dialog that is closed with text in it keeps it: the next time, the same text is there.
-const isWritten = () => Boolean(find("[data-is-written]", dialog));
-dialog.addEventListener("input", (event) => {
-  if (!event.target.matches("[data-make-another]")) event.target.closest("form[data-draft]")?.setAttribute("data-is-written", "");
-});
-
+// What the dialog shows gives it its name.
 new MutationObserver((changes) => {
-  if (dialog.firstElementChild && !dialog.open) dialog.showModal();
+  const isFilled = changes.some(({ addedNodes: [shown] }) => shown && shown.id !== "toasts");
+  const heading = find("h2", dialog);
+  if (heading) dialog.setAttribute("aria-labelledby", heading.id);
+  else dialog.removeAttribute("aria-labelledby");
+  const form = find("form[data-draft]", dialog);
+  if (isFilled && form) restoreTaskDraft(form);
+  if (isFilled && !dialog.open) dialog.showModal();
   else if (changes.some(({ removedNodes: [gone] }) => gone?.className === "skeleton")) find("[autofocus]", dialog)?.focus();
 }).observe(dialog, { childList: true });
 
@@ -209,26 +224,8 @@ function closeDialog({ isDone = false } = {}) {
 dialog.addEventListener("close", () => {
   body.append(find("#toasts"));
   dialog.asked?.request.abort?.();
-  if (isWritten()) find("[data-draft-kept]", dialog).hidden = false;
-  else dialog.replaceChildren();
-});
-// The draft of a new task while the dialog shows something else.
-let keptDraft = null;
-const parentOf = (address) => new URL(address, location.href).searchParams.get("parent");
-document.addEventListener("htmx:before:request", (event) => {
-  const { ctx } = event.detail;
-  if (ctx.target !== dialog) return;
-  const written = isWritten() ? find("form[data-draft]", dialog) : null;
-  const draft = written ?? keptDraft;
-  if (!draft) return;
-  const asked = ctx.sourceElement?.getAttribute?.("hx-get") ?? "";
-  const isSame = asked.includes("/new-task") && parentOf(asked) === parentOf(draft.dataset.again);
-  keptDraft = isSame ? null : draft;
-  if (!isSame) { written?.remove(); return; }
-  event.preventDefault();
-  if (!written) dialog.replaceChildren(draft);
-  if (!dialog.open) dialog.showModal();
-  find("input:not([type=hidden])", dialog)?.focus();
+  // A new task that is on its way may have to be sent again.
+  if (!find("form[data-draft]", dialog)) dialog.replaceChildren();
 });
 document.addEventListener("click", (event) => {
   if (event.target === dialog || event.target.closest("[data-close-dialog]")) closeDialog();
@@ -253,6 +250,36 @@ document.addEventListener("submit", async (event) => {
   const form = event.target.closest?.("[data-removal]");
   if (!form) return;
   event.preventDefault();
+// ---- The draft of a new task --------------------------------------------------------------------------------------------------
+
+// Each project has one, and so has each task that gets a part. It is kept until the task is made, or the reader discards it.
+const taskDraftKey = (form) => `new-task-${form.dataset.draft}`;
+const forgetTaskDraft = (form) => localStorage.removeItem(taskDraftKey(form));
+
+// The id of the form is kept, too: what was sent before is not made twice.
+function keepTaskDraft(form) {
+  const fields = Object.fromEntries(new FormData(form));
+  if (fields.title.trim() || fields.description.trim()) localStorage.setItem(taskDraftKey(form), JSON.stringify(fields));
+  else forgetTaskDraft(form);
+}
+dialog.addEventListener("input", (event) => {
+  const form = event.target.closest("form[data-draft]");
+  if (form) keepTaskDraft(form);
+});
+
+// What the reader asked for with the button that opened the form counts, and not what the draft says.
+function restoreTaskDraft(form) {
+  const draft = JSON.parse(localStorage.getItem(taskDraftKey(form)) ?? "null");
+  if (!draft) return;
+  for (const [name, value] of Object.entries(draft)) {
+    const field = form.elements[name];
+    // An agent may have gone meanwhile.
+    const isValid = field && (!field.options || [...field.options].some((option) => option.value === value));
+    if (isValid && !("isAsked" in field.dataset)) field.value = value;
+  }
+  find("[data-draft-kept]", form).hidden = false;
+}
+
   const deed = event.submitter?.value;
   if (!deed) return;
   const path = `${root}/ui/do/removals/${form.dataset.removal}`;
@@ -323,11 +350,24 @@ function stepInList(step) {
   next?.focus();
   next?.scrollIntoView({ block: "nearest" });
 }
+  const open = !link && find("#panel [data-shows-task]");
+  const card = open && document.getElementById(`card-${open.dataset.showsTask}`);
 document.addEventListener("keydown", (event) => {
+  else if (card) stepInPanel(card, step);
   const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
   if (!step || event.isComposing || event.ctrlKey || event.altKey || event.metaKey || !listLineOf(event.target)) return;
   stepInList(step);
   event.preventDefault();
+// Opens the next card of the column. Back leads to the board, and not through all cards.
+function stepInPanel(card, step) {
+  const cards = findAll(".card", card.parentElement);
+  const next = cards[cards.indexOf(card) + step];
+  if (!next) return;
+  next.scrollIntoView({ block: "nearest" });
+  const { panel, address } = find(".card-link", next).dataset;
+  openPanel(panel, address, { change: "replace", from: next });
+}
+
 });
 
 // Each list has one Tab stop: the line that had the focus last, with its other controls.
@@ -364,6 +404,17 @@ async function atTask(act) {
   const isShown = link?.closest(".card").dataset.task === find("[data-shows-task]")?.dataset.showsTask;
   if (link && !isShown) await openPanel(link.dataset.panel, link.dataset.address);
   act();
+// An entry that is done or put off is gone, and the focus with it. The entry that follows gets it.
+let markedAt = null;
+document.addEventListener("htmx:before:request", ({ detail: { ctx } }) => {
+  if (ctx.sourceElement.matches?.("[hx-post$='/inbox/mark']")) markedAt = findAll(".walks .name").findIndex((name) => listLineOf(name).matches(".is-open"));
+});
+document.addEventListener("htmx:after:swap", () => {
+  const names = findAll(".walks .name");
+  if (markedAt === null || document.activeElement !== body || find(`${LINE}.is-open`)) return;
+  (names[markedAt] ?? names.at(-1))?.focus();
+  markedAt = null;
+});
 }
 
 function openAsPage() {
@@ -395,10 +446,10 @@ document.addEventListener("keydown", (event) => {
   // A list that is open over the page has its own keys, and closes by itself.
   if (event.target.closest?.("[popover]")) return;
   if (event.key === "Escape") {
-    const editing = event.target.closest?.(".title-form");
+    const editing = event.target.closest?.(".in-place");
     const asks = event.target.closest?.(".why-blocked") && find("[data-asks-reason]");
     if (asks) { asks.click(); asks.focus(); }
-    else if (editing) leaveTitle(editing.closest(".task"));
+    else if (editing) leaveEdit(editing);
     else if (event.target.id === "search") event.target.blur();
     else if (find("#panel")?.hasChildNodes()) { if (mayLeavePanel()) closePanel(); }
     else find("[data-up]")?.click();

@@ -23,6 +23,11 @@ impl Words {
         )
     }
 
+    /// Returns the name of a menu of what is wanted seldom.
+    pub(in crate::rest::web) const fn more_actions(&self) -> &'static str {
+        self.language.either("More actions", "その他の操作")
+    }
+
     pub(in crate::rest::web) const fn key_send_in_chat(&self) -> &'static str {
         self.language.either("Send in a chat", "チャットで送信")
     }

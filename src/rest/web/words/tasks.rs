@@ -21,6 +21,10 @@ impl Words {
         }
     }
 
+    pub(in crate::rest::web) const fn edit_description(&self) -> &'static str {
+        self.language.either("Edit description", "説明を編集")
+    }
+
     /// Returns why a task cannot be moved to a status.
     pub(in crate::rest::web) fn of_unreachable(&self, from: TaskStatus, to: TaskStatus) -> String {
         let from = self.of_status(from);
