@@ -148,12 +148,19 @@ fn the_arrow_keys_walk_the_list_and_the_panel_gives_the_focus_back() {
     });
     // The one button of a row does what it says.
     browser.go_to("/ui/agents");
-    browser.run("window.confirm = (question) => { window.asked = question; return true; }");
+    // It asks first, and Escape changes nothing.
     browser.find("#agent-works-prj .btn").click();
+    let question = browser.find("#sure[open] #sure-text").text();
+    assert!(question.starts_with("Stop ") && question.contains("works"), "{question}");
+    assert_eq!(browser.run("return document.activeElement.textContent"), "Cancel");
+    browser.press(&[ESCAPE]);
+    browser.until("nothing is asked", || !browser.has("#sure[open]"));
+    assert!(!browser.texts("#agent-works-prj .mark").concat().contains("Stopped"));
+    browser.find("#agent-works-prj .btn").click();
+    browser.find("#sure[open] [value=yes]").click();
     browser.until("it is stopped", || {
         browser.texts("#agent-works-prj .mark").concat().contains("Stopped")
     });
-    assert!(browser.run("return asked").as_str().unwrap().starts_with("Stop works? "));
     browser.find("#agent-an_idle .btn").click();
     let chosen = "return document.querySelector('#dialog [name=assignee]')?.value";
     browser.until("the form has the agent", || browser.run(chosen) == "an_idle");

@@ -20,7 +20,7 @@ type Look = (&'static str, &'static str, bool);
 const LOOKS: [Look; 3] = [("light", "en", false), ("dark", "en", false), ("dark", "ja", true)];
 
 /// What opens on a page: the page, the script that opens it, and the selector of what opens.
-const OPENED: [(&str, &str, &str); 9] = [
+const OPENED: [(&str, &str, &str); 10] = [
     ("/ui/projects/prj", "document.querySelector('.bar [data-new-task]').click()", "#new-task"),
     ("", "document.querySelector('#new-task').requestSubmit()", "#new-task .error"),
     (
@@ -46,6 +46,7 @@ const OPENED: [(&str, &str, &str); 9] = [
         "#edit-tsk:not([hidden])",
     ),
     ("/ui/operations", "document.querySelector('#stop-all').click()", "#question"),
+    ("/ui/agents", "document.querySelector('#agents [hx-confirm]').click()", "#sure[open]"),
 ];
 
 /// A script that returns the findings of axe-core on the page, with an example of each. The initials

@@ -243,8 +243,8 @@ fn a_launch_that_a_person_stopped_names_the_person() {
     };
     let launch = daemon.until_in_state("agt", "running")["launch_id"].as_str().unwrap().to_owned();
     browser.go_to(&format!("/ui/launches/{launch}"));
-    browser.run("window.confirm = () => true");
     browser.find("#launch .danger").click();
+    browser.find("#sure[open] .danger").click();
     browser.until("its end names the person", || {
         browser.texts("#launch .mark").concat().starts_with("Stopped by ")
     });

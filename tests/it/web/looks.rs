@@ -207,8 +207,8 @@ fn what_happens_to_an_agent_is_seen_on_its_pages_without_a_reload() {
     browser.go_to(&format!("/ui/launches/{launch}"));
     browser
         .until("its output is shown", || browser.texts("#transcript").concat().contains("hello"));
-    browser.run("window.confirm = () => true");
     browser.find("#launch .danger").click();
+    browser.find("#sure[open] .danger").click();
     browser.until("its end is shown", || browser.has("#launch [data-state=ended]"));
     browser.go_to("/ui/operations");
     browser.until("it is held", || {

@@ -55,11 +55,12 @@ fn settings_show_where_each_value_is_from_and_logins_are_revoked_there() {
     let own = "#logins tr:has(td:nth-child(2) .faint)";
     assert!(browser.texts(own)[0].contains("Browser (this browser)"));
     assert!(!browser.has(&format!("{own} button")));
-    browser.run("window.confirm = (question) => { window.asked = question; return true; }");
     let id = token["id"].as_str().unwrap();
     browser.find(&format!("#{id} button")).click();
+    assert_eq!(browser.find("#sure[open] #sure-text").text(), "Revoke permanently? Token · ci");
+    assert_eq!(browser.find("#sure .danger").text(), "Revoke");
+    browser.find("#sure .danger").click();
     browser.until("the token is gone", || names().len() == 1);
-    assert_eq!(browser.run("return window.asked"), "Revoke permanently? Token · ci");
     let left = daemon.json(&["token", "list"]);
     assert!(left.as_array().unwrap().iter().all(|login| login["name"] != "ci"), "{left}");
     assert_quiet(&browser);

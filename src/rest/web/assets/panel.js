@@ -229,27 +229,27 @@ dialog.addEventListener("close", () => {
 });
 document.addEventListener("click", (event) => {
   if (event.target === dialog || event.target.closest("[data-close-dialog]")) closeDialog();
-  if (event.target.closest("[data-throw-away]")) closeDialog({ isDone: true });
+  const draft = event.target.closest("[data-throw-away]")?.closest("form");
+  if (draft) { forgetTaskDraft(draft); closeDialog({ isDone: true }); }
 });
 
-// ---- Archiving and deleting ---------------------------------------------------------------------------------------------------
+// ---- Questions ----------------------------------------------------------------------------------------------------------------
 
-// The longest time that a timer of the browser can wait, in milliseconds.
-const LONGEST_TIMER = 2 ** 31 - 1;
-
-// The note about what was done. A deletion can be undone as long as the note is there.
-function tellRemoval({ text, undo, until }) {
-  const run = async () => {
-    const answer = await post(undo, {});
-    if (answer?.ok && !board()) location.reload();
-  };
-  toast(text, { isBad: false, action: undo ? { text: body.dataset.undo, run } : null, shownFor: undo ? Math.min(until - Date.now(), LONGEST_TIMER) : SHOWN_FOR });
-}
-
-document.addEventListener("submit", async (event) => {
-  const form = event.target.closest?.("[data-removal]");
-  if (!form) return;
+// What asks before it is done. The button that does it says what the pressed one said.
+const sure = find("#sure");
+document.addEventListener("htmx:confirm", (event) => {
+  const { ctx, issueRequest, dropRequest } = event.detail;
+  const pressed = ctx.request.submitter ?? ctx.sourceElement;
+  const yes = find("[value=yes]", sure);
   event.preventDefault();
+  find("#sure-text").textContent = ctx.confirm;
+  yes.textContent = pressed.textContent.trim().replace(/…$/, "");
+  yes.className = pressed.matches(".primary") ? "btn primary" : "btn danger";
+  sure.returnValue = "";
+  sure.addEventListener("close", () => (sure.returnValue === "yes" ? issueRequest() : dropRequest()), { once: true });
+  sure.showModal();
+});
+
 // ---- The draft of a new task --------------------------------------------------------------------------------------------------
 
 // Each project has one, and so has each task that gets a part. It is kept until the task is made, or the reader discards it.
@@ -280,6 +280,24 @@ function restoreTaskDraft(form) {
   find("[data-draft-kept]", form).hidden = false;
 }
 
+// ---- Archiving and deleting ---------------------------------------------------------------------------------------------------
+
+// The longest time that a timer of the browser can wait, in milliseconds.
+const LONGEST_TIMER = 2 ** 31 - 1;
+
+// The note about what was done. A deletion can be undone as long as the note is there.
+function tellRemoval({ text, undo, until }) {
+  const run = async () => {
+    const answer = await post(undo, {});
+    if (answer?.ok && !board()) location.reload();
+  };
+  toast(text, { isBad: false, action: undo ? { text: body.dataset.undo, run } : null, shownFor: undo ? Math.min(until - Date.now(), LONGEST_TIMER) : SHOWN_FOR });
+}
+
+document.addEventListener("submit", async (event) => {
+  const form = event.target.closest?.("[data-removal]");
+  if (!form) return;
+  event.preventDefault();
   const deed = event.submitter?.value;
   if (!deed) return;
   const path = `${root}/ui/do/removals/${form.dataset.removal}`;
@@ -332,9 +350,22 @@ function walk(step) {
   const task = find(".main > .task");
   if (task) { stepToTask(task.dataset.showsTask, step); return; }
   const link = document.activeElement?.closest?.(".card-link");
+  const open = !link && find("#panel [data-shows-task]");
+  const card = open && document.getElementById(`card-${open.dataset.showsTask}`);
   if (find(".walks")) stepInList(step);
+  else if (card) stepInPanel(card, step);
   else if (link) stepInColumn(link, step);
   else find('.card-link[tabindex="0"]')?.focus();
+}
+
+// Opens the next card of the column. Back leads to the board, and not through all cards.
+function stepInPanel(card, step) {
+  const cards = findAll(".card", card.parentElement);
+  const next = cards[cards.indexOf(card) + step];
+  if (!next) return;
+  next.scrollIntoView({ block: "nearest" });
+  const { panel, address } = find(".card-link", next).dataset;
+  openPanel(panel, address, { change: "replace", from: next });
 }
 
 // The lines of a list whose names are links. From anywhere else, the walk begins at the line that is open, or at the first one.
@@ -350,24 +381,11 @@ function stepInList(step) {
   next?.focus();
   next?.scrollIntoView({ block: "nearest" });
 }
-  const open = !link && find("#panel [data-shows-task]");
-  const card = open && document.getElementById(`card-${open.dataset.showsTask}`);
 document.addEventListener("keydown", (event) => {
-  else if (card) stepInPanel(card, step);
   const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
   if (!step || event.isComposing || event.ctrlKey || event.altKey || event.metaKey || !listLineOf(event.target)) return;
   stepInList(step);
   event.preventDefault();
-// Opens the next card of the column. Back leads to the board, and not through all cards.
-function stepInPanel(card, step) {
-  const cards = findAll(".card", card.parentElement);
-  const next = cards[cards.indexOf(card) + step];
-  if (!next) return;
-  next.scrollIntoView({ block: "nearest" });
-  const { panel, address } = find(".card-link", next).dataset;
-  openPanel(panel, address, { change: "replace", from: next });
-}
-
 });
 
 // Each list has one Tab stop: the line that had the focus last, with its other controls.
@@ -386,6 +404,17 @@ document.addEventListener("focusin", (event) => {
   setListStops();
 });
 document.addEventListener("htmx:after:swap", setListStops);
+// An entry that is done or put off is gone, and the focus with it. The entry that follows gets it.
+let markedAt = null;
+document.addEventListener("htmx:before:request", ({ detail: { ctx } }) => {
+  if (ctx.sourceElement.matches?.("[hx-post$='/inbox/mark']")) markedAt = findAll(".walks .name").findIndex((name) => listLineOf(name).matches(".is-open"));
+});
+document.addEventListener("htmx:after:swap", () => {
+  const names = findAll(".walks .name");
+  if (markedAt === null || document.activeElement !== body || find(`${LINE}.is-open`)) return;
+  (names[markedAt] ?? names.at(-1))?.focus();
+  markedAt = null;
+});
 // The entry that its reader comes back from. An id of an element in the address would move the focus away again.
 const cameFrom = document.getElementById(`item-${location.hash.split("#from-")[1]}`);
 if (cameFrom) find(".name", cameFrom).focus();
@@ -404,17 +433,6 @@ async function atTask(act) {
   const isShown = link?.closest(".card").dataset.task === find("[data-shows-task]")?.dataset.showsTask;
   if (link && !isShown) await openPanel(link.dataset.panel, link.dataset.address);
   act();
-// An entry that is done or put off is gone, and the focus with it. The entry that follows gets it.
-let markedAt = null;
-document.addEventListener("htmx:before:request", ({ detail: { ctx } }) => {
-  if (ctx.sourceElement.matches?.("[hx-post$='/inbox/mark']")) markedAt = findAll(".walks .name").findIndex((name) => listLineOf(name).matches(".is-open"));
-});
-document.addEventListener("htmx:after:swap", () => {
-  const names = findAll(".walks .name");
-  if (markedAt === null || document.activeElement !== body || find(`${LINE}.is-open`)) return;
-  (names[markedAt] ?? names.at(-1))?.focus();
-  markedAt = null;
-});
 }
 
 function openAsPage() {
@@ -442,7 +460,7 @@ document.addEventListener("keydown", (event) => {
     event.target.closest?.("form:not([data-say], [data-removal], .property)")?.requestSubmit();
     return;
   }
-  if (dialog.open || palette?.open || loginAgain?.open || event.ctrlKey || event.altKey || event.metaKey) return;
+  if (find("dialog[open]") || event.ctrlKey || event.altKey || event.metaKey) return;
   // A list that is open over the page has its own keys, and closes by itself.
   if (event.target.closest?.("[popover]")) return;
   if (event.key === "Escape") {
