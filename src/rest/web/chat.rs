@@ -130,7 +130,7 @@ impl ShownMessage {
             is_ours: true,
             is_mine: Some(author) == reader,
             initials: initials_of(name),
-            hue: hue_of(author),
+            hue: hue_of(name),
             name: name.to_owned(),
             content: String::new(),
             at: None,

@@ -551,8 +551,8 @@ texts! {
         "ファイルがないため、すべて既定値です。";
     read_at: "read", "読み込み:";
     settings_hint:
-        "Settings are in a file, so you can review and version them. The daemon reads the file again when you edit it. The bundled config/coordinator_config.yaml explains each setting.",
-        "設定はファイルにあり、レビューとバージョン管理ができます。編集すると、デーモンが自動で読み込みます。各設定の説明は、付属の config/coordinator_config.yaml にあります。";
+        "Settings are in a file, so you can review and version them. The daemon reads the file again when you edit it. This bundled file explains each setting:",
+        "設定はファイルにあり、レビューとバージョン管理ができます。編集すると、デーモンが自動で読み込みます。各設定の説明がある付属ファイル:";
     command_line: "On the command line", "コマンドライン";
 
     log_in: "Log in", "ログイン";

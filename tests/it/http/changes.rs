@@ -282,7 +282,7 @@ fn a_reader_gives_up_a_result_for_ever_by_its_id() {
     daemon.task("tsk", "shop", "agt");
     until_kept(&daemon, "tsk");
     let shown = part(&daemon, "en");
-    assert!(shown.contains("Discard for ever") && shown.contains("type SHOP-1:"), "{shown}");
+    assert!(shown.contains("Discard permanently") && shown.contains("type SHOP-1:"), "{shown}");
     assert!(part(&daemon, "ja").contains("SHOP-1 と入力"));
     let mut person = Person::of(&daemon, "operator");
     for wrong in ["", "confirm=", "confirm=SHOP-2"] {
@@ -293,8 +293,8 @@ fn a_reader_gives_up_a_result_for_ever_by_its_id() {
     }
     assert_eq!(daemon.json(&["workspace", "show", "tsk"])["forever_at"], serde_json::Value::Null);
     let answer = person.does("tsk/discard-forever", "confirm=shop-1");
-    assert!(answer.body.contains("The result is given up."), "{answer:?}");
-    assert!(!answer.body.contains("Discard for ever"), "{answer:?}");
+    assert!(answer.body.contains("The result was discarded permanently."), "{answer:?}");
+    assert!(!answer.body.contains("Discard permanently"), "{answer:?}");
     until_some("the kept state is given up", || {
         let shown = daemon.json(&["workspace", "show", "tsk"]);
         (shown["state"] == "removed" && shown["content"].is_null()).then_some(())

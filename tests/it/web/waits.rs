@@ -42,7 +42,7 @@ fn a_task_that_waits_says_why_everywhere_and_its_button_ends_that() {
         ))
     };
     assert_eq!(label("#card-tsk .avatar.is-waiting"), "agt, Waiting");
-    assert_eq!(label("#avatar-agt.is-waiting"), "Chat with agt, Waits");
+    assert_eq!(label("#avatar-agt.is-waiting"), "Chat with agt, Waiting");
     browser.find("#card-tsk .act").click();
     browser.until("it runs", || browser.has("#card-tsk .now .dot.live"));
     browser.until("the panel shows it", || browser.has("#panel .call.good"));
