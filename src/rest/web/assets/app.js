@@ -97,9 +97,9 @@ document.addEventListener("htmx:before:request", ({ detail: { ctx } }) => {
   // A closed dialog may hold a new task that was not sent. Its draft is kept.
   if (place === dialog && !dialog.open) dialog.replaceChildren();
   if (!isBlank(place) || isReadAgain(ctx.sourceElement)) return;
-  place.asked = ctx;
   ctx.skeleton = setTimeout(() => {
     if (ctx.status !== "issuing" || !isBlank(place)) return;
+    place.asked = ctx;
     place.replaceChildren(make("div", { className: "skeleton" }, ...[1, 2, 3, 4].map(() => make("span"))));
     place.setAttribute("aria-busy", "true");
   }, body.dataset.skeletonAfter);
