@@ -7,7 +7,7 @@ use crate::domain::{Agent, AgentId};
 use crate::store::{BoxError, Cells, Entity, Read, StoreError, Value, cell};
 
 use super::audit::{Audited, Fields, Shown, plain};
-use super::filter::list_of_ids;
+use super::filter::{end_of_prefix, list_of_ids};
 use super::{Transaction, Wake};
 
 impl Entity for Agent {
@@ -82,6 +82,16 @@ pub fn names(
     let ids: Vec<AgentId> = ids.iter().cloned().collect();
     let found = list_of_ids::<Agent, AgentId>(tx, &ids)?;
     Ok(found.into_iter().map(|agent| (agent.id, agent.name)).collect())
+}
+
+/// Returns the id and the name of the first agent by id whose id begins with a text.
+pub fn find_with_prefix(
+    tx: &mut Read<'_>,
+    prefix: &str,
+) -> Result<Option<(AgentId, String)>, StoreError> {
+    let end = end_of_prefix(prefix);
+    let sql = "SELECT id, name FROM agents WHERE id >= ?1 AND id < ?2 ORDER BY id LIMIT 1";
+    tx.row("agent", sql, &[prefix.into(), (&end).into()], |cells| Ok((cells.get()?, cells.get()?)))
 }
 
 pub fn count(tx: &mut Read<'_>) -> Result<u64, StoreError> {

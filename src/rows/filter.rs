@@ -29,6 +29,12 @@ pub(super) fn pages_of_ids<Id>(ids: &[Id]) -> impl Iterator<Item = impl Iterator
     ids.chunks(N_IDS).map(|page| page.iter().chain(page.last().into_iter().cycle()).take(N_IDS))
 }
 
+/// Returns the text that ends the range of the ids that begin with `prefix`. Ids are ASCII, and no
+/// character of an id is after `~`.
+pub(super) fn end_of_prefix(prefix: &str) -> String {
+    format!("{prefix}~")
+}
+
 #[derive(Default)]
 pub(super) struct Filter<'a> {
     conditions: Vec<String>,

@@ -9,7 +9,7 @@ use crate::domain::{Project, ProjectId};
 use crate::store::{BoxError, Cells, Entity, Read, StoreError, Value};
 
 use super::audit::{Audited, Fields, plain};
-use super::filter::list_of_ids;
+use super::filter::{end_of_prefix, list_of_ids};
 use super::{Transaction, Wake};
 
 impl Entity for Project {
@@ -87,6 +87,18 @@ pub fn names(
     let ids: Vec<ProjectId> = ids.iter().cloned().collect();
     let found = list_of_ids::<Project, ProjectId>(tx, &ids)?;
     Ok(found.into_iter().map(|project| (project.id, project.name)).collect())
+}
+
+/// Returns the id and the name of the first project by id whose id begins with a text.
+pub fn find_with_prefix(
+    tx: &mut Read<'_>,
+    prefix: &str,
+) -> Result<Option<(ProjectId, String)>, StoreError> {
+    let end = end_of_prefix(prefix);
+    let sql = "SELECT id, name FROM projects WHERE id >= ?1 AND id < ?2 ORDER BY id LIMIT 1";
+    tx.row("project", sql, &[prefix.into(), (&end).into()], |cells| {
+        Ok((cells.get()?, cells.get()?))
+    })
 }
 
 pub fn count(tx: &mut Read<'_>) -> Result<u64, StoreError> {

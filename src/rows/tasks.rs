@@ -140,8 +140,7 @@ pub fn list_with_prefix(
     prefix: &str,
     limit: usize,
 ) -> Result<Vec<Task>, StoreError> {
-    // Ids are ASCII, and no character of an id is after `~`.
-    let end = format!("{prefix}~");
+    let end = filter::end_of_prefix(prefix);
     let rest = "WHERE id >= ?1 AND id < ?2 ORDER BY id LIMIT ?3";
     tx.list(rest, &[prefix.into(), (&end).into(), limit.into()])
 }

@@ -93,9 +93,8 @@ impl Catalog {
         self.core
             .write(move |tx| {
                 if let Some(form) = &form {
-                    let agents = agents::list(tx)?;
-                    let names = agents.iter().map(|agent| (&agent.id, agent.name.as_str()));
-                    if form.has_made(names)? {
+                    let made = agents::find_with_prefix(tx, &form.stem)?;
+                    if form.has_made(made.iter().map(|(id, name)| (id, name.as_str())))? {
                         return Ok(Sent::Again(agent(tx, &form.id)?));
                     }
                 }
@@ -266,9 +265,8 @@ impl Catalog {
         self.core
             .write(move |tx| {
                 if let Some(form) = &form {
-                    let projects = projects::list(tx)?;
-                    let names = projects.iter().map(|project| (&project.id, project.name.as_str()));
-                    if form.has_made(names)? {
+                    let made = projects::find_with_prefix(tx, &form.stem)?;
+                    if form.has_made(made.iter().map(|(id, name)| (id, name.as_str())))? {
                         return Ok(Sent::Again(form.id.clone()));
                     }
                 }

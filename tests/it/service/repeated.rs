@@ -1,7 +1,8 @@
 //! Calls that an agent repeats. They change nothing the second time.
 
+use agent_coordinator::domain::agent::{AgentEdit, ProjectEdit};
 use agent_coordinator::domain::launch::ReportResult;
-use agent_coordinator::domain::{MadeByForm, Sent, TaskId};
+use agent_coordinator::domain::{AgentId, MadeByForm, ProjectId, Sent, TaskId};
 use agent_coordinator::service::{Caller, NewTask, Report, ServiceError, TaskEdit};
 
 use super::*;
@@ -145,4 +146,39 @@ async fn a_form_makes_its_task_once_also_if_the_task_was_changed_meanwhile() {
     let Err(ServiceError::Refused(refusal)) = send("two").await else { panic!("it differs") };
     assert_eq!(refusal.code(), "form_sent");
     assert!(refusal.to_string().contains(&task.short_id.to_string()), "{refusal}");
+}
+
+#[tokio::test]
+async fn a_form_makes_its_agent_and_its_project_once_beside_others() {
+    let store = one_pair_with_work().await;
+    let service = Service::new(store, Arc::new(SystemWorld), settings(), Nudge::new());
+    let catalog = &service.catalog;
+    let agent = AgentEdit { name: Some("Ada".to_owned()), ..AgentEdit::default() };
+    let project = ProjectEdit {
+        name: Some("Shop".to_owned()),
+        working_directory: Some("/tmp".into()),
+        ..ProjectEdit::default()
+    };
+    let forms = ["one", "two"].map(|_| service.new_form_id("ann", "new").to_string());
+    let form = |n: usize| service.check_form("ann", "new", &forms[n]).unwrap();
+    let agent_of = async |n, content: &str| {
+        catalog.add_agent_by_form(&form(n).thing(AgentId::PREFIX, &[content]), &agent).await
+    };
+    let project_of = async |n, content: &str| {
+        catalog.add_project_by_form(&form(n).thing(ProjectId::PREFIX, &[content]), &project).await
+    };
+    for n in 0..2 {
+        let Sent::First(first) = agent_of(n, "a").await.unwrap() else { panic!("it is new") };
+        let Sent::Again(again) = agent_of(n, "a").await.unwrap() else { panic!("it was sent") };
+        assert_eq!(first.id, again.id);
+        let Sent::First(first) = project_of(n, "a").await.unwrap() else { panic!("it is new") };
+        let Sent::Again(again) = project_of(n, "a").await.unwrap() else { panic!("it was sent") };
+        assert_eq!(first, again);
+    }
+    let Err(ServiceError::Refused(refusal)) = agent_of(0, "b").await else { panic!("it differs") };
+    assert!(refusal.code() == "form_sent" && refusal.to_string().contains("Ada"), "{refusal}");
+    let Err(ServiceError::Refused(refusal)) = project_of(0, "b").await else {
+        panic!("it differs")
+    };
+    assert!(refusal.code() == "form_sent" && refusal.to_string().contains("Shop"), "{refusal}");
 }

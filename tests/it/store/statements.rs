@@ -300,6 +300,7 @@ fn questions(bed: &Bed) {
     bed.read("agents", |tx| {
         agents::list_ids(tx)?;
         agents::names(tx, &BTreeSet::from([id("a")]))?;
+        agents::find_with_prefix(tx, "a")?;
         Ok((agents::get(tx, &id("a"))?, agents::list(tx)?, agents::count(tx)?))
     });
     bed.read("assignments", |tx| {
@@ -385,6 +386,7 @@ fn questions(bed: &Bed) {
     });
     bed.read("projects", |tx| {
         projects::names(tx, &BTreeSet::from([id("p")]))?;
+        projects::find_with_prefix(tx, "p")?;
         Ok((projects::get(tx, &id("p"))?, projects::list(tx)?, projects::count(tx)?))
     });
     bed.read("sessions", |tx| {
