@@ -7,7 +7,7 @@ use crate::domain::{Agent, AgentId};
 use crate::store::{BoxError, Cells, Entity, Read, StoreError, Value, cell};
 
 use super::audit::{Audited, Fields, Shown, plain};
-use super::filter::{end_of_prefix, list_of_ids};
+use super::filter::{end_of_prefix, names_of_ids};
 use super::{Transaction, Wake};
 
 impl Entity for Agent {
@@ -79,9 +79,7 @@ pub fn names(
     tx: &mut Read<'_>,
     ids: &BTreeSet<AgentId>,
 ) -> Result<BTreeMap<AgentId, String>, StoreError> {
-    let ids: Vec<AgentId> = ids.iter().cloned().collect();
-    let found = list_of_ids::<Agent, AgentId>(tx, &ids)?;
-    Ok(found.into_iter().map(|agent| (agent.id, agent.name)).collect())
+    names_of_ids::<Agent, AgentId>(tx, ids)
 }
 
 /// Returns the id and the name of the first agent by id whose id begins with a text.
@@ -92,6 +90,13 @@ pub fn find_with_prefix(
     let end = end_of_prefix(prefix);
     let sql = "SELECT id, name FROM agents WHERE id >= ?1 AND id < ?2 ORDER BY id LIMIT 1";
     tx.row("agent", sql, &[prefix.into(), (&end).into()], |cells| Ok((cells.get()?, cells.get()?)))
+}
+
+/// Returns the names of all agents.
+pub fn list_names(tx: &mut Read<'_>) -> Result<BTreeMap<AgentId, String>, StoreError> {
+    let sql = "SELECT id, name FROM agents ORDER BY id";
+    let names = tx.rows("agent", sql, &[], |cells| Ok((cells.get()?, cells.get()?)))?;
+    Ok(names.into_iter().collect())
 }
 
 pub fn count(tx: &mut Read<'_>) -> Result<u64, StoreError> {

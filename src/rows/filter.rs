@@ -1,6 +1,8 @@
 //! Builds the conditions of a query from the fields of a filter that are set.
 
-use crate::store::{BoxError, Cells, Entity, HistoryFilter, Read, StoreError, Value};
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::store::{BoxError, Cells, Entity, FromCell, HistoryFilter, Read, StoreError, Value};
 
 /// The number of ids of one statement. The last one stands for those that are missing, so that
 /// there is one statement to prepare.
@@ -14,14 +16,38 @@ pub(super) fn list_of_ids<'a, E: Entity, Id>(
 where
     &'a Id: Into<Value<'a>>,
 {
-    let places: Vec<String> = (1..=N_IDS).map(|n| format!("?{n}")).collect();
-    let rest = format!("WHERE id IN ({}) ORDER BY id", places.join(", "));
+    let rest = of_ids();
     let mut found = Vec::new();
     for page in pages_of_ids(ids) {
         let args: Vec<Value<'a>> = page.map(Into::into).collect();
         found.extend(tx.list(&rest, &args)?);
     }
     Ok(found)
+}
+
+/// Returns the names of the entities with these ids. An id without an entity is left out.
+pub(super) fn names_of_ids<E: Entity, Id>(
+    tx: &mut Read<'_>,
+    ids: &BTreeSet<Id>,
+) -> Result<BTreeMap<Id, String>, StoreError>
+where
+    Id: for<'r> FromCell<'r> + Ord,
+    for<'a> &'a Id: Into<Value<'a>>,
+{
+    let sql = format!("SELECT id, name FROM {} {}", E::TABLE, of_ids());
+    let ids: Vec<&Id> = ids.iter().collect();
+    let mut names = BTreeMap::new();
+    for page in pages_of_ids(&ids) {
+        let args: Vec<Value<'_>> = page.map(|id| (*id).into()).collect();
+        names.extend(tx.rows(E::NAME, &sql, &args, |cells| Ok((cells.get()?, cells.get()?)))?);
+    }
+    Ok(names)
+}
+
+/// Returns the end of a query for the ids of one page.
+fn of_ids() -> String {
+    let places: Vec<String> = (1..=N_IDS).map(|n| format!("?{n}")).collect();
+    format!("WHERE id IN ({}) ORDER BY id", places.join(", "))
 }
 
 /// Returns these ids in groups for one statement each.

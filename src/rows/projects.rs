@@ -9,7 +9,7 @@ use crate::domain::{Project, ProjectId};
 use crate::store::{BoxError, Cells, Entity, Read, StoreError, Value};
 
 use super::audit::{Audited, Fields, plain};
-use super::filter::{end_of_prefix, list_of_ids};
+use super::filter::{end_of_prefix, names_of_ids};
 use super::{Transaction, Wake};
 
 impl Entity for Project {
@@ -84,9 +84,7 @@ pub fn names(
     tx: &mut Read<'_>,
     ids: &BTreeSet<ProjectId>,
 ) -> Result<BTreeMap<ProjectId, String>, StoreError> {
-    let ids: Vec<ProjectId> = ids.iter().cloned().collect();
-    let found = list_of_ids::<Project, ProjectId>(tx, &ids)?;
-    Ok(found.into_iter().map(|project| (project.id, project.name)).collect())
+    names_of_ids::<Project, ProjectId>(tx, ids)
 }
 
 /// Returns the id and the name of the first project by id whose id begins with a text.

@@ -17,8 +17,8 @@ use crate::domain::event::{Event, NewEvent};
 use crate::domain::id::TaskId;
 use crate::domain::task::{Actor, NewTask, TaskEdit, TaskSearch};
 use crate::domain::{
-    AgentId, Check, Comment, Execution, InstanceKey, MadeByForm, ProjectId, Purpose, Refusal,
-    Removable, Sent, ShortId, StartHistory, Task, TaskStatus,
+    Check, Comment, Execution, InstanceKey, MadeByForm, ProjectId, Purpose, Refusal, Removable,
+    Sent, ShortId, StartHistory, Task, TaskStatus,
 };
 use crate::rows::{
     self, Transaction, agents, events, executions, project_keys, projects, start_histories, tasks,
@@ -107,7 +107,7 @@ impl Tasks {
         let filter = filter.clone();
         let search = TaskSearch::new(text);
         let read = self.core.read(move |tx| {
-            let names = names_of_agents(tx)?;
+            let names = agents::list_names(tx)?;
             let ranked = tasks::list(tx, &filter)?.into_iter().filter_map(|task| {
                 let assignee = task.assignee.as_ref().and_then(|id| names.get(id));
                 Some((search.rank(&task, assignee.map(String::as_str))?, task))
@@ -351,13 +351,9 @@ pub(super) fn create_task(
     Ok(task)
 }
 
-fn names_of_agents(tx: &mut Read<'_>) -> Result<BTreeMap<AgentId, String>, StoreError> {
-    Ok(agents::list(tx)?.into_iter().map(|agent| (agent.id, agent.name)).collect())
-}
-
 /// Returns the best tasks of a search, at most `limit`.
 fn find_all(tx: &mut Read<'_>, search: &TaskSearch, limit: usize) -> Result<Vec<Task>, StoreError> {
-    let names = names_of_agents(tx)?;
+    let names = agents::list_names(tx)?;
     let mut found = BTreeMap::new();
     for project in projects::list(tx)? {
         let mut after = 0;

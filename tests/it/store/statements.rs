@@ -301,6 +301,7 @@ fn questions(bed: &Bed) {
         agents::list_ids(tx)?;
         agents::names(tx, &BTreeSet::from([id("a")]))?;
         agents::find_with_prefix(tx, "a")?;
+        agents::list_names(tx)?;
         Ok((agents::get(tx, &id("a"))?, agents::list(tx)?, agents::count(tx)?))
     });
     bed.read("assignments", |tx| {
