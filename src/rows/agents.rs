@@ -7,7 +7,7 @@ use crate::domain::{Agent, AgentId};
 use crate::store::{BoxError, Cells, Entity, Read, StoreError, Value, cell};
 
 use super::audit::{Audited, Fields, Shown, plain};
-use super::filter::{end_of_prefix, names_of_ids};
+use super::filter::{column_of_ids, end_of_prefix};
 use super::{Transaction, Wake};
 
 impl Entity for Agent {
@@ -79,7 +79,7 @@ pub fn names(
     tx: &mut Read<'_>,
     ids: &BTreeSet<AgentId>,
 ) -> Result<BTreeMap<AgentId, String>, StoreError> {
-    names_of_ids::<Agent, AgentId>(tx, ids)
+    column_of_ids::<Agent, AgentId, String>(tx, "name", ids)
 }
 
 /// Returns the id and the name of the first agent by id whose id begins with a text.

@@ -25,23 +25,25 @@ where
     Ok(found)
 }
 
-/// Returns the names of the entities with these ids. An id without an entity is left out.
-pub(super) fn names_of_ids<E: Entity, Id>(
+/// Returns one column of the entities with these ids. An id without an entity is left out.
+pub(super) fn column_of_ids<E: Entity, Id, T>(
     tx: &mut Read<'_>,
+    column: &str,
     ids: &BTreeSet<Id>,
-) -> Result<BTreeMap<Id, String>, StoreError>
+) -> Result<BTreeMap<Id, T>, StoreError>
 where
     Id: for<'r> FromCell<'r> + Ord,
     for<'a> &'a Id: Into<Value<'a>>,
+    T: for<'r> FromCell<'r>,
 {
-    let sql = format!("SELECT id, name FROM {} {}", E::TABLE, of_ids());
+    let sql = format!("SELECT id, {column} FROM {} {}", E::TABLE, of_ids());
     let ids: Vec<&Id> = ids.iter().collect();
-    let mut names = BTreeMap::new();
+    let mut values = BTreeMap::new();
     for page in pages_of_ids(&ids) {
         let args: Vec<Value<'_>> = page.map(|id| (*id).into()).collect();
-        names.extend(tx.rows(E::NAME, &sql, &args, |cells| Ok((cells.get()?, cells.get()?)))?);
+        values.extend(tx.rows(E::NAME, &sql, &args, |cells| Ok((cells.get()?, cells.get()?)))?);
     }
-    Ok(names)
+    Ok(values)
 }
 
 /// Returns the end of a query for the ids of one page.

@@ -1,6 +1,6 @@
 //! Launches: each life of an agent, from its claim to its end.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::domain::agent::Assignment;
 use crate::domain::creation::Creations;
@@ -10,7 +10,8 @@ use crate::domain::notice::WorkChange;
 use crate::domain::secret::TokenHash;
 use crate::domain::totals::{EndedLaunch, Total, TotalKey, Totals};
 use crate::domain::{
-    Activity, InstanceKey, Launch, LaunchId, LaunchState, Outcome, ProjectId, Timestamp, Usage,
+    Activity, AgentId, InstanceKey, Launch, LaunchId, LaunchState, Outcome, ProjectId, Timestamp,
+    Usage,
 };
 use crate::store::{BoxError, Cells, Entity, LaunchEnd, LaunchFilter, Read, StoreError, Value};
 
@@ -176,6 +177,14 @@ pub fn list_of_ids(
 ) -> Result<BTreeMap<LaunchId, Launch>, StoreError> {
     let launches: Vec<Launch> = filter::list_of_ids::<_, LaunchId>(tx, ids)?;
     Ok(launches.into_iter().map(|launch| (launch.id.clone(), launch)).collect())
+}
+
+/// Returns the agents of the launches with these ids. A launch that does not exist is left out.
+pub fn agents_of(
+    tx: &mut Read<'_>,
+    ids: &BTreeSet<LaunchId>,
+) -> Result<BTreeMap<LaunchId, AgentId>, StoreError> {
+    filter::column_of_ids::<Launch, LaunchId, AgentId>(tx, "agent_id", ids)
 }
 
 /// Returns the newest launch with this ticket.

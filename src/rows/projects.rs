@@ -9,7 +9,7 @@ use crate::domain::{Project, ProjectId};
 use crate::store::{BoxError, Cells, Entity, Read, StoreError, Value};
 
 use super::audit::{Audited, Fields, plain};
-use super::filter::{end_of_prefix, names_of_ids};
+use super::filter::{column_of_ids, end_of_prefix};
 use super::{Transaction, Wake};
 
 impl Entity for Project {
@@ -84,7 +84,7 @@ pub fn names(
     tx: &mut Read<'_>,
     ids: &BTreeSet<ProjectId>,
 ) -> Result<BTreeMap<ProjectId, String>, StoreError> {
-    names_of_ids::<Project, ProjectId>(tx, ids)
+    column_of_ids::<Project, ProjectId, String>(tx, "name", ids)
 }
 
 /// Returns the id and the name of the first project by id whose id begins with a text.

@@ -14,12 +14,12 @@ pub(super) mod start;
 pub(super) mod totals;
 pub(super) mod why;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::domain::check::MAX_OUTPUT;
-use crate::domain::id::{CoordinatorId, ExecutionId, LaunchId, NoticeId, TaskId};
+use crate::domain::id::{AgentId, CoordinatorId, ExecutionId, LaunchId, NoticeId, TaskId};
 use crate::domain::launch::{LaunchEvent, ProcessEnd, StopReason};
 use crate::domain::limits;
 use crate::domain::plan::ProcessReport;
@@ -123,6 +123,17 @@ impl Launches {
         let id = id.clone();
         let launch = self.core.read(move |tx| find(tx, &id)).await?;
         Ok(self.heard.activities.with_newest(launch))
+    }
+
+    /// Returns the agents of launches. A launch that does not exist is left out.
+    pub async fn agents_of(
+        &self,
+        ids: BTreeSet<LaunchId>,
+    ) -> Result<BTreeMap<LaunchId, AgentId>, ServiceError> {
+        if ids.is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        self.core.read(move |tx| Ok(launches::agents_of(tx, &ids)?)).await
     }
 
     /// Returns the executions of a filter, the newest first. Executions that go on have their usage

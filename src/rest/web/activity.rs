@@ -159,7 +159,7 @@ pub(super) async fn activity_of(
     faces: &Faces,
 ) -> Result<Vec<Activity>, Problem> {
     let events = state.service.tasks.way(&view.task.id, MAX_EVENTS).await?;
-    let actors = Actors::of(state, view, &events, faces).await;
+    let actors = Actors::of(state, view, &events, faces).await?;
     let link = item.map(link_of);
     let comments = ShownComment::all(view.comments.clone()).await;
     let mut activity: Vec<Activity> = comments.into_iter().map(Activity::Comment).collect();
@@ -227,7 +227,12 @@ struct Actors {
 
 impl Actors {
     /// Reads the names of the people and of the agents that the events are of.
-    async fn of(state: &RestState, view: &TaskView, events: &[Event], faces: &Faces) -> Self {
+    async fn of(
+        state: &RestState,
+        view: &TaskView,
+        events: &[Event],
+        faces: &Faces,
+    ) -> Result<Self, Problem> {
         let people =
             people::names_of(events.iter().filter_map(|event| event.author.as_ref())).await;
         let name = |agent: &AgentId| faces.of(agent).map_or(agent.to_string(), |face| face.name);
@@ -235,14 +240,11 @@ impl Actors {
         let mut agents: BTreeMap<LaunchId, String> =
             of_executions.map(|work| (work.launch.clone(), name(&work.key.agent))).collect();
         // The agent of a task above works in a launch without an execution of this task.
-        for launch in events.iter().filter_map(|event| event.launch.as_ref()) {
-            if !agents.contains_key(launch)
-                && let Ok(found) = state.service.launches.get(launch).await
-            {
-                agents.insert(launch.clone(), name(&found.key.agent));
-            }
-        }
-        Self { people, agents }
+        let others = events.iter().filter_map(|event| event.launch.as_ref());
+        let others = others.filter(|launch| !agents.contains_key(*launch)).cloned().collect();
+        let others = state.service.launches.agents_of(others).await?.into_iter();
+        agents.extend(others.map(|(launch, agent)| (launch, name(&agent))));
+        Ok(Self { people, agents })
     }
 
     fn name(&self, author: Option<&String>, launch: Option<&LaunchId>) -> Option<String> {

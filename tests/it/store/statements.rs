@@ -346,6 +346,7 @@ fn questions(bed: &Bed) {
         launches::get(tx, &id("l1"))?;
         launches::find_by_ticket(tx, &ticket("l1"))?;
         launches::list_of_ids(tx, &[id("l1")])?;
+        launches::agents_of(tx, &BTreeSet::from([id("l1")]))?;
         launches::list_open(tx)?;
         launches::creations(tx, &id("l1"))?;
         launches::is_open(tx, &task_key("a", "p"))?;
