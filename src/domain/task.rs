@@ -23,13 +23,15 @@ mod chain;
 mod edit;
 mod graph;
 mod moves;
+mod relation;
 mod search;
 
 pub use board_filter::BoardFilter;
 pub use edit::{NewTask, TaskEdit, each_once};
 pub use graph::TaskGraph;
 pub use moves::Move;
-pub use search::TaskSearch;
+pub use relation::{Relation, TaskLinks};
+pub use search::{Rank, TaskSearch};
 
 use super::id::{AgentId, ProjectId, TaskId};
 use super::limits;

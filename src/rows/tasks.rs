@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 
 use crate::domain::Timestamp;
 use crate::domain::event::NewEvent;
+use crate::domain::task::TaskLinks;
 use crate::domain::{AgentId, ProjectId, ProjectKey, ShortId, Task, TaskId, TaskStatus};
 use crate::store::{
     ArchivedTasks, BoxError, Cells, Entity, Read, StoreError, TaskFilter, Value, cell,
@@ -208,6 +209,27 @@ pub fn list_by_number(
 ) -> Result<Vec<Task>, StoreError> {
     let rest = "WHERE project_id = ?1 AND number > ?2 ORDER BY number LIMIT ?3";
     tx.list(rest, &[project.into(), after.into(), limit.into()])
+}
+
+/// Returns the relations of the tasks of a project that have a parent or dependencies.
+pub fn list_links(tx: &mut Read<'_>, project: &ProjectId) -> Result<Vec<TaskLinks>, StoreError> {
+    let sql = "SELECT id, parent_id, dependencies FROM tasks WHERE project_id = ?1 \
+        AND (parent_id IS NOT NULL OR dependencies <> '[]') ORDER BY id";
+    tx.rows("task", sql, &[project.into()], |cells| {
+        Ok(TaskLinks { id: cells.get()?, parent: cells.get()?, dependencies: cells.json()? })
+    })
+}
+
+/// Returns the open tasks of a project whose status changed last, without archived ones.
+pub fn list_newest_open(
+    tx: &mut Read<'_>,
+    project: &ProjectId,
+    limit: usize,
+) -> Result<Vec<Task>, StoreError> {
+    let rest = "WHERE project_id = ?1 AND archived_at IS NULL \
+        AND status IN ('backlog', 'todo', 'in_progress', 'blocked') \
+        ORDER BY status_since DESC, id LIMIT ?2";
+    tx.list(rest, &[project.into(), limit.into()])
 }
 
 /// Returns the agents that have tasks of a project, by id.

@@ -6,6 +6,7 @@ pub(super) mod create;
 pub(super) mod ids;
 pub(super) mod mine;
 pub(super) mod progress;
+mod relatable;
 pub(super) mod rules;
 pub(super) mod status;
 
@@ -15,7 +16,7 @@ use std::time::Duration;
 
 use crate::domain::event::{Event, NewEvent};
 use crate::domain::id::TaskId;
-use crate::domain::task::{Actor, NewTask, TaskEdit, TaskSearch};
+use crate::domain::task::{Actor, NewTask, Rank, TaskEdit, TaskSearch};
 use crate::domain::{
     Check, Comment, Execution, InstanceKey, MadeByForm, ProjectId, Purpose, Refusal, Removable,
     Sent, ShortId, StartHistory, Task, TaskStatus,
@@ -106,14 +107,7 @@ impl Tasks {
     ) -> Result<Vec<Task>, ServiceError> {
         let filter = filter.clone();
         let search = TaskSearch::new(text);
-        let read = self.core.read(move |tx| {
-            let names = agents::list_names(tx)?;
-            let ranked = tasks::list(tx, &filter)?.into_iter().filter_map(|task| {
-                let assignee = task.assignee.as_ref().and_then(|id| names.get(id));
-                Some((search.rank(&task, assignee.map(String::as_str))?, task))
-            });
-            Ok(ranked.collect::<BTreeMap<_, _>>())
-        });
+        let read = self.core.read(move |tx| Ok(ranked(tx, &filter, &search)?));
         Ok(read.await?.into_values().collect())
     }
 
@@ -157,6 +151,13 @@ impl Tasks {
     /// Returns the number of open tasks of each project that has any.
     pub async fn count_open(&self) -> Result<BTreeMap<ProjectId, usize>, ServiceError> {
         self.core.read(|tx| Ok(tasks::count_open(tx)?)).await
+    }
+
+    /// # Errors
+    /// `TaskNotFound`.
+    pub async fn get(&self, id: &TaskId) -> Result<Task, ServiceError> {
+        let id = id.clone();
+        self.core.read(move |tx| find(tx, &id)).await
     }
 
     /// # Errors
@@ -349,6 +350,20 @@ pub(super) fn create_task(
     let task = change_task(tx, None, &task, Actor::Person)?.task;
     release_for(tx, &task)?;
     Ok(task)
+}
+
+/// Returns the tasks of a selection that a search finds, by rank.
+fn ranked(
+    tx: &mut Read<'_>,
+    filter: &TaskFilter,
+    search: &TaskSearch,
+) -> Result<BTreeMap<Rank, Task>, StoreError> {
+    let names = agents::list_names(tx)?;
+    let ranked = tasks::list(tx, filter)?.into_iter().filter_map(|task| {
+        let assignee = task.assignee.as_ref().and_then(|id| names.get(id));
+        Some((search.rank(&task, assignee.map(String::as_str))?, task))
+    });
+    Ok(ranked.collect())
 }
 
 /// Returns the best tasks of a search, at most `limit`.

@@ -6,6 +6,7 @@ use proptest::sample::select;
 use super::*;
 
 mod chain;
+mod relation;
 
 const NOW: Timestamp = Timestamp::from_millis(1_000);
 

@@ -1,7 +1,5 @@
 //! The values that a property of a task can get, for the list from which a person picks one.
 
-use std::collections::BTreeSet;
-
 use askama::Template;
 use axum::Router;
 use axum::extract::State;
@@ -12,10 +10,10 @@ use serde::Deserialize;
 use super::layout::{Frame, rendered};
 use super::shown::{Face, Faces};
 use super::words::Words;
+use crate::domain::task::Relation;
 use crate::domain::{Priority, ShortId, Task, TaskId, TaskStatus};
 use crate::rest::extract::{InPath, InQuery};
 use crate::rest::{Problem, RestState};
-use crate::service::{ArchivedTasks, TaskFilter, TaskView};
 
 /// The number of values that are shown. A reader who wants another one writes a part of its name.
 const MAX_CHOICES: usize = 30;
@@ -109,15 +107,15 @@ async fn part(
     InQuery(ChoicesQuery { q }): InQuery<ChoicesQuery>,
 ) -> Result<Response, Problem> {
     let id = state.service.tasks.full_id(id).await?;
-    let view = state.service.tasks.view(&id).await?;
+    let task = state.service.tasks.get(&id).await?;
     let mut choices = match property {
-        Property::Assignee => assignees(frame.w, &state, &view.task, &q).await?,
-        Property::Priority => priorities(frame.w, &view.task, &q),
-        Property::Parent => parents(frame.w, &state, &view, &q).await?,
-        Property::Dependencies => dependencies(&state, &view, &q).await?,
+        Property::Assignee => assignees(frame.w, &state, &task, &q).await?,
+        Property::Priority => priorities(frame.w, &task, &q),
+        Property::Parent => parents(frame.w, &state, &task, &q).await?,
+        Property::Dependencies => dependencies(&state, &task, &q).await?,
     };
     choices.truncate(MAX_CHOICES);
-    Ok(rendered(&ChoicesPart { frame, property, q, revision: view.task.revision, choices }))
+    Ok(rendered(&ChoicesPart { frame, property, q, revision: task.revision, choices }))
 }
 
 async fn assignees(
@@ -159,14 +157,13 @@ fn priorities(w: &'static Words, task: &Task, q: &str) -> Vec<Choice> {
 async fn parents(
     w: &'static Words,
     state: &RestState,
-    view: &TaskView,
+    task: &Task,
     q: &str,
 ) -> Result<Vec<Choice>, Problem> {
-    let task = &view.task;
-    let kin: BTreeSet<&TaskId> = view.subtasks.iter().map(|part| &part.id).collect();
     let nothing = Choice::nothing(w.nothing().to_owned(), task.parent.is_none());
-    let found = open_tasks(state, task, q).await?.into_iter();
-    let of_tasks = found.filter(|other| !kin.contains(&other.id)).map(|other| {
+    let tasks = &state.service.tasks;
+    let found = tasks.list_relatable(task, Relation::Parent, q, MAX_CHOICES).await?.into_iter();
+    let of_tasks = found.map(|other| {
         Choice::of_task(&other, other.id.to_string(), task.parent.as_ref() == Some(&other.id))
     });
     Ok(Some(nothing).filter(|_| q.trim().is_empty()).into_iter().chain(of_tasks).collect())
@@ -178,37 +175,22 @@ fn listed<'a>(ids: impl Iterator<Item = &'a TaskId>) -> String {
 }
 
 /// Returns the tasks that it waits for, and then others that it may wait for.
-async fn dependencies(state: &RestState, view: &TaskView, q: &str) -> Result<Vec<Choice>, Problem> {
-    let task = &view.task;
+async fn dependencies(state: &RestState, task: &Task, q: &str) -> Result<Vec<Choice>, Problem> {
+    let tasks = &state.service.tasks;
     let without = |id: &TaskId| listed(task.dependencies.iter().filter(|other| *other != id));
     let with = |id: &TaskId| listed(task.dependencies.iter().chain([id]));
     let mut choices = Vec::new();
     if q.trim().is_empty() {
-        let chosen = view.dependencies.iter();
-        choices.extend(chosen.map(|other| Choice::of_task(other, without(&other.id), true)));
+        let chosen = tasks.list_of_ids(&task.dependencies).await?;
+        choices.extend(chosen.iter().map(|other| Choice::of_task(other, without(&other.id), true)));
     }
-    let mut kin: BTreeSet<&TaskId> = view.subtasks.iter().map(|part| &part.id).collect();
-    kin.extend(task.parent.as_ref());
-    for other in open_tasks(state, task, q).await? {
+    for other in tasks.list_relatable(task, Relation::Dependency, q, MAX_CHOICES).await? {
         let is_chosen = task.dependencies.contains(&other.id);
         if is_chosen && !q.trim().is_empty() {
             choices.push(Choice::of_task(&other, without(&other.id), true));
-        } else if !is_chosen && !kin.contains(&other.id) {
+        } else if !is_chosen {
             choices.push(Choice::of_task(&other, with(&other.id), false));
         }
     }
     Ok(choices)
-}
-
-/// Returns the other open tasks of the project that contain the words of a text, the best first.
-async fn open_tasks(state: &RestState, task: &Task, q: &str) -> Result<Vec<Task>, Problem> {
-    let filter = TaskFilter {
-        project: Some(task.project.clone()),
-        only_open: true,
-        archived: ArchivedTasks::LeftOut,
-        ..TaskFilter::default()
-    };
-    let mut found = state.service.tasks.list_found(&filter, q).await?;
-    found.retain(|other| other.id != task.id);
-    Ok(found)
 }

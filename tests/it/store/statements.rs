@@ -417,6 +417,8 @@ fn questions(bed: &Bed) {
     bed.read("tasks", |tx| {
         tasks::list_by_number(tx, &id("p"), 0, 9)?;
         tasks::list_assignees(tx, &id("p"))?;
+        tasks::list_links(tx, &id("p"))?;
+        tasks::list_newest_open(tx, &id("p"), 9)?;
         let task = tasks::get(tx, &id("t"))?.unwrap();
         tasks::list_dependents(tx, &task)?;
         Ok((tasks::list_wanted(tx, None)?, tasks::list_wanted(tx, Some(&id("p")))?))

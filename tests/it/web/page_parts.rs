@@ -120,3 +120,32 @@ fn a_japanese_inbox_keeps_an_english_error_apart_from_its_sentence() {
     assert!(text_after(&english, "class=\"items walks\"").contains("not_a_setting"), "{english}");
     assert!(!english.contains("<summary>Error"), "the sentence has it");
 }
+
+#[test]
+fn the_choices_of_a_relation_leave_out_what_the_server_would_refuse() {
+    let daemon = daemon(&[]);
+    let entries = [
+        "top: {",
+        "mid: { parent: top,",
+        "leaf: { parent: mid, dependencies: [needed],",
+        "waiter: { dependencies: [top],",
+        "needed: {",
+        "free: {",
+    ];
+    let entries = entries.map(|entry| format!("  {entry} project: prj, title: t, status: todo }}"));
+    let manifest = format!("tasks:\n{}\n", entries.join("\n"));
+    fs::write(daemon.folder().join("kin.yaml"), manifest).unwrap();
+    daemon.done(&["apply", "kin.yaml"]);
+    let offered = |property: &str, q: &str| {
+        let part = daemon.page(&format!("/ui/parts/tasks/mid/choices/{property}?q={q}"), "en");
+        let before = format!("name=\"{property}\" value=\"");
+        let values = part.split(&before).skip(1);
+        values.map(|rest| rest.split('"').next().unwrap().to_owned()).collect::<BTreeSet<_>>()
+    };
+    for q in ["", "t"] {
+        let parents =
+            ["", "top", "waiter", "free"].into_iter().filter(|id| q.is_empty() || !id.is_empty());
+        assert_eq!(offered("parent", q), parents.map(str::to_owned).collect(), "{q}");
+        assert_eq!(offered("dependencies", q), ["free", "needed"].map(str::to_owned).into(), "{q}");
+    }
+}

@@ -1,0 +1,56 @@
+//! The tasks from which a person picks the parent or a dependency of a task.
+
+use crate::domain::task::{Relation, TaskSearch};
+use crate::domain::{Task, TaskId};
+use crate::rows::tasks;
+use crate::store::{ArchivedTasks, TaskFilter};
+
+use super::{Tasks, ranked};
+use crate::service::ServiceError;
+
+impl Tasks {
+    /// Returns the tasks with these ids, in this order. A task that does not exist is left out.
+    pub async fn list_of_ids(&self, ids: &[TaskId]) -> Result<Vec<Task>, ServiceError> {
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        let ids = ids.to_vec();
+        let read = self.core.read(move |tx| {
+            let mut found = tasks::list_of_ids(tx, ids.iter().cloned())?;
+            Ok(ids.iter().filter_map(|id| found.remove(id)).collect())
+        });
+        read.await
+    }
+
+    /// Returns open tasks that can get a relation to a task and contain all words of a text: the
+    /// best first, at most `limit`.
+    pub async fn list_relatable(
+        &self,
+        task: &Task,
+        relation: Relation,
+        text: &str,
+        limit: usize,
+    ) -> Result<Vec<Task>, ServiceError> {
+        let id = task.id.clone();
+        let project = task.project.clone();
+        let search = TaskSearch::new(text);
+        let read = self.core.read(move |tx| {
+            let links = tasks::list_links(tx, &project)?;
+            let impossible = relation.impossible_for(&id, &links);
+            let found = if search.is_empty() {
+                tasks::list_newest_open(tx, &project, limit + impossible.len())?
+            } else {
+                let filter = TaskFilter {
+                    project: Some(project),
+                    only_open: true,
+                    archived: ArchivedTasks::LeftOut,
+                    ..TaskFilter::default()
+                };
+                ranked(tx, &filter, &search)?.into_values().collect()
+            };
+            let possible = found.into_iter().filter(|other| !impossible.contains(&other.id));
+            Ok(possible.take(limit).collect())
+        });
+        read.await
+    }
+}
