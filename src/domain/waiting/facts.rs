@@ -32,11 +32,13 @@ pub struct WaitFacts {
     pub silent_host: Option<SilentHost>,
 }
 
-/// The object that a person deactivated.
+/// The object that a person deactivated or archived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Inactive {
     Agent,
     Project,
+    ArchivedAgent,
+    ArchivedProject,
 }
 
 /// A host that does not answer.
@@ -79,9 +81,13 @@ impl WaitFacts {
                 Some(project) => format!("{project} に未割り当て"),
                 None => return None,
             },
-            StartReason::Inactive => match self.inactive_name()? {
-                name if english => format!("{name} is deactivated"),
-                name => format!("{name} は無効"),
+            StartReason::Inactive => match (self.inactive?, self.inactive_name()?) {
+                (Inactive::Agent | Inactive::Project, name) if english => {
+                    format!("{name} is deactivated")
+                }
+                (Inactive::Agent | Inactive::Project, name) => format!("{name} は無効"),
+                (_, name) if english => format!("{name} is archived"),
+                (_, name) => format!("{name} はアーカイブ済み"),
             },
             StartReason::LowDisk => match self.host.as_ref()? {
                 host if english => format!("Too little disk free on {host}"),
@@ -109,8 +115,8 @@ impl WaitFacts {
 
     pub(super) fn inactive_name(&self) -> Option<&String> {
         match self.inactive? {
-            Inactive::Agent => self.agent.as_ref(),
-            Inactive::Project => self.project.as_ref(),
+            Inactive::Agent | Inactive::ArchivedAgent => self.agent.as_ref(),
+            Inactive::Project | Inactive::ArchivedProject => self.project.as_ref(),
         }
     }
 

@@ -124,6 +124,9 @@ fn a_sentence_names_the_person_the_objects_and_the_limit() {
     check(start(StartReason::Paused), "Starts are paused", "起動を一時停止中", Some(2));
     check(start(StartReason::NotAssigned), "Not assigned to Shop", "Shop に未割り当て", None);
     check(start(StartReason::Inactive), "Shop is deactivated", "Shop は無効", None);
+    let archived = WaitFacts { inactive: Some(Inactive::ArchivedAgent), ..facts.clone() };
+    let expected = ("Ada is archived".to_owned(), "Ada はアーカイブ済み".to_owned(), None);
+    assert_eq!(told(start(StartReason::Inactive), &archived), expected);
     let disk = ("Too little disk free on build-1", "build-1 のディスクの空き不足");
     check(start(StartReason::LowDisk), disk.0, disk.1, None);
     let memory = ("Too little memory free on build-1", "build-1 のメモリーの空き不足");

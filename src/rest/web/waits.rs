@@ -141,8 +141,9 @@ impl WhyAction {
                 Some(Inactive::Project) => {
                     form("/ui/do/activate", serde_json::json!({ "project": project? }))
                 }
-                // An archived agent is shown again by its form.
-                None => link(format!("/ui/agents/{}", agent?)),
+                // What is archived is shown again on its own page.
+                Some(Inactive::ArchivedProject) => link(format!("/ui/projects/{}", project?)),
+                Some(Inactive::ArchivedAgent) | None => link(format!("/ui/agents/{}", agent?)),
             },
             WaitAction::EditAgent => link(format!("/ui/agents/{}", agent?)),
             WaitAction::Resume | WaitAction::TryNow => {

@@ -192,15 +192,16 @@ impl Launches {
     }
 }
 
-/// Returns the object that a person deactivated. One that is archived does not become active by a
-/// simple action, so it does not count.
+/// Returns the object that a person deactivated or archived: the agent before the project.
 fn inactive_of(facts: &StartFacts) -> Option<Inactive> {
-    let agent = facts.agent.as_ref().map(|(status, _)| *status);
-    let project = facts.project.as_ref().map(|(status, _)| *status);
+    let (agent, _) = facts.agent.as_ref()?;
+    let (project, _) = facts.project.as_ref()?;
     match (agent, project) {
-        (Some(AgentStatus::Inactive), _) => Some(Inactive::Agent),
-        (Some(AgentStatus::Active), Some(ProjectStatus::Inactive)) => Some(Inactive::Project),
-        _ => None,
+        (AgentStatus::Inactive, _) => Some(Inactive::Agent),
+        (AgentStatus::Archived, _) => Some(Inactive::ArchivedAgent),
+        (AgentStatus::Active, ProjectStatus::Inactive) => Some(Inactive::Project),
+        (AgentStatus::Active, ProjectStatus::Archived) => Some(Inactive::ArchivedProject),
+        (AgentStatus::Active, ProjectStatus::Active) => None,
     }
 }
 

@@ -149,3 +149,18 @@ fn the_choices_of_a_relation_leave_out_what_the_server_would_refuse() {
         assert_eq!(offered("dependencies", q), ["free", "needed"].map(str::to_owned).into(), "{q}");
     }
 }
+
+#[test]
+fn a_task_of_an_archived_project_leads_to_the_project() {
+    let daemon = daemon(&["agt", "gone"]);
+    daemon.done(&["agent", "archive", "gone"]);
+    daemon.done(&["project", "archive", "prj"]);
+    daemon.task("tsk", "prj", "agt");
+    let page = daemon.page("/ui/tasks/tsk", "en");
+    assert!(page.contains("prj is archived"), "{page}");
+    assert!(page.contains("class=\"act\" href=\"/ui/projects/prj\""), "{page}");
+    daemon.task("late", "prj", "gone");
+    let page = daemon.page("/ui/tasks/late", "ja");
+    assert!(page.contains("gone はアーカイブ済み"), "{page}");
+    assert!(page.contains("class=\"act\" href=\"/ui/agents/gone\""), "{page}");
+}
