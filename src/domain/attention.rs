@@ -20,7 +20,7 @@ use super::short_id::ShortId;
 use super::start_history::StartReason;
 use super::task::Task;
 use super::time::Timestamp;
-use super::waiting::{WaitReason, Waiting, remedy_of_start};
+use super::waiting::{WaitReason, Waiting, host_name, remedy_of_start};
 use super::words::words;
 
 pub use causes::{
@@ -134,6 +134,8 @@ pub enum Cause {
     },
     SilentCoordinator {
         coordinator: CoordinatorId,
+        /// The name of its machine, if it told one.
+        machine: Option<String>,
         /// The agents that it ran when it was heard from last.
         n_running: usize,
     },
@@ -366,10 +368,10 @@ impl Attention {
                 format!("Usage limit of {provider}"),
                 format!("{provider} の利用上限に達しています"),
             ),
-            Cause::SilentCoordinator { coordinator, .. } => both(
-                format!("Coordinator {coordinator} does not answer"),
-                format!("コーディネーター {coordinator} が応答しません"),
-            ),
+            Cause::SilentCoordinator { coordinator, machine, .. } => {
+                let host = host_name(coordinator, machine.as_deref(), language);
+                both(format!("{host} does not answer"), format!("{host} が応答しません"))
+            }
             Cause::NoCoordinator => both(
                 "No coordinator has come yet".to_owned(),
                 "コーディネーターがまだ接続していません".to_owned(),

@@ -161,11 +161,11 @@ fn of_rows(tx: &mut Read<'_>, now: Timestamp) -> Result<Vec<Attention>, StoreErr
 
 /// Returns the entries that a coordinator reports about itself, or the one about its silence.
 fn of_view(view: &CoordinatorView) -> Vec<Attention> {
-    let CoordinatorStatus { coordinator, instances, deferred, .. } = &view.status;
+    let CoordinatorStatus { instances, deferred, .. } = &view.status;
     if view.is_there {
         return attention::of_coordinator(instances, deferred);
     }
-    vec![attention::of_silent(coordinator.clone(), instances, view.heard_at)]
+    vec![attention::of_silent(view.status.as_silent(view.heard_at), instances)]
 }
 
 fn of_forge(host: ForgeStatus, now: Timestamp) -> Option<Attention> {

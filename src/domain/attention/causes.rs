@@ -12,7 +12,7 @@ use crate::domain::plan::Deferred;
 use crate::domain::start_history::{StartHistory, StartReason};
 use crate::domain::task::Task;
 use crate::domain::time::Timestamp;
-use crate::domain::waiting::{WaitReason, Waiting};
+use crate::domain::waiting::{SilentHost, WaitReason, Waiting};
 use crate::domain::workspace::Workspace;
 
 /// A failed login needs a person at once. An exhausted quota ends by itself, so it needs a person
@@ -81,13 +81,10 @@ pub fn of_workspace(workspace: Workspace, task: Task) -> Attention {
 }
 
 /// Returns the entry of a coordinator that does not answer. `instances` is what it reported last.
-pub fn of_silent(
-    coordinator: CoordinatorId,
-    instances: &[Instance],
-    heard_at: Timestamp,
-) -> Attention {
+pub fn of_silent(host: SilentHost, instances: &[Instance]) -> Attention {
     let n_running = instances.iter().filter(|instance| instance.is_live()).count();
-    let cause = Cause::SilentCoordinator { coordinator, n_running };
+    let SilentHost { coordinator, machine, heard_at } = host;
+    let cause = Cause::SilentCoordinator { coordinator, machine, n_running };
     Attention { cause, since: Some(heard_at) }
 }
 
@@ -261,8 +258,18 @@ mod tests {
             n_leaked: 0,
         };
         let instances = [instance("lch_1", Phase::Starting, None), instance("lch_2", ended, None)];
-        let entry = of_silent("crd_1".parse().unwrap(), &instances, AT);
+        let host = SilentHost {
+            coordinator: "crd_1".parse().unwrap(),
+            machine: Some("build-1".to_owned()),
+            heard_at: AT,
+        };
+        let entry = of_silent(host.clone(), &instances);
         assert_eq!((entry.kind(), entry.since), (AttentionKind::Coordinator, Some(AT)));
+        assert_eq!(entry.title(Language::English), "build-1 does not answer");
+        assert_eq!(entry.title(Language::Japanese), "build-1 が応答しません");
+        let unnamed = of_silent(SilentHost { machine: None, ..host }, &instances);
+        assert_eq!(unnamed.title(Language::English), "Host 1 does not answer");
+        assert_eq!(unnamed.id(), entry.id(), "the marks of people stay");
         let Cause::SilentCoordinator { n_running, .. } = entry.cause else { unreachable!() };
         assert_eq!(n_running, 1);
     }

@@ -68,7 +68,11 @@ fn all() -> Vec<Attention> {
         },
         Cause::Unkillable { launch: launch.clone(), key: key() },
         Cause::Abandoned { launch, key: key() },
-        Cause::SilentCoordinator { coordinator: "crd_1".parse().unwrap(), n_running: 2 },
+        Cause::SilentCoordinator {
+            coordinator: "crd_1".parse().unwrap(),
+            machine: None,
+            n_running: 2,
+        },
         Cause::NoCoordinator,
         Cause::Configuration { problem: "line 3: what is this?".to_owned() },
         forge(true),

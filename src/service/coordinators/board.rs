@@ -32,6 +32,12 @@ pub struct CoordinatorStatus {
 }
 
 impl CoordinatorStatus {
+    /// Returns the host of a coordinator that does not answer.
+    pub fn as_silent(&self, heard_at: Timestamp) -> SilentHost {
+        let machine = self.machine.as_ref().map(|machine| machine.name.clone());
+        SilentHost { coordinator: self.coordinator.clone(), machine, heard_at }
+    }
+
     /// Returns whether more differs from an earlier report than the time, the number of cycles, and
     /// small changes of the machine.
     pub fn is_news_after(&self, before: &Self) -> bool {
@@ -234,7 +240,7 @@ impl CoordinatorBoard {
             return None;
         }
         let last = board.iter().max_by_key(|(_, known)| known.heard_at);
-        Some(Absence { last: last.map(|(id, known)| known.as_silent(id)) })
+        Some(Absence { last: last.map(|(_, known)| known.as_silent()) })
     }
 
     /// Returns the coordinator of an open launch, if it has reported and is silent now.
@@ -245,7 +251,7 @@ impl CoordinatorBoard {
     ) -> Option<SilentHost> {
         let id = launch.coordinator.as_ref().filter(|_| launch.is_open())?;
         let board = self.lock();
-        board.get(id).filter(|known| !known.is_there(now)).map(|known| known.as_silent(id))
+        board.get(id).filter(|known| !known.is_there(now)).map(OnBoard::as_silent)
     }
 
     /// Returns whether no present coordinator can end this launch. A claim without a process lapses
@@ -291,9 +297,8 @@ impl OnBoard {
         self.is_here || now.since(self.heard_at) <= SILENT_AFTER
     }
 
-    fn as_silent(&self, coordinator: &CoordinatorId) -> SilentHost {
-        let machine = self.status.machine.as_ref().map(|machine| machine.name.clone());
-        SilentHost { coordinator: coordinator.clone(), machine, heard_at: self.heard_at }
+    fn as_silent(&self) -> SilentHost {
+        self.status.as_silent(self.heard_at)
     }
 }
 
