@@ -51,9 +51,9 @@ pub fn list_of_task(
     tx.rows("event", &sql, &[task.into(), after.into(), limit.into()], read)
 }
 
-/// Returns the newest events that tell the way of a task: its creation, its moves, what becomes of
-/// its forge item, and merges of its result. The newest comes first.
-pub fn list_way_of_task(
+/// Returns the newest milestones of a task: its creation, its moves, what becomes of its forge
+/// item, and merges of its result. The newest comes first.
+pub fn list_milestones_of_task(
     tx: &mut Read<'_>,
     task: &TaskId,
     limit: usize,

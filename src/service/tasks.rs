@@ -284,15 +284,18 @@ impl Tasks {
             .await
     }
 
-    /// Returns the newest events about the way of a task, the newest first, at most `limit`.
-    pub async fn way(&self, id: &TaskId, limit: usize) -> Result<Vec<Event>, ServiceError> {
+    /// Returns the newest milestones of a task, the newest first, at most `limit`.
+    pub async fn milestones(&self, id: &TaskId, limit: usize) -> Result<Vec<Event>, ServiceError> {
         let id = id.clone();
-        self.core.read(move |tx| Ok(events::list_way_of_task(tx, &id, limit)?)).await
+        self.core.read(move |tx| Ok(events::list_milestones_of_task(tx, &id, limit)?)).await
     }
 
     /// Returns the tasks that wait for a task, and the name of the person who changed it last, if a
     /// person did.
-    pub async fn around(&self, task: &Task) -> Result<(Vec<Task>, Option<String>), ServiceError> {
+    pub async fn dependents_and_last_author(
+        &self,
+        task: &Task,
+    ) -> Result<(Vec<Task>, Option<String>), ServiceError> {
         let task = task.clone();
         let read = self.core.read(move |tx| {
             let dependents = tasks::list_dependents(tx, &task)?;

@@ -15,7 +15,7 @@ use crate::rest::routes::forge::is_safe_link;
 use crate::rest::{Problem, RestState};
 use crate::service::{TaskView, people};
 
-/// The number of events about the way of a task that are read.
+/// The number of milestones of a task that are read.
 const MAX_EVENTS: usize = 100;
 
 /// An event in the history of a task.
@@ -158,7 +158,7 @@ pub(super) async fn activity_of(
     live: Option<&LiveLaunch>,
     faces: &Faces,
 ) -> Result<Vec<Activity>, Problem> {
-    let events = state.service.tasks.way(&view.task.id, MAX_EVENTS).await?;
+    let events = state.service.tasks.milestones(&view.task.id, MAX_EVENTS).await?;
     let actors = Actors::of(state, view, &events, faces).await?;
     let link = item.map(link_of);
     let comments = ShownComment::all(view.comments.clone()).await;

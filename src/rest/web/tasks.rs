@@ -350,7 +350,7 @@ async fn read(frame: &Frame, state: &RestState, id: &TaskId) -> Result<ShownTask
     let latest = launch.as_ref().map(|launch| &launch.id);
     let latest = latest.or_else(|| view.executions.first().map(|work| &work.launch)).cloned();
     let spent = spent_on(frame.w, &view.executions);
-    let (needed_by, saved_by) = state.service.tasks.around(&view.task).await?;
+    let (needed_by, saved_by) = state.service.tasks.dependents_and_last_author(&view.task).await?;
     let saved_by = name_of(saved_by).await;
     let task = view.task;
     Ok(ShownTask {
