@@ -89,7 +89,7 @@ pub use providers::{
     CommandLine, EXAMPLE, PassEnvironment, Permissions, Preset, PromptVia, ProviderConfig,
     Telemetry, built_in_names,
 };
-pub use reader::{Place, Places};
+pub use reader::{SettingPlace, SettingPlaces};
 pub use report::Report;
 pub use secrets::Secrets;
 pub use session::Session;
@@ -246,7 +246,7 @@ pub struct Loaded {
     /// have their defaults.
     pub source: Option<PathBuf>,
     /// The places of the settings in the file.
-    pub places: Places,
+    pub places: SettingPlaces,
 }
 
 /// The error for a configuration or a manifest that can't be used.
@@ -347,7 +347,7 @@ pub fn find_daemon(path: Option<&Path>, environment: &Environment) -> Result<Pat
     })
 }
 
-fn read(source: &Source, environment: &Environment) -> Result<(Config, Places), Report> {
+fn read(source: &Source, environment: &Environment) -> Result<(Config, SettingPlaces), Report> {
     let reader = Reader::new(source, environment);
     let (config, _) = reader.read(Config::read)?;
     Ok((config, reader.places()))

@@ -9,7 +9,7 @@ use std::fmt;
 
 use super::declaration::Keys;
 use super::kinds::Kind;
-use super::reader::{Places, join};
+use super::reader::{SettingPlaces, join};
 use super::{Config, ProviderConfig};
 
 /// The time from which a changed setting counts in a running daemon.
@@ -142,7 +142,7 @@ pub fn diff(old: &Config, new: &Config) -> Vec<Change> {
 
 /// Returns every setting in use, in the order of the sections, with its place in the file. Secrets
 /// are listed without their values.
-pub fn settings(config: &Config, places: &Places) -> Vec<Setting> {
+pub fn settings(config: &Config, places: &SettingPlaces) -> Vec<Setting> {
     let defaults = Config::with_state_dir(&config.paths.state_dir);
     let different: BTreeSet<String> =
         diff(&defaults, config).into_iter().map(|change| change.setting).collect();

@@ -30,7 +30,7 @@ const MAX_NEAREST: usize = 100;
 
 /// The place in the file that sets a setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct SettingPlace {
     /// The line, from 1.
     pub line: usize,
     /// The variables of the environment in the value.
@@ -38,7 +38,7 @@ pub struct Place {
 }
 
 /// The places of settings, by their paths.
-pub type Places = BTreeMap<String, Place>;
+pub type SettingPlaces = BTreeMap<String, SettingPlace>;
 
 /// The state that all sections of one file share.
 pub(super) struct Reader<'a> {
@@ -49,7 +49,7 @@ pub(super) struct Reader<'a> {
     known: RefCell<BTreeSet<String>>,
     /// The variables in the values of secret settings.
     secret_variables: RefCell<BTreeSet<String>>,
-    places: RefCell<Places>,
+    places: RefCell<SettingPlaces>,
 }
 
 impl<'a> Reader<'a> {
@@ -122,14 +122,14 @@ impl<'a> Reader<'a> {
     }
 
     /// Returns the places of the keys that were read so far.
-    pub fn places(&self) -> Places {
+    pub fn places(&self) -> SettingPlaces {
         self.places.borrow().clone()
     }
 
     fn note_place(&self, path: &str, key: &Span, value: &Span) {
         let text = self.source.text().get(value.clone()).unwrap_or_default();
         let variables = variables_of(text).map(str::to_owned).collect();
-        let place = Place { line: self.source.line_of(key.start), variables };
+        let place = SettingPlace { line: self.source.line_of(key.start), variables };
         self.places.borrow_mut().insert(path.to_owned(), place);
     }
 

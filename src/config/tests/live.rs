@@ -88,7 +88,7 @@ fn every_key_that_is_known_is_compared() {
 
 fn loaded(text: &str) -> Loaded {
     let source = Some("/etc/ac/coordinator_config.yaml".into());
-    Loaded { config: valid(text), source, places: Places::new() }
+    Loaded { config: valid(text), source, places: SettingPlaces::new() }
 }
 
 #[test]
