@@ -237,7 +237,7 @@ impl ChatLog {
         self.append(&missing)
     }
 
-    fn look_for<'a>(&self, messages: &'a [Message]) -> io::Result<Found<'a>> {
+    fn look_for<'a>(&self, messages: &'a [Message]) -> io::Result<LogContent<'a>> {
         let length = self.file.metadata()?.len();
         let mut missing: HashSet<&str> =
             messages.iter().map(|message| message.id.as_str()).collect();
@@ -259,12 +259,12 @@ impl ChatLog {
                 break;
             }
         }
-        Ok(Found { missing, length, torn: torn.unwrap_or_default() })
+        Ok(LogContent { missing, length, torn: torn.unwrap_or_default() })
     }
 }
 
 /// The content of a file.
-struct Found<'a> {
+struct LogContent<'a> {
     /// The ids of messages that are not in it.
     missing: HashSet<&'a str>,
     /// In bytes.

@@ -14,7 +14,7 @@ use crate::domain::store_state::{SLOW_STATEMENT, span};
 use crate::postgres_url::PostgresUrl;
 use crate::rows::Store;
 use crate::store::postgres::open::Options;
-use crate::store::postgres::{Found, Schema, Sharing, look};
+use crate::store::postgres::{DatabaseFacts, Schema, Sharing, look};
 use crate::sys::regular_file;
 
 pub use backup::{RestoreReport, back_up, restore};
@@ -65,7 +65,7 @@ async fn open_postgres(url: PostgresUrl) -> anyhow::Result<Store> {
 pub fn look_at_store(settings: &config::Store) -> anyhow::Result<Vec<String>> {
     let StoreUrl::Postgres(url) = &settings.url else { return Ok(Vec::new()) };
     let found = look(&with_password(PostgresUrl::clone(url), settings)?)?;
-    let Found { version, round_trip, schema, used_by } = found;
+    let DatabaseFacts { version, round_trip, schema, used_by } = found;
     let schema = match schema {
         Schema::Missing => "no tables yet: the first start creates them".to_owned(),
         Schema::Older { version, next } => {

@@ -188,16 +188,16 @@ impl Printed {
 
 /// Prints output in its form.
 struct Printer {
-    shown: Shown,
+    shown: OutputForm,
     printed: Printed,
 }
 
 impl Printer {
     fn new(raw: bool, readable: bool) -> Self {
         let shown = match (io::stdout().is_terminal(), raw, readable) {
-            (_, _, true) | (true, false, _) => Shown::InWords(Lines::default()),
-            (true, true, false) => Shown::Printable(ForTerminal::default()),
-            (false, _, false) => Shown::AsPrinted,
+            (_, _, true) | (true, false, _) => OutputForm::InWords(Lines::default()),
+            (true, true, false) => OutputForm::Printable(ForTerminal::default()),
+            (false, _, false) => OutputForm::AsPrinted,
         };
         Self { shown, printed: Printed::default() }
     }
@@ -205,13 +205,13 @@ impl Printer {
     fn print(&mut self, piece: &[u8]) -> io::Result<()> {
         let mut stdout = io::stdout().lock();
         match &mut self.shown {
-            Shown::InWords(lines) => {
+            OutputForm::InWords(lines) => {
                 stdout.write_all(in_words(|words| lines.push(piece, words)).as_bytes())?;
             }
-            Shown::Printable(for_terminal) => {
+            OutputForm::Printable(for_terminal) => {
                 stdout.write_all(for_terminal.shown(piece).as_bytes())?;
             }
-            Shown::AsPrinted => stdout.write_all(piece)?,
+            OutputForm::AsPrinted => stdout.write_all(piece)?,
         }
         self.printed.add(piece);
         stdout.flush()
@@ -220,16 +220,16 @@ impl Printer {
     /// Prints a last line that has no end.
     fn finish(self) -> io::Result<()> {
         match self.shown {
-            Shown::InWords(mut lines) => {
+            OutputForm::InWords(mut lines) => {
                 io::stdout().write_all(in_words(|words| lines.finish(words)).as_bytes())
             }
-            Shown::Printable(_) | Shown::AsPrinted => Ok(()),
+            OutputForm::Printable(_) | OutputForm::AsPrinted => Ok(()),
         }
     }
 }
 
 /// The form in which output is printed.
-enum Shown {
+enum OutputForm {
     /// Puts the machine-readable output of agent CLIs into words.
     InWords(Lines),
     /// Prints the output without the characters that a terminal must not get.

@@ -60,7 +60,7 @@ pub(super) struct StatusArguments {
 
 /// The form of the text.
 #[derive(Debug, Clone, Copy)]
-struct Shown {
+struct TextForm {
     is_wide: bool,
     zone: Zone,
 }
@@ -74,7 +74,7 @@ struct Overview {
 impl StatusArguments {
     pub(super) async fn run(self, client: &Client) -> Result<(), CliError> {
         let project = id_of(self.project.as_ref(), client).await?;
-        let shown = Shown { is_wide: self.wide, zone: self.zone };
+        let shown = TextForm { is_wide: self.wide, zone: self.zone };
         if self.watch {
             return watch(client, project.as_ref(), shown).await;
         }
@@ -144,7 +144,11 @@ async fn overview(client: &Client, project: Option<&ProjectId>) -> Result<Overvi
 }
 
 /// Prints the state again and again. It waits for a daemon that is away, and says so.
-async fn watch(client: &Client, project: Option<&ProjectId>, shown: Shown) -> Result<(), CliError> {
+async fn watch(
+    client: &Client,
+    project: Option<&ProjectId>,
+    shown: TextForm,
+) -> Result<(), CliError> {
     let mut newest = overview(client, project).await?;
     let mut away_since: Option<Timestamp> = None;
     let mut note: Option<String> = None;

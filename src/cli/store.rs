@@ -77,7 +77,7 @@ impl CopyArguments {
         let from = parse("from", &self.from, self.from_password_file, environment)?;
         let to = parse("to", &self.to, self.to_password_file, environment)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let mut shown = Shown::new(io::stderr().is_terminal());
+        let mut shown = ProgressLine::new(io::stderr().is_terminal());
         let copied =
             runtime.block_on(app::copy_store(&from, &to, move |progress| shown.show(progress)));
         match copied {
@@ -135,12 +135,12 @@ fn print(
 
 /// Shows the progress on standard error. A terminal has one line that changes. Otherwise each
 /// table that was copied gets a line.
-struct Shown {
+struct ProgressLine {
     is_terminal: bool,
     changed_at: Option<Instant>,
 }
 
-impl Drop for Shown {
+impl Drop for ProgressLine {
     fn drop(&mut self) {
         if self.is_terminal {
             let _ = write!(io::stderr(), "{EMPTY_LINE}");
@@ -148,7 +148,7 @@ impl Drop for Shown {
     }
 }
 
-impl Shown {
+impl ProgressLine {
     const fn new(is_terminal: bool) -> Self {
         Self { is_terminal, changed_at: None }
     }

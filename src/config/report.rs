@@ -112,7 +112,7 @@ impl Report {
                     problem.help.as_deref(),
                 ];
                 let advice: Vec<&str> = advice.into_iter().flatten().collect();
-                let heading = Shown::new(self, problem).heading;
+                let heading = ProblemDiagnostic::new(self, problem).heading;
                 if advice.is_empty() {
                     heading
                 } else {
@@ -135,7 +135,7 @@ impl Report {
             .without_syntax_highlighting()
             .without_cause_chain();
         for problem in self.problems.iter().take(MAX_SHOWN) {
-            handler.render_report(f, &Shown::new(self, problem))?;
+            handler.render_report(f, &ProblemDiagnostic::new(self, problem))?;
             f.write_char('\n')?;
         }
         match self.problems.len() {
@@ -156,14 +156,14 @@ impl fmt::Display for Report {
 
 /// A problem in the form that miette needs.
 #[derive(Debug)]
-struct Shown<'a> {
+struct ProblemDiagnostic<'a> {
     /// The heading `file:line:column: message`, which can be searched like a compiler's.
     heading: String,
     problem: &'a Problem,
     excerpt: Option<Excerpt>,
 }
 
-impl<'a> Shown<'a> {
+impl<'a> ProblemDiagnostic<'a> {
     fn new(report: &Report, problem: &'a Problem) -> Self {
         let (heading, excerpt) = match &problem.span {
             None => (format!("{}: {}", report.file.name, problem.message), None),
@@ -177,15 +177,15 @@ impl<'a> Shown<'a> {
     }
 }
 
-impl fmt::Display for Shown<'_> {
+impl fmt::Display for ProblemDiagnostic<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.heading)
     }
 }
 
-impl std::error::Error for Shown<'_> {}
+impl std::error::Error for ProblemDiagnostic<'_> {}
 
-impl miette::Diagnostic for Shown<'_> {
+impl miette::Diagnostic for ProblemDiagnostic<'_> {
     fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
         self.problem.help.as_ref().map(|help| Box::new(help) as Box<dyn fmt::Display>)
     }

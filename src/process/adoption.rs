@@ -42,14 +42,14 @@ pub struct Adoption {
 }
 
 /// A usable instance folder.
-pub struct Found {
+pub struct UsableFolder {
     pub dir: PathBuf,
     pub spec: Spec,
     pub lock: LockState,
 }
 
 /// An unusable instance folder.
-struct Unusable {
+struct UnusableFolder {
     dir: PathBuf,
     /// A process holds the lock of the folder.
     is_held: bool,
@@ -58,8 +58,8 @@ struct Unusable {
 
 /// The contents of `instances/`, with the strays that must end before anything starts.
 pub struct Stock {
-    pub found: Vec<Found>,
-    unusable: Vec<Unusable>,
+    pub found: Vec<UsableFolder>,
+    unusable: Vec<UnusableFolder>,
 }
 
 /// Reads all instance folders.
@@ -77,14 +77,14 @@ pub fn take_stock(state_dir: &Path) -> io::Result<Stock> {
         };
         if !entry.file_type()?.is_dir() {
             warn!(launch_id = %launch, path = %dir.display(), "not an instance folder; it is set aside");
-            stock.unusable.push(Unusable { dir, is_held: false, shim: None });
+            stock.unusable.push(UnusableFolder { dir, is_held: false, shim: None });
             continue;
         }
         let lock = usable_lock(&dir, &launch)?;
         match record::read::<Spec>(&dir) {
             Ok(Some(spec)) if spec.launch_id == launch => {
                 let lock = mend_lock(&dir, lock);
-                stock.found.push(Found { dir, spec, lock });
+                stock.found.push(UsableFolder { dir, spec, lock });
             }
             Ok(None) if matches!(lock, LockState::Free(_)) && says_nothing(&dir)? => {
                 remove_blank(&dir, &launch);
@@ -100,7 +100,7 @@ pub fn take_stock(state_dir: &Path) -> io::Result<Stock> {
                     LockState::Held(shim) => (true, shim),
                     LockState::Free(_) => (false, None),
                 };
-                stock.unusable.push(Unusable { dir, is_held, shim });
+                stock.unusable.push(UnusableFolder { dir, is_held, shim });
             }
         }
     }
@@ -220,7 +220,7 @@ pub async fn end_strays(
             n_strays = n_alive;
         }
         is_first = false;
-        let is_held = |folder: &&Unusable| {
+        let is_held = |folder: &&UnusableFolder| {
             folder.is_held
                 && folder.shim.is_some()
                 && !matches!(lock::look(&folder.dir), Ok(LockState::Free(_)))

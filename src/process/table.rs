@@ -16,7 +16,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tracing::{info, warn};
 
-use super::adoption::{self, Found};
+use super::adoption::{self, UsableFolder};
 use super::entry::{Entry, log_phase};
 use super::shims::{self, Child};
 use super::state_dir::StateDir;
@@ -255,8 +255,8 @@ impl Table {
         });
     }
 
-    fn adopt(&mut self, found: Found, adoption: &mut Adoption) {
-        let Found { dir, spec, lock } = found;
+    fn adopt(&mut self, found: UsableFolder, adoption: &mut Adoption) {
+        let UsableFolder { dir, spec, lock } = found;
         let launch = spec.launch_id;
         let watch = self.folders.watch_records(&dir).ok();
         let entry = self.insert(launch.clone(), spec.key, dir, Origin::Adopted);

@@ -6,7 +6,7 @@ use crate::domain::event::NewEvent;
 use crate::domain::{Agent, AgentId};
 use crate::store::{BoxError, Cells, Entity, Read, StoreError, Value, cell};
 
-use super::audit::{Audited, Fields, Shown, plain};
+use super::audit::{AuditValue, Audited, Fields, plain};
 use super::filter::{column_of_ids, end_of_prefix};
 use super::{Transaction, Wake};
 
@@ -53,8 +53,11 @@ impl Audited for Agent {
         Fields::from([
             ("name", plain(&self.name)),
             ("ai_type", plain(&self.ai_type)),
-            ("system_prompt", Shown::Long(self.system_prompt.clone())),
-            ("passkey", Shown::Hidden(self.passkey.as_ref().map(|hash| hash.as_str().to_owned()))),
+            ("system_prompt", AuditValue::Long(self.system_prompt.clone())),
+            (
+                "passkey",
+                AuditValue::Hidden(self.passkey.as_ref().map(|hash| hash.as_str().to_owned())),
+            ),
             ("status", plain(self.status)),
         ])
     }

@@ -26,7 +26,7 @@ impl From<&Credential> for Actor {
 }
 
 /// The columns of a row that people look at.
-pub type Fields = BTreeMap<&'static str, Shown>;
+pub type Fields = BTreeMap<&'static str, AuditValue>;
 
 /// An entity whose changes are in the audit log.
 pub(super) trait Audited: Entity {
@@ -39,7 +39,7 @@ pub(super) trait Audited: Entity {
 
 /// A value with the form in which it is shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Shown {
+pub enum AuditValue {
     Plain(Value),
     /// A value that is shown only as present.
     Hidden(Option<String>),
@@ -79,7 +79,7 @@ impl Entry {
         let action = if before.is_some() { "change" } else { "add" };
         let mut before = before.unwrap_or_default();
         let mut after = after;
-        let is_same = |name: &str, value: &Shown| after.get(name) == Some(value);
+        let is_same = |name: &str, value: &AuditValue| after.get(name) == Some(value);
         let same: Vec<&str> = before
             .iter()
             .filter(|(name, value)| is_same(name, value))
@@ -113,7 +113,7 @@ impl Entry {
 /// The longest text that is shown, in characters.
 const MAX_SHOWN: usize = 200;
 
-impl Shown {
+impl AuditValue {
     /// Returns whether the value is empty. A new row is shown without its empty columns.
     fn is_nothing(&self) -> bool {
         match self {
@@ -134,8 +134,8 @@ impl Shown {
 }
 
 /// Returns a value that is shown as it is.
-pub fn plain(value: impl serde::Serialize) -> Shown {
-    Shown::Plain(serde_json::to_value(value).unwrap_or_default())
+pub fn plain(value: impl serde::Serialize) -> AuditValue {
+    AuditValue::Plain(serde_json::to_value(value).unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -147,13 +147,13 @@ mod tests {
         let before = Fields::from([
             ("name", plain("Ann")),
             ("status", plain("active")),
-            ("passkey", Shown::Hidden(Some("hash of one".to_owned()))),
-            ("system_prompt", Shown::Long("secret plans".to_owned())),
+            ("passkey", AuditValue::Hidden(Some("hash of one".to_owned()))),
+            ("system_prompt", AuditValue::Long("secret plans".to_owned())),
         ]);
         let mut after = before.clone();
         after.insert("name", plain("x".repeat(1000)));
-        after.insert("passkey", Shown::Hidden(Some("hash of another".to_owned())));
-        after.insert("system_prompt", Shown::Long("other plans".to_owned()));
+        after.insert("passkey", AuditValue::Hidden(Some("hash of another".to_owned())));
+        after.insert("system_prompt", AuditValue::Long("other plans".to_owned()));
         let entry = Entry::between("agent", &"agt", Some(before.clone()), after).expect("a change");
         let told: Vec<_> =
             entry.after.iter().map(|(name, value)| (*name, value.to_json())).collect();

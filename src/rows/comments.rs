@@ -7,7 +7,7 @@ use crate::domain::{Task, TaskId};
 use crate::store::{BoxError, Cells, Read, StoreError};
 
 use super::Transaction;
-use super::audit::{Entry, Fields, Shown, plain};
+use super::audit::{AuditValue, Entry, Fields, plain};
 
 const COLUMNS: &str = "id, task_id, author, content, created_at";
 
@@ -94,5 +94,8 @@ pub(super) fn insert(tx: &mut Transaction<'_>, comment: &Comment) -> Result<(), 
 }
 
 fn shown(comment: &Comment) -> Fields {
-    Fields::from([("task_id", plain(&comment.task)), ("text", Shown::Long(comment.text.clone()))])
+    Fields::from([
+        ("task_id", plain(&comment.task)),
+        ("text", AuditValue::Long(comment.text.clone())),
+    ])
 }

@@ -6,7 +6,7 @@ use crate::domain::{InstanceKey, Purpose};
 use crate::domain::{Message, MessageId, Timestamp};
 use crate::store::{BoxError, Cells, ChatEnd, MessageFilter, Read, StoreError};
 
-use super::audit::{Entry, Fields, Shown, plain};
+use super::audit::{AuditValue, Entry, Fields, plain};
 use super::{Transaction, Wake};
 
 use super::assignments;
@@ -143,7 +143,7 @@ fn shown(message: &Message) -> Fields {
         ("agent_id", plain(&message.agent)),
         ("project_id", plain(&message.project)),
         ("sender", plain(message.sender)),
-        ("content", Shown::Long(message.content.clone())),
+        ("content", AuditValue::Long(message.content.clone())),
     ])
 }
 

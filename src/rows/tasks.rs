@@ -11,7 +11,7 @@ use crate::store::{
     ArchivedTasks, BoxError, Cells, Entity, Read, StoreError, TaskFilter, Value, cell,
 };
 
-use super::audit::{Audited, Fields, Shown, plain};
+use super::audit::{AuditValue, Audited, Fields, plain};
 use super::{Transaction, Wake};
 
 use super::filter::{self, Filter};
@@ -81,7 +81,7 @@ impl Audited for Task {
             ("project_id", plain(&self.project)),
             ("parent_id", plain(&self.parent)),
             ("title", plain(&self.title)),
-            ("description", Shown::Long(self.description.clone())),
+            ("description", AuditValue::Long(self.description.clone())),
             ("status", plain(self.status)),
             ("priority", plain(self.priority)),
             ("assignee_id", plain(&self.assignee)),

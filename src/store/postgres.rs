@@ -30,7 +30,7 @@ use crate::domain::store_state::{Database, DatabaseKind};
 use super::db::{BoxError, Cell, Cells, Columns, Db, DbError, Value};
 use super::engine::{Connection, Locked};
 
-pub use look::{Found, Schema, look};
+pub use look::{DatabaseFacts, Schema, look};
 
 use client::{Client, Connector};
 use failure::failed;

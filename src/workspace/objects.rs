@@ -166,7 +166,7 @@ struct Copied {
 }
 
 /// A file with an object or a pack.
-struct Found {
+struct ObjectFile {
     /// The folder in the folder of the objects: `pack`, or the beginning of an id.
     folder: String,
     name: String,
@@ -178,7 +178,7 @@ struct Found {
 fn copy_objects(owner: Option<Owner>, from: &Path, to: &Path) -> Result<Copied, CheckoutError> {
     let mut copied = Copied { loose: Vec::new(), packs: Vec::new(), unread: Vec::new() };
     make_folder(&to.join("pack"))?;
-    let take = |Found { folder, name, file }: Found| {
+    let take = |ObjectFile { folder, name, file }: ObjectFile| {
         let is_pack = folder == "pack";
         let id = if is_pack { plain(&name) } else { format!("{folder}{name}") };
         let Some(mut file) = file else {
@@ -202,7 +202,7 @@ fn copy_objects(owner: Option<Owner>, from: &Path, to: &Path) -> Result<Copied, 
 /// Opens the objects of a repository. Follows no link, and takes no index of a pack.
 fn find_objects(
     from: &Path,
-    take: &mut dyn FnMut(Found) -> Result<(), CheckoutError>,
+    take: &mut dyn FnMut(ObjectFile) -> Result<(), CheckoutError>,
 ) -> Result<(), CheckoutError> {
     let is_hex = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_hexdigit());
     if !from.parent().is_some_and(is_folder) || !is_folder(from) {
@@ -224,7 +224,7 @@ fn find_objects(
                 Err(error) if regular_file::is_lasting(&error) => None,
                 Err(error) => return Err(CheckoutError::io("read", &path)(error)),
             };
-            take(Found { folder: folder.clone(), name, file })?;
+            take(ObjectFile { folder: folder.clone(), name, file })?;
         }
     }
     Ok(())

@@ -1,6 +1,6 @@
 //! The text of `status`.
 
-use super::{Shown, in_words, parked_line, pause_file_line, warnings};
+use super::{TextForm, in_words, parked_line, pause_file_line, warnings};
 use crate::cli::activity::{doing, short, trouble, used};
 use crate::cli::forge_items;
 use crate::cli::output::{Zone, ago, plain};
@@ -23,7 +23,7 @@ const N_ENDED: usize = 5;
 pub(super) fn describe(
     status: &StatusBody,
     needs: &[String],
-    shown: Shown,
+    shown: TextForm,
     screen: Screen,
 ) -> String {
     // With all columns, lines may be longer than the terminal, which wraps them.
@@ -146,7 +146,7 @@ fn full_task(launch: &LaunchBody) -> String {
     launch.task_id.as_ref().map_or_else(|| "-".to_owned(), ToString::to_string)
 }
 
-fn running(instances: &[InstanceBody], now: Timestamp, shown: Shown) -> Rows {
+fn running(instances: &[InstanceBody], now: Timestamp, shown: TextForm) -> Rows {
     let mut rows = if shown.is_wide {
         Rows::new(&[
             "AGENT", "PROJECT", "TASK", "STATE", "SINCE", "PURPOSE", "PID", "USED", "TASK ID",
@@ -228,7 +228,7 @@ fn tone_of(outcome: Option<&str>) -> Tone {
     }
 }
 
-fn ended(launches: &[LaunchBody], now: Timestamp, shown: Shown) -> Rows {
+fn ended(launches: &[LaunchBody], now: Timestamp, shown: TextForm) -> Rows {
     let mut rows = if shown.is_wide {
         Rows::new(&[
             "ENDED", "PROJECT", "TASK", "OUTCOME", "EXIT", "AGO", "PURPOSE", "USED", "TASK ID",

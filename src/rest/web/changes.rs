@@ -38,8 +38,8 @@ struct ChangesPart {
     is_open: bool,
     workspace: Workspace,
     content: Content,
-    shown: Shown,
-    found: Found,
+    shown: ShowReason,
+    found: GitAnswers,
     /// True if git did not answer in time.
     is_slow: bool,
     /// The number and the URL of the pull or merge request with the result.
@@ -48,7 +48,7 @@ struct ChangesPart {
 
 /// The answers of git about the result.
 #[derive(Default)]
-struct Found {
+struct GitAnswers {
     committed: Listing,
     uncommitted: Listing,
     /// The number of commits that the branch of the source got meanwhile, if it is known.
@@ -56,7 +56,7 @@ struct Found {
 }
 
 /// The reason why the part is shown.
-enum Shown {
+enum ShowReason {
     /// It is read, also again and again by itself. The message that stands there stays.
     Part,
     /// It answers an action of the reader. The message of an earlier one goes away.
@@ -148,7 +148,7 @@ async fn part(
     State(state): State<RestState>,
     InTask(id): InTask,
 ) -> Result<Response, Problem> {
-    show(frame, &state, &id, Shown::Part).await
+    show(frame, &state, &id, ShowReason::Part).await
 }
 
 async fn merge(
@@ -178,7 +178,7 @@ async fn merge(
         let MergeFields { squash, rebase, with_uncommitted, .. } = fields;
         message.asks = Some(Asks { squash, rebase, with_uncommitted });
     }
-    show(frame, &state, &id, Shown::Answer(Some(message))).await
+    show(frame, &state, &id, ShowReason::Answer(Some(message))).await
 }
 
 async fn publish(
@@ -198,7 +198,7 @@ async fn publish(
         }
         Err(error) => return Err(error.into()),
     };
-    show(frame, &state, &id, Shown::Answer(Some(message))).await
+    show(frame, &state, &id, ShowReason::Answer(Some(message))).await
 }
 
 async fn discard(
@@ -207,7 +207,7 @@ async fn discard(
     InTask(id): InTask,
 ) -> Result<Response, Problem> {
     state.service.workspaces.discard(&id).await?;
-    show(frame, &state, &id, Shown::Answer(None)).await
+    show(frame, &state, &id, ShowReason::Answer(None)).await
 }
 
 /// Gives up the kept state of a result, too. A reason why that cannot be is told in the part.
@@ -224,7 +224,7 @@ async fn discard_forever(
         }
         Err(error) => return Err(error.into()),
     };
-    show(frame, &state, &id, Shown::Answer(Some(message))).await
+    show(frame, &state, &id, ShowReason::Answer(Some(message))).await
 }
 
 async fn keep(
@@ -233,7 +233,7 @@ async fn keep(
     InTask(id): InTask,
 ) -> Result<Response, Problem> {
     state.service.workspaces.want_result(&id).await?;
-    show(frame, &state, &id, Shown::Answer(None)).await
+    show(frame, &state, &id, ShowReason::Answer(None)).await
 }
 
 async fn restore(
@@ -242,7 +242,7 @@ async fn restore(
     InTask(id): InTask,
 ) -> Result<Response, Problem> {
     state.service.workspaces.restore(&id).await?;
-    show(frame, &state, &id, Shown::Answer(None)).await
+    show(frame, &state, &id, ShowReason::Answer(None)).await
 }
 
 async fn retry(
@@ -251,18 +251,18 @@ async fn retry(
     InTask(id): InTask,
 ) -> Result<Response, Problem> {
     state.service.workspaces.retry(&id).await?;
-    show(frame, &state, &id, Shown::Answer(None)).await
+    show(frame, &state, &id, ShowReason::Answer(None)).await
 }
 
 async fn show(
     frame: Frame,
     state: &RestState,
     id: &TaskId,
-    shown: Shown,
+    shown: ShowReason,
 ) -> Result<Response, Problem> {
     let WorkspaceView { workspace, task, .. } = state.service.workspaces.of_task(id).await?;
     let content = workspace.content.clone().unwrap_or_default();
-    let asked = Found::read(state, id, &workspace, &content);
+    let asked = GitAnswers::read(state, id, &workspace, &content);
     // Dropping the question ends git.
     let answer = tokio::time::timeout(GIT_LIMIT, asked).await;
     let is_slow = answer.is_err();
@@ -284,7 +284,7 @@ async fn show(
     Ok(rendered(&part))
 }
 
-impl Found {
+impl GitAnswers {
     async fn read(
         state: &RestState,
         id: &TaskId,
@@ -454,7 +454,7 @@ impl ChangesPart {
 
     /// Returns whether git has found that nothing was changed.
     fn is_unchanged(&self) -> bool {
-        let Found { committed, uncommitted, .. } = &self.found;
+        let GitAnswers { committed, uncommitted, .. } = &self.found;
         committed.is_empty() && uncommitted.is_empty() && !self.is_slow && !self.is_broken()
     }
 

@@ -68,11 +68,11 @@ struct Choice {
     text: String,
     /// The task has this value now. Picking a dependency that it has takes it away.
     is_chosen: bool,
-    shown: Shown,
+    mark: ChoiceMark,
 }
 
 /// The mark beside the text of a value.
-enum Shown {
+enum ChoiceMark {
     Nothing,
     Agent(Face),
     Priority(Priority),
@@ -81,12 +81,12 @@ enum Shown {
 
 impl Choice {
     const fn nothing(text: String, is_chosen: bool) -> Self {
-        Self { value: String::new(), text, is_chosen, shown: Shown::Nothing }
+        Self { value: String::new(), text, is_chosen, mark: ChoiceMark::Nothing }
     }
 
     fn of_task(task: &Task, value: String, is_chosen: bool) -> Self {
-        let shown = Shown::Task(task.status, task.short_id.clone());
-        Self { value, text: task.title.clone(), is_chosen, shown }
+        let mark = ChoiceMark::Task(task.status, task.short_id.clone());
+        Self { value, text: task.title.clone(), is_chosen, mark }
     }
 }
 
@@ -136,7 +136,7 @@ async fn assignees(
         value: face.id.to_string(),
         text: face.name.clone(),
         is_chosen: task.assignee.as_ref() == Some(&face.id),
-        shown: Shown::Agent(face),
+        mark: ChoiceMark::Agent(face),
     });
     Ok(Some(nobody).filter(|_| part.is_empty()).into_iter().chain(of_agents).collect())
 }
@@ -147,7 +147,7 @@ fn priorities(w: &'static Words, task: &Task, q: &str) -> Vec<Choice> {
         value: priority.to_string(),
         text: w.of_priority(*priority).to_owned(),
         is_chosen: task.priority == *priority,
-        shown: Shown::Priority(*priority),
+        mark: ChoiceMark::Priority(*priority),
     };
     // The most urgent one is the first, as in a column.
     let all = Priority::ALL.iter().rev().map(choice);

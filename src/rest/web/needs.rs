@@ -37,30 +37,36 @@ pub(super) struct NeedFacts<'a> {
 
 /// The rules that one item stands for, in the order of the list. An item that is always shown has
 /// a text of its own.
-const GROUPS: [(&[StartReason], Shown); 10] = [
+const GROUPS: [(&[StartReason], Visibility); 10] = [
     (
         &[StartReason::Unknown, StartReason::NotAssigned, StartReason::Inactive],
-        Shown::Always(|w, facts| w.of_assigned(facts.project)),
+        Visibility::Always(|w, facts| w.of_assigned(facts.project)),
     ),
     (
         &[StartReason::NoWork],
-        Shown::Always(|w, facts| match &facts.task {
+        Visibility::Always(|w, facts| match &facts.task {
             Some(task) => w.of_work_for(task),
             None => w.of_demand(StartReason::NoWork).to_owned(),
         }),
     ),
-    (&[StartReason::Stopping], Shown::IfKeeps),
-    (&[StartReason::Held], Shown::Always(|w, _| w.of_demand(StartReason::Held).to_owned())),
+    (&[StartReason::Stopping], Visibility::IfKeeps),
+    (&[StartReason::Held], Visibility::Always(|w, _| w.of_demand(StartReason::Held).to_owned())),
     (
         &[StartReason::Suspended, StartReason::Backoff],
-        Shown::Always(|w, _| w.of_demand(StartReason::Suspended).to_owned()),
+        Visibility::Always(|w, _| w.of_demand(StartReason::Suspended).to_owned()),
     ),
     (
         &[StartReason::Misconfigured, StartReason::NoPasskey, StartReason::NoCoordinator],
-        Shown::IfKeeps,
+        Visibility::IfKeeps,
     ),
-    (&[StartReason::Parked], Shown::Always(|w, _| w.of_demand(StartReason::Parked).to_owned())),
-    (&[StartReason::Paused], Shown::Always(|w, _| w.of_demand(StartReason::Paused).to_owned())),
+    (
+        &[StartReason::Parked],
+        Visibility::Always(|w, _| w.of_demand(StartReason::Parked).to_owned()),
+    ),
+    (
+        &[StartReason::Paused],
+        Visibility::Always(|w, _| w.of_demand(StartReason::Paused).to_owned()),
+    ),
     (
         &[
             StartReason::WorkspaceBroken,
@@ -73,7 +79,7 @@ const GROUPS: [(&[StartReason], Shown); 10] = [
             StartReason::LowDisk,
             StartReason::LowMemory,
         ],
-        Shown::IfKeeps,
+        Visibility::IfKeeps,
     ),
     (
         &[
@@ -83,11 +89,13 @@ const GROUPS: [(&[StartReason], Shown); 10] = [
             StartReason::AgentLimit,
             StartReason::ProviderLimit,
         ],
-        Shown::Always(|w, facts| w.of_free_slot(facts.limits.running, facts.limits.max_concurrent)),
+        Visibility::Always(|w, facts| {
+            w.of_free_slot(facts.limits.running, facts.limits.max_concurrent)
+        }),
     ),
 ];
 
-enum Shown {
+enum Visibility {
     Always(fn(&'static Words, &NeedFacts<'_>) -> String),
     /// Shown only if one of the rules keeps the agent from starting. A rule of a coordinator was
     /// not tried before the others are met, so that it says nothing else.
@@ -97,7 +105,7 @@ enum Shown {
 /// Returns the checklist for one purpose.
 pub(super) fn needs_of(w: &'static Words, why: &WhyBody, facts: &NeedFacts<'_>) -> Vec<Need> {
     let is_chat = why.purpose == Purpose::Chat;
-    let need = |(reasons, shown): &(&[StartReason], Shown)| {
+    let need = |(reasons, shown): &(&[StartReason], Visibility)| {
         let keeping = |rule: &&RuleBody| rule.keeps && reasons.contains(&rule.rule);
         let keeping = why.rules.iter().find(keeping);
         // A check does not use the account.
@@ -105,7 +113,7 @@ pub(super) fn needs_of(w: &'static Words, why: &WhyBody, facts: &NeedFacts<'_>) 
         let is_wish = is_chat && reasons[0] == StartReason::NoWork;
         match (keeping, shown) {
             // A running agent uses its clone, which is not ready for another one.
-            (_, Shown::IfKeeps) if runs(why) => None,
+            (_, Visibility::IfKeeps) if runs(why) => None,
             (keeping, _) if is_wish => {
                 Some(Need::plain(keeping.is_none(), w.chat_wanted.to_owned()))
             }
@@ -115,7 +123,9 @@ pub(super) fn needs_of(w: &'static Words, why: &WhyBody, facts: &NeedFacts<'_>) 
                 let text = w.of_demand(StartReason::NoFreeSlot).to_owned();
                 Some(Need { detail, ..Need::plain(false, text) })
             }
-            (None, Shown::Always(text)) if is_of_purpose => Some(Need::plain(true, text(w, facts))),
+            (None, Visibility::Always(text)) if is_of_purpose => {
+                Some(Need::plain(true, text(w, facts)))
+            }
             _ => None,
         }
     };

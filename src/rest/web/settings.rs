@@ -26,7 +26,7 @@ struct SettingsPage {
     configuration_state: ConfigurationState,
     version: &'static str,
     /// `None` for a reader who may not change anything.
-    logins: Option<Vec<Login>>,
+    logins: Option<Vec<ShownCredential>>,
 }
 
 /// The configuration in use, and the mistakes of a file that is not.
@@ -41,11 +41,11 @@ struct ConfigurationPart {
 #[template(path = "parts/logins.html")]
 struct LoginsPart {
     frame: Frame,
-    logins: Vec<Login>,
+    logins: Vec<ShownCredential>,
 }
 
 /// A login, a link to one, or a token.
-struct Login {
+struct ShownCredential {
     id: CredentialId,
     kind: CredentialKind,
     name: String,
@@ -56,7 +56,7 @@ struct Login {
     is_own: bool,
 }
 
-impl Login {
+impl ShownCredential {
     /// Returns all that are valid, the newest first.
     async fn all(frame: &Frame, state: &RestState) -> Result<Vec<Self>, Problem> {
         let own = frame.operator.as_ref().and_then(|operator| operator.credential.as_ref());
@@ -112,7 +112,8 @@ pub(super) fn open_routes() -> Router<RestState> {
 async fn page(frame: Frame, State(state): State<RestState>) -> Result<Response, Problem> {
     let configuration_state = state.configuration.configuration_state();
     let version = env!("CARGO_PKG_VERSION");
-    let logins = if frame.may_change() { Some(Login::all(&frame, &state).await?) } else { None };
+    let logins =
+        if frame.may_change() { Some(ShownCredential::all(&frame, &state).await?) } else { None };
     let frame = frame.at(NavSection::Settings);
     Ok(rendered(&SettingsPage { frame, configuration_state, version, logins }))
 }
@@ -129,7 +130,7 @@ async fn revoke(
     InPath(id): InPath<CredentialId>,
 ) -> Result<Response, Problem> {
     state.service.credentials.revoke(&id).await?;
-    let logins = Login::all(&frame, &state).await?;
+    let logins = ShownCredential::all(&frame, &state).await?;
     Ok(rendered(&LoginsPart { frame, logins }))
 }
 

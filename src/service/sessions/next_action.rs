@@ -127,10 +127,10 @@ impl Sessions {
         hold: Duration,
     ) -> Result<Look, ServiceError> {
         let of = caller.clone();
-        let found = self.core.read(move |tx| Found::of(tx, &of)).await?;
+        let found = self.core.read(move |tx| NextActionFacts::of(tx, &of)).await?;
         match found {
-            Found::Task(step, about) => Ok(self.look_at_task(&step, about)),
-            Found::Chat { launch, session, unread } => {
+            NextActionFacts::Task(step, about) => Ok(self.look_at_task(&step, about)),
+            NextActionFacts::Chat { launch, session, unread } => {
                 let is_overdue = waited >= ANSWER_TIMEOUT.min(hold);
                 self.look_at_chat(caller, &launch, session.handed_out, unread, is_overdue).await
             }
@@ -201,7 +201,7 @@ impl Sessions {
 }
 
 /// The facts that decide about the next action of an agent.
-enum Found {
+enum NextActionFacts {
     /// The next step of a task agent, with the task that it is about.
     Task(TaskStep, Option<Task>),
     Chat {
@@ -212,7 +212,7 @@ enum Found {
     },
 }
 
-impl Found {
+impl NextActionFacts {
     fn of(tx: &mut Read<'_>, caller: &Caller) -> Result<Self, ServiceError> {
         let (launch, session) = latest(tx, caller)?;
         if launch.key.purpose == Purpose::Task {

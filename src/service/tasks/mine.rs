@@ -51,14 +51,15 @@ impl Tasks {
         let first = caller.clone();
         let checkouts = Arc::clone(&self.checkouts);
         let found = self.core.read(move |tx| find(tx, &first, &checkouts)).await?;
-        if found.as_ref().is_none_or(Found::is_bound) {
+        if found.as_ref().is_none_or(TaskOfLaunch::is_bound) {
             return Ok(found.map(|found| found.answer));
         }
         let caller = caller.clone();
         let checkouts = Arc::clone(&self.checkouts);
         self.core
             .write(move |tx| {
-                let Some(Found { answer, launch, own }) = find(tx, &caller, &checkouts)? else {
+                let Some(TaskOfLaunch { answer, launch, own }) = find(tx, &caller, &checkouts)?
+                else {
                     return Ok(None);
                 };
                 bind(tx, launch, &answer.task.id, own)?;
@@ -74,14 +75,14 @@ impl Tasks {
 }
 
 /// The task that a launch works on, or begins to work on.
-struct Found {
+struct TaskOfLaunch {
     answer: MyTask,
     launch: Launch,
     /// The execution of the launch on the task. `None` before the first answer.
     own: Option<Execution>,
 }
 
-impl Found {
+impl TaskOfLaunch {
     /// Returns whether the store has the start of the work already.
     fn is_bound(&self) -> bool {
         self.own.is_some() && self.launch.task.as_ref() == Some(&self.answer.task.id)
@@ -93,7 +94,7 @@ fn find(
     tx: &mut Read<'_>,
     caller: &Caller,
     checkouts: &OwnCheckouts,
-) -> Result<Option<Found>, ServiceError> {
+) -> Result<Option<TaskOfLaunch>, ServiceError> {
     let key = &caller.session.key;
     let launch = fence(tx, caller)?;
     let in_progress = in_progress(tx, key)?;
@@ -139,7 +140,7 @@ fn find(
         comments: for_agent(comments::list_newest(tx, &task.id, MAX_FOR_AGENT)?),
     };
     let own = earlier.iter().find(|execution| execution.launch == launch.id).cloned();
-    Ok(Some(Found { answer, launch, own }))
+    Ok(Some(TaskOfLaunch { answer, launch, own }))
 }
 
 /// Returns the tasks that an agent has to work on in its project: those in progress that are not

@@ -19,7 +19,7 @@ const N_ROUND_TRIPS: usize = 5;
 
 /// The result of a look at a database.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
+pub struct DatabaseFacts {
     /// The version of the PostgreSQL server.
     pub version: String,
     /// The time of a statement without work.
@@ -48,11 +48,11 @@ pub enum Schema {
 ///
 /// # Errors
 /// [`OpenError`] names the problem and the remedy. A server that uses the database is no problem.
-pub fn look(url: &PostgresUrl) -> Result<Found, OpenError> {
+pub fn look(url: &PostgresUrl) -> Result<DatabaseFacts, OpenError> {
     look_at(url).map_err(|problem| problem.of(url))
 }
 
-fn look_at(url: &PostgresUrl) -> Result<Found, Problem> {
+fn look_at(url: &PostgresUrl) -> Result<DatabaseFacts, Problem> {
     let connector = Connector {
         url: url.clone(),
         name: "agent-coordinator check".to_owned(),
@@ -84,5 +84,5 @@ fn look_at(url: &PostgresUrl) -> Result<Found, Problem> {
         return Err(Problem::new(OpenErrorKind::NotAllowed));
     }
     let used_by = holder(&mut client)?;
-    Ok(Found { version, round_trip, schema, used_by })
+    Ok(DatabaseFacts { version, round_trip, schema, used_by })
 }
