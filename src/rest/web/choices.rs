@@ -9,9 +9,10 @@ use serde::Deserialize;
 
 use super::layout::{Frame, rendered};
 use super::shown::{Face, Faces};
+use super::tasks::task_ids;
 use super::words::Words;
 use crate::domain::task::Relation;
-use crate::domain::{Priority, ShortId, Task, TaskId, TaskStatus};
+use crate::domain::{Priority, ProjectId, ShortId, Task, TaskId, TaskStatus};
 use crate::rest::extract::{InPath, InQuery};
 use crate::rest::{Problem, RestState};
 
@@ -25,8 +26,9 @@ struct ChoicesPart {
     property: Property,
     /// The text that was searched for.
     q: String,
-    /// The revision of the task that the values are based on.
-    revision: i64,
+    /// The revision of the task that the values are based on; `None` for a task that is not made
+    /// yet.
+    revision: Option<i64>,
     choices: Vec<Choice>,
 }
 
@@ -96,8 +98,19 @@ struct ChoicesQuery {
     q: String,
 }
 
+#[derive(Debug, Deserialize)]
+struct NewChoicesQuery {
+    #[serde(default)]
+    q: String,
+    /// The tasks that were picked already.
+    #[serde(default)]
+    dependencies: String,
+}
+
 pub(super) fn routes() -> Router<RestState> {
-    Router::new().route("/ui/parts/tasks/{id}/choices/{property}", get(part))
+    Router::new()
+        .route("/ui/parts/tasks/{id}/choices/{property}", get(part))
+        .route("/ui/parts/projects/{project}/choices/dependencies", get(part_of_new))
 }
 
 async fn part(
@@ -112,10 +125,26 @@ async fn part(
         Property::Assignee => assignees(frame.w, &state, &task, &q).await?,
         Property::Priority => priorities(frame.w, &task, &q),
         Property::Parent => parents(frame.w, &state, &task, &q).await?,
-        Property::Dependencies => dependencies(&state, &task, &q).await?,
+        Property::Dependencies => {
+            dependencies(&state, &task.project, Some(&task.id), &task.dependencies, &q).await?
+        }
     };
     choices.truncate(MAX_CHOICES);
-    Ok(rendered(&ChoicesPart { frame, property, q, revision: task.revision, choices }))
+    Ok(rendered(&ChoicesPart { frame, property, q, revision: Some(task.revision), choices }))
+}
+
+/// Returns the tasks that a new task may wait for.
+async fn part_of_new(
+    frame: Frame,
+    State(state): State<RestState>,
+    InPath(project): InPath<ProjectId>,
+    InQuery(NewChoicesQuery { q, dependencies: chosen }): InQuery<NewChoicesQuery>,
+) -> Result<Response, Problem> {
+    let chosen = task_ids("dependencies", &chosen, &state).await?;
+    let mut choices = dependencies(&state, &project, None, &chosen, &q).await?;
+    choices.truncate(MAX_CHOICES);
+    let property = Property::Dependencies;
+    Ok(rendered(&ChoicesPart { frame, property, q, revision: None, choices }))
 }
 
 async fn assignees(
@@ -162,8 +191,9 @@ async fn parents(
 ) -> Result<Vec<Choice>, Problem> {
     let nothing = Choice::nothing(w.nothing().to_owned(), task.parent.is_none());
     let tasks = &state.service.tasks;
-    let found = tasks.list_relatable(task, Relation::Parent, q, MAX_CHOICES).await?.into_iter();
-    let of_tasks = found.map(|other| {
+    let found =
+        tasks.list_relatable(&task.project, Some(&task.id), Relation::Parent, q, MAX_CHOICES);
+    let of_tasks = found.await?.into_iter().map(|other| {
         Choice::of_task(&other, other.id.to_string(), task.parent.as_ref() == Some(&other.id))
     });
     Ok(Some(nothing).filter(|_| q.trim().is_empty()).into_iter().chain(of_tasks).collect())
@@ -174,18 +204,25 @@ fn listed<'a>(ids: impl Iterator<Item = &'a TaskId>) -> String {
     ids.map(TaskId::as_str).collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the tasks that it waits for, and then others that it may wait for.
-async fn dependencies(state: &RestState, task: &Task, q: &str) -> Result<Vec<Choice>, Problem> {
+/// Returns the tasks that a task waits for, and then others that it may wait for.
+async fn dependencies(
+    state: &RestState,
+    project: &ProjectId,
+    task: Option<&TaskId>,
+    chosen: &[TaskId],
+    q: &str,
+) -> Result<Vec<Choice>, Problem> {
     let tasks = &state.service.tasks;
-    let without = |id: &TaskId| listed(task.dependencies.iter().filter(|other| *other != id));
-    let with = |id: &TaskId| listed(task.dependencies.iter().chain([id]));
+    let without = |id: &TaskId| listed(chosen.iter().filter(|other| *other != id));
+    let with = |id: &TaskId| listed(chosen.iter().chain([id]));
     let mut choices = Vec::new();
     if q.trim().is_empty() {
-        let chosen = tasks.list_of_ids(&task.dependencies).await?;
-        choices.extend(chosen.iter().map(|other| Choice::of_task(other, without(&other.id), true)));
+        let shown = tasks.list_of_ids(chosen).await?;
+        choices.extend(shown.iter().map(|other| Choice::of_task(other, without(&other.id), true)));
     }
-    for other in tasks.list_relatable(task, Relation::Dependency, q, MAX_CHOICES).await? {
-        let is_chosen = task.dependencies.contains(&other.id);
+    let found = tasks.list_relatable(project, task, Relation::Dependency, q, MAX_CHOICES);
+    for other in found.await? {
+        let is_chosen = chosen.contains(&other.id);
         if is_chosen && !q.trim().is_empty() {
             choices.push(Choice::of_task(&other, without(&other.id), true));
         } else if !is_chosen {

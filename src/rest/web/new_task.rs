@@ -12,6 +12,7 @@ use super::board::NEW_STATUSES;
 use super::form_ids::FormOf;
 use super::layout::{Frame, rendered};
 use super::shown::{Face, Faces};
+use super::tasks::task_ids;
 use crate::domain::{AgentId, Priority, Project, ProjectId, Sent, Task, TaskId, TaskStatus};
 use crate::rest::auth::Operator;
 use crate::rest::extract::{InForm, InPath, InQuery, given};
@@ -72,6 +73,9 @@ struct NewTaskFields {
     start: bool,
     #[serde(default)]
     parent: String,
+    /// The tasks that it waits for, with spaces between their ids.
+    #[serde(default)]
+    dependencies: String,
 }
 
 pub(super) fn routes() -> Router<RestState> {
@@ -119,6 +123,7 @@ async fn make(
         Some(parent) => Some(state.service.tasks.full_id(parent).await?),
         None => None,
     };
+    let dependencies = task_ids("dependencies", &fields.dependencies, &state).await?;
     let status = if fields.start { TaskStatus::InProgress } else { fields.status };
     let content = [
         fields.title.as_str(),
@@ -127,6 +132,7 @@ async fn make(
         fields.priority.as_str(),
         &fields.assignee,
         &fields.parent,
+        &fields.dependencies,
     ];
     let thing = form.thing(TaskId::PREFIX, &content);
     let new = NewTask {
@@ -138,7 +144,7 @@ async fn make(
         status,
         priority: fields.priority,
         parent,
-        dependencies: Vec::new(),
+        dependencies,
     };
     if let Sent::First(task) = state.service.tasks.add_by_form(&new, &thing).await? {
         tracing::info!(

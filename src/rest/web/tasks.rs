@@ -406,19 +406,28 @@ fn spent_on(w: &Words, executions: &[Execution]) -> Option<String> {
     Some(parts.collect::<Vec<_>>().join(" · "))
 }
 
+/// Returns the tasks of a field, whose ids have spaces or commas between them.
+///
+/// # Errors
+/// A problem at `field` for what is no id, and for a task that does not exist.
+pub(super) async fn task_ids(
+    field: &str,
+    text: &str,
+    state: &RestState,
+) -> Result<Vec<TaskId>, Problem> {
+    let ids = text.split([' ', ',']).filter(|id| !id.is_empty());
+    let ids: Vec<TaskId> = ids.map(|id| parsed(field, id)).collect::<Result<_, _>>()?;
+    let ids = state.service.tasks.full_ids(ids).await;
+    ids.map_err(|error| Problem::from(error).at(field))
+}
+
 async fn change(
     State(state): State<RestState>,
     InTask(id): InTask,
     InForm(fields): InForm<TaskFields>,
 ) -> Result<Response, Problem> {
     let dependencies = match &fields.dependencies {
-        Some(ids) => {
-            let ids = ids.split([' ', ',']).filter(|id| !id.is_empty());
-            let ids: Vec<TaskId> =
-                ids.map(|id| parsed("dependencies", id)).collect::<Result<_, _>>()?;
-            let ids = state.service.tasks.full_ids(ids).await;
-            Some(ids.map_err(|error| Problem::from(error).at("dependencies"))?)
-        }
+        Some(ids) => Some(task_ids("dependencies", ids, &state).await?),
         None => None,
     };
     let assignee = fields.assignee.as_deref().map(|agent| given("assignee", agent)).transpose()?;

@@ -1,7 +1,7 @@
 //! The tasks from which a person picks the parent or a dependency of a task.
 
 use crate::domain::task::{Relation, TaskSearch};
-use crate::domain::{Task, TaskId};
+use crate::domain::{ProjectId, Task, TaskId};
 use crate::rows::tasks;
 use crate::store::{ArchivedTasks, TaskFilter};
 
@@ -22,21 +22,23 @@ impl Tasks {
         read.await
     }
 
-    /// Returns open tasks that can get a relation to a task and contain all words of a text: the
-    /// best first, at most `limit`.
+    /// Returns open tasks of a project that can get a relation to a task and contain all words of a
+    /// text: the best first, at most `limit`. A new task, `None`, has no relation that prevents one.
     pub async fn list_relatable(
         &self,
-        task: &Task,
+        project: &ProjectId,
+        task: Option<&TaskId>,
         relation: Relation,
         text: &str,
         limit: usize,
     ) -> Result<Vec<Task>, ServiceError> {
-        let id = task.id.clone();
-        let project = task.project.clone();
+        let task = task.cloned();
+        let project = project.clone();
         let search = TaskSearch::new(text);
         let read = self.core.read(move |tx| {
-            let links = tasks::list_links(tx, &project)?;
-            let impossible = relation.impossible_for(&id, &links);
+            let links = if task.is_some() { tasks::list_links(tx, &project)? } else { Vec::new() };
+            let impossible = task.as_ref().map(|task| relation.impossible_for(task, &links));
+            let impossible = impossible.unwrap_or_default();
             let found = if search.is_empty() {
                 tasks::list_newest_open(tx, &project, limit + impossible.len())?
             } else {

@@ -176,6 +176,41 @@ fn a_new_task_keeps_its_draft_and_is_made_once_however_often_it_is_sent() {
 }
 
 #[test]
+fn a_new_task_waits_for_tasks_that_are_picked_from_a_list() {
+    let daemon = with_tasks();
+    let Some(browser) = Browser::at(&daemon, "operator", "en") else {
+        return;
+    };
+    browser.go_to("/ui/projects/prj");
+    browser.press(&['n']);
+    browser.until("the title has the focus", || focus(&browser) == "new-title");
+    browser.find("#new-title").type_in("The last");
+    // The list stays open.
+    browser.find("[data-waits-for]").click();
+    browser.find("#found-waits-for [role=option]").click();
+    browser.until("it is marked", || browser.has("#found-waits-for [aria-selected=true]"));
+    assert_eq!(browser.find("[data-waits-for]").text(), "Waits for 1");
+    browser.find("#found-waits-for [aria-selected=true]").click();
+    browser.until("it is taken back", || !browser.has("#found-waits-for [aria-selected=true]"));
+    browser.find("#pick-waits-for [name=q]").type_in("two");
+    browser.until("it is found", || browser.texts("#found-waits-for .cut") == ["two"]);
+    browser.press(&[ENTER]);
+    browser.until("it is picked", || browser.find("[data-waits-for]").text() == "Waits for 1");
+    browser.press(&[ESCAPE]);
+    assert_eq!(browser.run("return dialog.open"), true);
+    // The draft has it, too.
+    browser.go_to("/ui/projects/prj");
+    browser.press(&['n']);
+    browser.until("it is there", || browser.find("[data-waits-for]").text() == "Waits for 1");
+    browser.find("#new-task .primary").click();
+    browser.until("it is made", || browser.texts(".card-link").contains(&"The last".to_owned()));
+    let tasks = daemon.json(&["task", "list"]);
+    let last = tasks.as_array().unwrap().iter().find(|task| task["title"] == "The last");
+    assert_eq!(last.unwrap()["dependencies"], json!(["two"]));
+    assert_quiet(&browser);
+}
+
+#[test]
 fn a_mistake_is_shown_at_its_field_and_loses_nothing() {
     let daemon = daemon(&["agt"]);
     let Some(browser) = Browser::at(&daemon, "operator", "en") else {

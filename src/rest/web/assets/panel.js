@@ -277,8 +277,29 @@ function restoreTaskDraft(form) {
     const isValid = field && (!field.options || [...field.options].some((option) => option.value === value));
     if (isValid && !("isAsked" in field.dataset)) field.value = value;
   }
+  showWaitsFor(form);
   find("[data-draft-kept]", form).hidden = false;
 }
+
+// The tasks that a new one waits for are picked from a list that stays open.
+function showWaitsFor(form) {
+  const n = form.elements.dependencies.value.split(" ").filter(Boolean).length;
+  const chip = find("[data-waits-for]", form);
+  find("span", chip).textContent = n > 0 ? `${chip.dataset.waitsFor} ${n}` : chip.dataset.waitsFor;
+  chip.classList.toggle("dashed", n === 0);
+}
+dialog.addEventListener("click", (event) => {
+  const option = event.target.closest("[role=option]");
+  if (!option) return;
+  const form = option.closest("form");
+  const field = find("[name=q]", option.closest(".pick"));
+  form.elements.dependencies.value = option.value;
+  showWaitsFor(form);
+  keepTaskDraft(form);
+  field.value = "";
+  field.focus();
+  htmx.trigger(field, "focus");
+});
 
 // ---- Archiving and deleting ---------------------------------------------------------------------------------------------------
 
