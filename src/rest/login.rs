@@ -24,8 +24,8 @@ use crate::domain::Secret;
 use crate::domain::credential::{COOKIE_LIFE, CredentialKind};
 use crate::domain::host::Origin;
 use crate::peer::Peer;
-use crate::service::ServiceError;
 use crate::service::audit::{self, Actor};
+use crate::service::{ServiceError, people};
 
 /// The longest form, in bytes. A form with one link is far shorter.
 const MAX_FORM: usize = 4096;
@@ -62,7 +62,10 @@ async fn show(
         .checked(&state, &secret, state.service.credentials.look_at_link(&secret))
         .await
     {
-        Ok(credential) => Says::Ready { link, name: credential.name, role: credential.role },
+        Ok(credential) => {
+            let name = people::name_of(credential.name).await;
+            Says::Ready { link, name, role: credential.role }
+        }
         Err(problem) => Says::Refused(problem),
     };
     login_page(&headers, says)

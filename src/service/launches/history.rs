@@ -9,7 +9,7 @@ use crate::rows::{events, executions, launches, tasks, workspaces};
 use crate::store::{LaunchEnd, LaunchFilter, Read, StoreError};
 
 use super::Launches;
-use crate::service::ServiceError;
+use crate::service::{ServiceError, people};
 
 /// The facts about launches that their rows do not have.
 #[derive(Debug, Default)]
@@ -54,6 +54,7 @@ impl Launches {
         let read = self.core.read(move |tx| Ok(read(tx, &filter, midnight, start_of_day)?));
         let found = read.await?;
         Ok(LaunchHistory {
+            surroundings: found.surroundings.with_names().await,
             open: self.with_newest(found.open),
             all_open: self.with_newest(found.all_open),
             ..found
@@ -74,7 +75,22 @@ impl Launches {
             let branch = workspace.map(|workspace| workspace.branch);
             Ok((surroundings(tx, &[launch])?, branch))
         });
-        read.await
+        let (surroundings, branch) = read.await?;
+        Ok((surroundings.with_names().await, branch))
+    }
+}
+
+impl Surroundings {
+    /// Returns the facts with the names of the people in place of the numbers under which they
+    /// acted.
+    async fn with_names(mut self) -> Self {
+        let names = people::names_of(self.stopped_by.values()).await;
+        for author in self.stopped_by.values_mut() {
+            if let Some(name) = names.get(author) {
+                author.clone_from(name);
+            }
+        }
+        self
     }
 }
 
