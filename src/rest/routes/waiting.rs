@@ -72,14 +72,16 @@ impl Standings {
             .filter(|task| task.status == TaskStatus::InProgress)
             .filter_map(key_of)
             .collect();
-        if keys.is_empty() {
+        let open = state.service.launches.open().await?.into_iter();
+        let is_about = |launch: &Launch| {
+            keys.contains(&launch.key)
+                || launch.task.as_ref().is_some_and(|of| tasks.iter().any(|task| task.id == *of))
+        };
+        let open: BTreeMap<InstanceKey, Launch> =
+            open.filter(is_about).map(|launch| (launch.key.clone(), launch)).collect();
+        if keys.is_empty() && open.is_empty() {
             return Ok(Self::default());
         }
-        let open = state.service.launches.open().await?.into_iter();
-        let open: BTreeMap<InstanceKey, Launch> = open
-            .filter(|launch| keys.contains(&launch.key))
-            .map(|launch| (launch.key.clone(), launch))
-            .collect();
         let mut short_ids = BTreeMap::new();
         for other in open.values().filter_map(|launch| launch.task.as_ref()) {
             let short_id = match tasks.iter().find(|task| task.id == *other) {
@@ -115,6 +117,9 @@ impl Standings {
 
     /// Returns the state of the work on one of the tasks that were read.
     pub(in crate::rest) fn of(&self, task: &Task) -> Standing<'_> {
+        if let Some(launch) = self.lingering(task) {
+            return Standing::Live(launch);
+        }
         let key = key_of(task);
         let launch = key.as_ref().and_then(|key| self.open.get(key));
         let agent = match launch {
@@ -141,6 +146,16 @@ impl Standings {
         let reason = task.blocked_reason.as_deref();
         Waiting::of_task(task.status, task.assignee.is_some(), reason, agent)
             .map_or(Standing::Rests, Standing::Waits)
+    }
+
+    /// Returns the launch of a task that people took from its agent, which still works on it.
+    fn lingering(&self, task: &Task) -> Option<&Launch> {
+        if matches!(task.status, TaskStatus::InProgress | TaskStatus::Done) {
+            return None;
+        }
+        let is_of =
+            |launch: &&Launch| launch.task.as_ref() == Some(&task.id) && launch.report.is_none();
+        self.open.values().find(is_of)
     }
 
     /// Returns the wait of one of the tasks that were read, in the form of the API.

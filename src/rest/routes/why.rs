@@ -147,7 +147,12 @@ impl WhyBody {
             let facts = Some(Box::new(self.facts.clone()));
             return Some(Waiting { facts, ..Waiting::of(WaitReason::HostSilent) });
         }
-        let rule = self.rules.iter().find(|rule| rule.keeps)?;
+        let mut keeping = self.rules.iter().filter(|rule| rule.keeps);
+        let mut rule = keeping.next()?;
+        // An agent that a person stopped stays so for the work that comes.
+        if rule.rule == StartReason::NoWork {
+            rule = keeping.find(|rule| rule.rule == StartReason::Held)?;
+        }
         let is_by_failures =
             matches!(rule.rule, StartReason::Suspended | StartReason::Misconfigured);
         Some(Waiting {
