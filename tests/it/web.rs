@@ -42,6 +42,7 @@ mod inbox;
 mod keys;
 mod launches;
 mod looks;
+mod moves;
 mod operations;
 mod page_parts;
 mod palette;

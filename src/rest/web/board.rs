@@ -504,6 +504,7 @@ impl Board {
             },
             waits_for_cancelled: task.start_wanted_since.is_some()
                 && task.dependencies.iter().any(is_cancelled),
+            starts_later: task.start_wanted_since.is_some(),
             now: Now::of(self.w, &self.standings, task),
             result: self.results.get(&task.id).cloned(),
             cost: None,

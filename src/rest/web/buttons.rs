@@ -36,7 +36,7 @@ pub(super) enum Does {
 
 impl From<WhyAction> for Button {
     fn from(action: WhyAction) -> Self {
-        let WhyAction { text, href, post, values } = action;
+        let WhyAction { text, href, panel: _, post, values } = action;
         let icon = (post == "/ui/do/resume" && values.contains("agent")).then_some("i-play");
         let does = match href {
             Some(href) => Does::Leads { href },

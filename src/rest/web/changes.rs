@@ -554,7 +554,8 @@ fn card_result(workspace: Workspace) -> Option<(TaskId, CardResult)> {
         n_uncommitted: content.n_uncommitted,
         is_merged: workspace.merged_commit.is_some(),
     };
-    (result.n_files > 0 || result.n_uncommitted > 0).then_some((workspace.task, result))
+    let is_shown = result.n_files > 0 || result.n_uncommitted > 0 || result.is_merged;
+    is_shown.then_some((workspace.task, result))
 }
 
 /// Returns the workspace that a task uses, its own or that of another task.

@@ -297,6 +297,11 @@ impl Entry {
         }
     }
 
+    /// Returns the task of an entry about a blocked one, which a person may set in progress again.
+    fn blocked_task(&self) -> Option<&ShortId> {
+        self.short_id.as_ref().filter(|_| self.kind == AttentionKind::Blocked)
+    }
+
     /// Returns the name of its symbol in the sprite.
     const fn icon(&self) -> &'static str {
         match self.kind {

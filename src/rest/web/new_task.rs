@@ -4,7 +4,7 @@ use askama::Template;
 use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use serde::Deserialize;
 
@@ -117,7 +117,7 @@ async fn make(
     operator: Operator,
     InPath(project): InPath<ProjectId>,
     InForm(fields): InForm<NewTaskFields>,
-) -> Result<StatusCode, Problem> {
+) -> Result<impl IntoResponse, Problem> {
     let form = FormOf::Task(&project).check(&fields.form_id, &operator, &state)?;
     let parent = match given("parent", &fields.parent)? {
         Some(parent) => Some(state.service.tasks.full_id(parent).await?),
@@ -146,10 +146,12 @@ async fn make(
         parent,
         dependencies,
     };
-    if let Sent::First(task) = state.service.tasks.add_by_form(&new, &thing).await? {
+    let sent = state.service.tasks.add_by_form(&new, &thing).await?;
+    if let Sent::First(task) = &sent {
         tracing::info!(
             task_id = %task.id, project_id = %task.project, status = %task.status, "task added"
         );
     }
-    Ok(StatusCode::NO_CONTENT)
+    let (Sent::First(task) | Sent::Again(task)) = sent;
+    Ok((StatusCode::NO_CONTENT, [("task-id", task.short_id.to_string())]))
 }

@@ -316,6 +316,8 @@ pub(super) struct Card {
     pub(super) n_waits_for: usize,
     /// It would start after a task that was cancelled.
     pub(super) waits_for_cancelled: bool,
+    /// A person set it in progress, and it starts after others.
+    pub(super) starts_later: bool,
     /// The one line about its work.
     pub(super) now: Now,
     /// The changes of its agent.

@@ -456,7 +456,8 @@ async fn set_status(
     let edit = TaskEdit { status: Some(fields.status), reason, ..TaskEdit::default() };
     let task = state.service.tasks.set(&id, &edit).await?.task;
     tracing::info!(task_id = %id, project_id = %task.project, status = %task.status, "task changed");
-    Ok(StatusCode::NO_CONTENT.into_response())
+    // A task that waits for others is not in progress yet.
+    Ok((StatusCode::NO_CONTENT, [("task-status", task.status.as_str())]).into_response())
 }
 
 async fn comment(

@@ -43,11 +43,22 @@ impl fmt::Display for WhyTime {
 /// Safe, because it contains only a timestamp and fixed words.
 impl askama::filters::HtmlSafe for WhyTime {}
 
+/// A task in the panel of its board.
+#[derive(Clone)]
+pub(super) struct PanelLink {
+    pub(super) part: String,
+    pub(super) address: String,
+    /// The property whose list opens.
+    pub(super) edits: &'static str,
+}
+
 /// The action that ends a wait: a link, or a form that is posted.
 #[derive(Clone)]
 pub(super) struct WhyAction {
     pub(super) text: &'static str,
     pub(super) href: Option<String>,
+    /// The place of the task on its board, for a link that leads to the task.
+    pub(super) panel: Option<Box<PanelLink>>,
     pub(super) post: &'static str,
     /// The fields of the form, as JSON.
     pub(super) values: String,
@@ -107,6 +118,7 @@ impl WhyAction {
         login_command(provider).map(|_| Self {
             text: w.show_login,
             href: Some(format!("/ui/projects/{project}/agents/{agent}")),
+            panel: None,
             post: "",
             values: String::new(),
         })
@@ -125,14 +137,25 @@ impl WhyAction {
         about: About<'_>,
     ) -> Option<Self> {
         let text = w.of_wait_action(action);
-        let link =
-            |href: String| Some(Self { text, href: Some(href), post: "", values: String::new() });
+        let link = |href: String| {
+            Some(Self { text, href: Some(href), panel: None, post: "", values: String::new() })
+        };
         let form = |post, values: serde_json::Value| {
-            Some(Self { text, href: None, post, values: values.to_string() })
+            Some(Self { text, href: None, panel: None, post, values: values.to_string() })
         };
         let About { agent, project, task } = about;
+        let to_task = |tab: &str, edits| {
+            let project = project?;
+            let task = task?;
+            let panel = Box::new(PanelLink {
+                part: format!("/ui/parts/tasks/{task}?tab={tab}"),
+                address: format!("/ui/projects/{project}?task={task}&tab={tab}"),
+                edits,
+            });
+            Some(Self { panel: Some(panel), ..link(format!("/ui/tasks/{task}"))? })
+        };
         match action {
-            WaitAction::Assign => link(format!("/ui/tasks/{}", task?)),
+            WaitAction::Assign => to_task("overview", "assignee"),
             WaitAction::AssignToProject => link(format!("/ui/projects/{}/edit", project?)),
             WaitAction::Activate => match waiting.facts().inactive {
                 Some(Inactive::Agent) => {
@@ -156,7 +179,7 @@ impl WhyAction {
                 form("/ui/do/resume", serde_json::json!({ "provider": provider }))
             }
             // The changes of the task have the button, beside what went wrong.
-            WaitAction::RetryWorkspace => link(format!("/ui/tasks/{}", task?)),
+            WaitAction::RetryWorkspace => to_task("changes", ""),
             WaitAction::ChangeLimits => link(format!("/ui/settings#{}", limit_of(waiting)?)),
         }
     }

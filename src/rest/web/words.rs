@@ -53,7 +53,7 @@ texts! {
     agents: "Agents", "エージェント";
     launches: "Launches", "起動履歴";
     all_projects: "All projects", "すべてのプロジェクト";
-    fleet: "Fleet", "実行環境";
+    fleet: "Fleet", "運用";
     places: "Main pages", "主な画面";
     columns: "Columns", "列";
     you_heading: "You", "あなた";

@@ -142,9 +142,7 @@ fn a_project_an_agent_and_a_task_are_made_on_the_page() {
     browser.until("its members can be chosen", || browser.path() == "/ui/projects/prj_new/edit");
     browser.find("select[name=agent] option[value=agt_new]").click();
     browser.find(".assign button").click();
-    browser.until("it is assigned", || {
-        browser.texts(".members .mono").contains(&"agt_new".to_owned())
-    });
+    browser.until("it is assigned", || browser.has(".members a[href='/ui/agents/agt_new']"));
     browser.go_to("/ui/projects/prj_new");
     browser.find("[data-new-task]").click();
     browser.find("#dialog [name=title]").type_in("A task");

@@ -113,6 +113,15 @@ fn what_needs_a_person_is_counted_read_put_off_and_done() {
     daemon.done(&["task", "set", "third", "--status", "cancelled"]);
     browser.until("it ends", || browser.texts(".item").len() == 2);
 
+    // A blocked task goes on at the press of a button.
+    browser.find(".item:first-of-type a").click();
+    browser.until("it is read", || browser.has(".reading .btn.primary"));
+    browser.find(".reading .btn.primary").click();
+    browser.until("it is gone", || browser.texts(".item").len() == 1);
+    assert_eq!(daemon.task_status("second"), "in_progress");
+    daemon.done(&["task", "set", "second", "--status", "blocked", "--reason", "again"]);
+    browser.until("it is back", || browser.texts(".item").len() == 2);
+
     // Its cause ends, and so does the entry that is read.
     browser.find(".item:first-of-type a").click();
     browser.until("it is read", || browser.has(".reading h2"));

@@ -46,7 +46,7 @@ fn a_task_that_an_agent_has_just_begun_shows_its_work() {
     ] {
         assert!(told.contains(text), "no `{text}` in {told}");
     }
-    assert!(part("ja").contains("進行中 → 完了 に変更"));
+    assert!(part("ja").contains("「進行中」から「完了」に変更"));
     let events = daemon.json(&["task", "history", "tsk"]);
     let done = events.as_array().unwrap().iter().find(|event| event["detail"] == "done").unwrap();
     assert_eq!(done["launch_id"], launch.as_str(), "{done}");

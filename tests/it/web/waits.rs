@@ -166,7 +166,8 @@ fn each_reason_is_told_everywhere_and_ends_with_its_button() {
         assert!(!browser.has(&format!("#card-{task} .why")));
     }
     for (task, button, path) in [
-        ("t_free", "Assign…", "/ui/tasks/t_free"),
+        // Where there is a panel, it shows the task.
+        ("t_free", "Assign…", "/ui/projects/prj"),
         ("t_away", "Assign…", "/ui/projects/prj/edit"),
         ("t_busy", "Limits…", "/ui/settings"),
     ] {
@@ -174,6 +175,9 @@ fn each_reason_is_told_everywhere_and_ends_with_its_button() {
         assert_eq!(browser.texts(&action(task)), [button]);
         browser.find(&action(task)).click();
         browser.until("it leads there", || browser.path() == path);
+        if task == "t_free" {
+            browser.find("#panel [data-shows-task=t_free]");
+        }
     }
     assert!(browser.find("[id='limits.per_agent']:target").is_shown());
     assert_quiet(&browser);

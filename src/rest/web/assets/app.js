@@ -126,7 +126,10 @@ document.addEventListener("htmx:after:request", (event) => {
   if (ctx.request.method !== "GET" && ctx.response.status < 300) ctx.sourceElement.removeAttribute("data-is-written");
   if (ctx.response.status !== 204) return;
   if (ctx.sourceElement.matches(".why-blocked")) leaveReason(ctx.sourceElement);
-  if (ctx.sourceElement.matches("[data-draft]")) forgetTaskDraft(ctx.sourceElement);
+  if (ctx.sourceElement.matches("[data-draft]")) {
+    forgetTaskDraft(ctx.sourceElement);
+    tellNewTask(ctx.response.headers.get("task-id"));
+  }
   if (ctx.sourceElement.matches("[data-close-when-done]")) {
     const isAnother = find("[data-make-another]", ctx.sourceElement)?.checked;
     closeDialog({ isDone: true });

@@ -4,6 +4,7 @@
 writeTimes();
 showTheme();
 applyFolds();
+find(".col-tabs .is-on")?.scrollIntoView({ inline: "start", block: "nearest" });
 setListStops();
 showDrafts();
 showPanel();

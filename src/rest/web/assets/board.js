@@ -128,7 +128,7 @@ function hearWork() {
   workTimer = setTimeout(() => {
     workTimer = null;
     workReadAt = performance.now();
-    for (const card of findAll("#column-in_progress .card")) live.tasks.add(card.dataset.task);
+    for (const card of findAll("#column-in_progress .card, .card:has(.dot.live)")) live.tasks.add(card.dataset.task);
     if (live.tasks.size > 0) showChangedTasks(false);
   }, Math.max(0, workReadAt + 1000 - performance.now()));
 }
@@ -223,10 +223,12 @@ async function moveTask(card, status, { isUndo = false } = {}) {
   card.classList.add("is-moving");
   if (hadFocus) find(".card-link", card).focus({ preventScroll: true });
   const answer = await post(`${root}/ui/do/tasks/${card.dataset.task}/status`, { status });
+  const is = answer?.headers.get("task-status");
   card.classList.remove("is-moving");
-  if (!answer?.ok) {
+  if (is !== status) {
     if (card.isConnected && card.dataset.status === before) place.column.insertBefore(card, place.next?.isConnected ? place.next : null);
     if (hadFocus) find(".card-link", card)?.focus({ preventScroll: true });
+    if (answer?.ok) tellMove({ task: card.dataset.task, from: before, to: is, isLater: true, isUndo });
     return;
   }
   find("#moved").textContent = `${title} → ${find(`#title-${status}`).textContent.trim()}`;
@@ -243,8 +245,13 @@ async function askWhyBlocked(task) {
   find(`#panel [data-shows-task="${task}"] [data-asks-reason]`)?.click();
 }
 
-// The note about a move, with the way back.
-function tellMove({ task, from, to, isUndo = false }) {
+// The note about a move, with the way back. `isLater`: it was moved to In progress, and waits for other tasks.
+function tellMove({ task, from, to, isLater = false, isUndo = false }) {
+  if (isLater) {
+    const withdraw = { text: body.dataset.undo, run: () => post(`${root}/ui/do/tasks/${task}/status`, { status: from }) };
+    toast(body.dataset.startsLater, { isBad: false, action: isUndo ? null : withdraw });
+    return;
+  }
   const name = (find(`#title-${to}`) ?? find(`.states [data-sets="${to}"]`)).textContent.trim();
   const undo = { text: body.dataset.undo, run: () => undoMove(task, to, from) };
   // No way leads back to a blocked task: it would lose its reason.
@@ -260,10 +267,11 @@ document.addEventListener("htmx:before:request", ({ detail: { ctx } }) => {
   if (ctx.sourceElement.matches?.(MOVES)) ctx.movedFrom = find(".states [aria-pressed=true]").dataset.sets;
 });
 document.addEventListener("htmx:after:request", ({ detail: { ctx } }) => {
-  const to = ctx.sourceElement.dataset.sets ?? "blocked";
+  const to = ctx.response.headers.get("task-status");
+  const isLater = to !== (ctx.sourceElement.dataset.sets ?? "blocked");
   // A reason may be given again.
-  if (!ctx.movedFrom || ctx.movedFrom === to || ctx.response.status !== 204) return;
-  tellMove({ task: find("[data-shows-task]").dataset.showsTask, from: ctx.movedFrom, to });
+  if (!ctx.movedFrom || !to || (ctx.movedFrom === to && !isLater)) return;
+  tellMove({ task: find("[data-shows-task]").dataset.showsTask, from: ctx.movedFrom, to, isLater });
 });
 
 // A closed task is reopened first.

@@ -6,7 +6,7 @@ function markField(form, { path, message }) {
   const field = path && find(`[name="${CSS.escape(path)}"]:not([type=hidden])`, form);
   if (!field) return false;
   const error = make("p", { className: "error", id: `${field.id || field.name}-e` }, icon("i-bad"), message);
-  const place = field.closest(".field, .choices");
+  const place = field.closest(".field, .choices, .choice-of");
   place?.classList.add("is-wrong");
   (place ?? field).insertAdjacentElement(place?.matches(".field") ? "beforeend" : "afterend", error);
   field.setAttribute("aria-invalid", "true");

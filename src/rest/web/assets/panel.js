@@ -27,7 +27,9 @@ async function openPanel(part, address, { change = "push", from = document.activ
   if (request !== panelRequest) return;
   if (address) setAddress(address, change);
   const tab = isTab ? find("#panel .tabs [aria-current]") : null;
-  (tab ?? find("#panel")).focus({ preventScroll: true });
+  // A phone would open its keyboard for the field.
+  const say = matchMedia("(pointer: coarse)").matches ? null : find("#panel #say");
+  (tab ?? say ?? find("#panel")).focus({ preventScroll: true });
 }
 
 // An address of this board, with its filter.
@@ -87,7 +89,7 @@ document.addEventListener("click", (event) => {
   const link = event.target.closest("[data-panel]");
   if (link && find("#panel") && event.button === 0 && !event.ctrlKey && !event.metaKey && !event.shiftKey && !event.altKey) {
     event.preventDefault();
-    openPanel(link.dataset.panel, link.dataset.address);
+    openPanel(link.dataset.panel, link.dataset.address).then(() => link.dataset.editsProperty && openProperty(link.dataset.editsProperty));
   }
   if (event.target.closest("[data-close]") && mayLeavePanel()) closePanel();
   const copy = event.target.closest("[data-copy-link], [data-copy-text]");
@@ -267,6 +269,11 @@ dialog.addEventListener("input", (event) => {
   if (form) keepTaskDraft(form);
 });
 
+function tellNewTask(id) {
+  const run = () => (board() ? openPanel(`${root}/ui/parts/tasks/${id}`, `${root}/ui/projects/${board().dataset.project}?task=${id}`) : location.assign(`${root}/ui/tasks/${id}`));
+  toast(`${body.dataset.created} ${id}`, { isBad: false, action: { text: body.dataset.open, run } });
+}
+
 // What the reader asked for with the button that opened the form counts, and not what the draft says.
 function restoreTaskDraft(form) {
   const draft = JSON.parse(localStorage.getItem(taskDraftKey(form)) ?? "null");
@@ -428,7 +435,7 @@ document.addEventListener("htmx:after:swap", setListStops);
 // An entry that is done or put off is gone, and the focus with it. The entry that follows gets it.
 let markedAt = null;
 document.addEventListener("htmx:before:request", ({ detail: { ctx } }) => {
-  if (ctx.sourceElement.matches?.("[hx-post$='/inbox/mark']")) markedAt = findAll(".walks .name").findIndex((name) => listLineOf(name).matches(".is-open"));
+  if (ctx.sourceElement.matches?.(".reading [hx-post]")) markedAt = findAll(".walks .name").findIndex((name) => listLineOf(name).matches(".is-open"));
 });
 document.addEventListener("htmx:after:swap", () => {
   const names = findAll(".walks .name");
@@ -468,7 +475,7 @@ const KEYS = {
   j: () => walk(1),
   k: () => walk(-1),
   o: openAsPage,
-  s: () => atTask(() => find(".states button:not(:disabled)")?.focus()),
+  s: () => atTask(() => find(".states [aria-pressed=true]")?.focus()),
   a: () => atTask(() => openProperty("assignee")),
   p: () => atTask(() => openProperty("priority")),
   c: () => atTask(() => find(".task [data-panel*='/chat'], .agent [data-chats]")?.click()),

@@ -116,7 +116,7 @@ impl Words {
         match (self.language, n) {
             (Language::English, 1) => "1 more agent".to_owned(),
             (Language::English, n) => format!("{n} more agents"),
-            (Language::Japanese, n) => format!("ほか {n} 件のエージェント"),
+            (Language::Japanese, n) => format!("ほか {n} 体のエージェント"),
         }
     }
 
@@ -152,7 +152,7 @@ impl Words {
         match (self.language, n) {
             (Language::English, 1) => "Stop 1 agent".to_owned(),
             (Language::English, n) => format!("Stop {n} agents"),
-            (Language::Japanese, n) => format!("{n} 件のエージェントを停止"),
+            (Language::Japanese, n) => format!("{n} 体のエージェントを停止"),
         }
     }
 

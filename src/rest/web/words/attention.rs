@@ -5,6 +5,11 @@ use crate::domain::Language;
 use crate::domain::attention::{AttentionGroup, AttentionKind, AttentionState};
 
 impl Words {
+    /// Returns the button that sets a blocked task in progress again.
+    pub(in crate::rest::web) const fn continue_task(&self) -> &'static str {
+        self.language.either("Continue the task", "タスクを再開")
+    }
+
     pub(in crate::rest::web) const fn unread(&self) -> &'static str {
         self.language.either("Unread", "未読")
     }
@@ -73,7 +78,7 @@ impl Words {
                     (_, 0) => self.no_agent_works.to_owned(),
                     (Language::English, 1) => "1 agent is working.".to_owned(),
                     (Language::English, n) => format!("{n} agents are working."),
-                    (Language::Japanese, n) => format!("{n} 件のエージェントが作業中です。"),
+                    (Language::Japanese, n) => format!("{n} 体のエージェントが作業中です。"),
                 };
                 let needs = ("Nothing needs you. ", "対応が必要な項目はありません。");
                 self.language.either(needs.0, needs.1).to_owned() + &works

@@ -34,6 +34,7 @@ impl Words {
                 );
                 (*text, message)
             }
+            Refusal::NeedsAssignee { .. } => ("assignee", self.needs_agent().to_owned()),
             Refusal::NotAbsolute { .. } => ("working_directory", self.needs_path.to_owned()),
             Refusal::UnknownAiType { meant, .. } => {
                 ("ai_type", self.of_unknown_kind(meant.as_deref()))
@@ -53,6 +54,13 @@ impl Words {
             _ => return None,
         };
         Some(FieldProblem { path: field.to_owned(), message })
+    }
+
+    const fn needs_agent(&self) -> &'static str {
+        self.language.either(
+            "Choose an agent to start the task.",
+            "開始するには担当エージェントを選択してください。",
+        )
     }
 
     fn of_unknown_kind(&self, meant: Option<&str>) -> String {

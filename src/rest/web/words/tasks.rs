@@ -21,6 +21,19 @@ impl Words {
         }
     }
 
+    /// Returns the note about a task that a person set in progress while it waits for others.
+    pub(in crate::rest::web) const fn starts_later(&self) -> &'static str {
+        self.language.either(
+            "Starts when the tasks it waits for are done",
+            "依存タスクが完了すると開始します",
+        )
+    }
+
+    /// Returns the note about a new task, before its short id.
+    pub(in crate::rest::web) const fn task_created(&self) -> &'static str {
+        self.language.either("Created", "作成しました:")
+    }
+
     pub(in crate::rest::web) const fn edit_description(&self) -> &'static str {
         self.language.either("Edit description", "説明を編集")
     }
@@ -49,8 +62,8 @@ impl Words {
                 let from = from.map(|from| format!(" from {from}")).unwrap_or_default();
                 format!("{begin}{from} to {to}")
             }
-            (Language::Japanese, Some(from)) => format!("{from} → {to} に変更"),
-            (Language::Japanese, None) => format!("{to} に変更"),
+            (Language::Japanese, Some(from)) => format!("「{from}」から「{to}」に変更"),
+            (Language::Japanese, None) => format!("「{to}」に変更"),
         }
     }
 
