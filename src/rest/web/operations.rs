@@ -224,6 +224,8 @@ struct Overview {
     from_cache: Option<String>,
     paused_since: Option<Since>,
     pause_file: bool,
+    /// The configuration file has mistakes.
+    is_file_rejected: bool,
     has_coordinator: bool,
     waiting: Vec<WaitingStart>,
     accounts: Vec<AccountRow>,
@@ -292,6 +294,7 @@ impl Overview {
             coordinators: status.coordinators,
             store: status.store,
             pause_file: status.pause_file,
+            is_file_rejected: state.configuration.configuration_state().rejected.is_some(),
             crowds: status.crowds,
             failed_snapshots: status.failed_snapshots,
             forges: status.forges,
@@ -323,6 +326,10 @@ impl Overview {
         banners.extend(self.paused_since.map(|since| Banner::paused(w.paused_since, since)));
         if self.pause_file {
             banners.push(Banner::pause_file(w.pause_file));
+        }
+        if self.is_file_rejected {
+            let href = Some("/ui/settings#configuration_state");
+            banners.push(Banner { href, ..Banner::bad(w.file_rejected()) });
         }
         banners.extend(self.crowds.iter().map(|crowd| {
             let name = |launch: &CrowdMember| isolated(names.agent(&launch.agent_id));

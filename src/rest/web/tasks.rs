@@ -90,12 +90,16 @@ struct TaskWorkspace {
     branch: String,
     n_additions: u32,
     n_deletions: u32,
+    /// It has a result that was neither merged nor discarded.
+    is_unmerged: bool,
 }
 
 impl TaskWorkspace {
     fn of(workspace: Workspace) -> Self {
+        let is_settled = workspace.merged_commit.is_some() || workspace.discarded_at.is_some();
         let content = workspace.content.unwrap_or_default();
         Self {
+            is_unmerged: !is_settled && (content.n_commits > 0 || content.n_uncommitted > 0),
             owner: workspace.task,
             branch: workspace.branch,
             n_additions: content.n_additions,
@@ -199,6 +203,12 @@ impl ShownTask {
 
     fn may_become(&self, status: TaskStatus) -> bool {
         self.leads_to.contains(&status)
+    }
+
+    /// Returns whether the task is done and its result waits for a person.
+    fn has_result_to_merge(&self) -> bool {
+        let is_unmerged = |workspace: &TaskWorkspace| workspace.is_unmerged;
+        self.status == TaskStatus::Done && self.workspace.as_ref().is_some_and(is_unmerged)
     }
 
     /// Returns whether `status` is the blocked one and a person may give a reason for it, now or

@@ -111,6 +111,22 @@ document.addEventListener("htmx:finally:request", ({ detail: { ctx } }) => {
   if (ctx.target?.isConnected && isBlank(ctx.target)) find(".skeleton", ctx.target)?.remove();
 });
 
+// The focus goes back to the control that was used, or to what is around it, if the control is gone.
+document.addEventListener("htmx:before:request", ({ detail: { ctx } }) => {
+  const at = document.activeElement;
+  if (at === body || !ctx.sourceElement.contains?.(at)) return;
+  ctx.focused = [];
+  for (let element = at; element && element !== body; element = element.parentElement) ctx.focused.push(element);
+});
+document.addEventListener("htmx:finally:request", ({ detail: { ctx } }) => setTimeout(() => {
+  if (document.activeElement !== body || find("dialog[open]")) return;
+  const isThere = (element) => element.isConnected && element.checkVisibility() && !element.disabled;
+  const place = ctx.focused?.map((element) => document.getElementById(element.id) ?? element).find(isThere);
+  if (!place) return;
+  if (place.tabIndex < 0) place.tabIndex = -1;
+  place.focus({ preventScroll: true });
+}));
+
 // A part that failed says so in its place, and can be asked for again.
 function tellInPlace({ target, sourceElement, request, text }) {
   const again = () => htmx.ajax("GET", request.action, { source: sourceElement?.isConnected ? sourceElement : target, target });

@@ -6,6 +6,14 @@ use crate::domain::machine::{Machine, Space};
 use crate::domain::store_state::{Spread, span};
 
 impl Words {
+    /// Returns the banner about a configuration file with mistakes.
+    pub(in crate::rest::web) const fn file_rejected(&self) -> &'static str {
+        self.language.either(
+            "The configuration file has mistakes and is not in use.",
+            "設定ファイルに誤りがあるため、使われていません。",
+        )
+    }
+
     /// Returns the text for the health of the store.
     pub(in crate::rest::web) fn of_store_health(&self, health: &str) -> &'static str {
         let (english, japanese) = match health {

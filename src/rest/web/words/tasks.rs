@@ -29,6 +29,11 @@ impl Words {
         )
     }
 
+    /// Returns the note about a result that a person has not merged yet.
+    pub(in crate::rest::web) const fn result_waits(&self) -> &'static str {
+        self.language.either("The result is not merged yet.", "結果はまだマージされていません。")
+    }
+
     /// Returns the note about a new task, before its short id.
     pub(in crate::rest::web) const fn task_created(&self) -> &'static str {
         self.language.either("Created", "作成しました:")
