@@ -131,9 +131,14 @@ fn a_reader_sees_what_an_agent_changed_and_merges_it() {
         board.contains("agents/shop-1") && board.contains("<span class=\"plus\">+2</span>"),
         "{board}"
     );
+    let unmerged = "<b>The result is not merged yet.</b>";
+    assert!(daemon.page("/ui/parts/tasks/tsk", "en").contains(unmerged));
     let mut person = Person::of(&daemon, "operator");
     let merge = format!("expected_head={}&squash=false", head(&shown));
     person.merges(&merge, "Merged into main");
+    assert!(!daemon.page("/ui/parts/tasks/tsk", "en").contains(unmerged));
+    let board = daemon.page("/ui/parts/projects/shop/board", "en");
+    assert!(board.contains("<span class=\"mark good\">Merged</span>"), "{board}");
     assert_eq!(git(&daemon, &["show", "main:main.txt"]), "one\n<b>TWO</b>\nthree");
     assert!(!daemon.work().join("left.txt").exists());
     // The remaining file is in no commit.

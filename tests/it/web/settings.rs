@@ -36,6 +36,11 @@ fn settings_show_where_each_value_is_from_and_logins_are_revoked_there() {
     assert!(browser.texts("#configuration_state .call.bad")[0].contains("max_concurent"));
     assert_eq!(row("max_concurrent")[0], "7");
 
+    browser.go_to("/ui/operations");
+    let banner = browser.texts(".banner").concat();
+    assert!(banner.contains("The configuration file has mistakes and is not in use."), "{banner}");
+    browser.go_to("/ui/settings");
+
     // Single keys can be turned off.
     browser.find("#single-keys").click();
 
