@@ -60,6 +60,8 @@ pub(in crate::rest) struct Standings {
     open: BTreeMap<InstanceKey, Launch>,
     /// The waits of agents without an open launch, and of those on silent hosts.
     waits: BTreeMap<InstanceKey, Waiting>,
+    /// The open launches by the tasks that they work on.
+    by_task: BTreeMap<TaskId, InstanceKey>,
     short_ids: BTreeMap<TaskId, ShortId>,
 }
 
@@ -72,16 +74,19 @@ impl Standings {
             .filter(|task| task.status == TaskStatus::InProgress)
             .filter_map(key_of)
             .collect();
-        let open = state.service.launches.open().await?.into_iter();
+        let ids: BTreeSet<&TaskId> = tasks.iter().map(|task| &task.id).collect();
         let is_about = |launch: &Launch| {
-            keys.contains(&launch.key)
-                || launch.task.as_ref().is_some_and(|of| tasks.iter().any(|task| task.id == *of))
+            let of = launch.task.as_ref();
+            keys.contains(&launch.key) || of.is_some_and(|task| ids.contains(task))
         };
+        let open = state.service.launches.open().await?.into_iter();
         let open: BTreeMap<InstanceKey, Launch> =
             open.filter(is_about).map(|launch| (launch.key.clone(), launch)).collect();
         if keys.is_empty() && open.is_empty() {
             return Ok(Self::default());
         }
+        let works = |launch: &Launch| launch.task.clone().filter(|_| launch.report.is_none());
+        let by_task = open.values().filter_map(|it| Some((works(it)?, it.key.clone()))).collect();
         let mut short_ids = BTreeMap::new();
         for other in open.values().filter_map(|launch| launch.task.as_ref()) {
             let short_id = match tasks.iter().find(|task| task.id == *other) {
@@ -101,7 +106,7 @@ impl Standings {
             let waiting = Waiting { facts, ..Waiting::of(WaitReason::HostSilent) };
             Some((launch.key.clone(), waiting))
         });
-        Ok(Self { waits: waits.chain(silent).collect(), open, short_ids })
+        Ok(Self { waits: waits.chain(silent).collect(), open, by_task, short_ids })
     }
 
     /// Returns one wait.
@@ -117,9 +122,6 @@ impl Standings {
 
     /// Returns the state of the work on one of the tasks that were read.
     pub(in crate::rest) fn of(&self, task: &Task) -> Standing<'_> {
-        if let Some(launch) = self.lingering(task) {
-            return Standing::Live(launch);
-        }
         let key = key_of(task);
         let launch = key.as_ref().and_then(|key| self.open.get(key));
         let agent = match launch {
@@ -144,18 +146,20 @@ impl Standings {
             return Standing::Live(launch);
         }
         let reason = task.blocked_reason.as_deref();
-        Waiting::of_task(task.status, task.assignee.is_some(), reason, agent)
-            .map_or(Standing::Rests, Standing::Waits)
+        if let Some(waiting) = Waiting::of_task(task.status, task.assignee.is_some(), reason, agent)
+        {
+            return Standing::Waits(waiting);
+        }
+        self.lingering(task).map_or(Standing::Rests, Standing::Live)
     }
 
-    /// Returns the launch of a task that people took from its agent, which still works on it.
-    fn lingering(&self, task: &Task) -> Option<&Launch> {
+    /// Returns the launch that still works on a task that is not in progress any more.
+    pub(in crate::rest) fn lingering(&self, task: &Task) -> Option<&Launch> {
         if matches!(task.status, TaskStatus::InProgress | TaskStatus::Done) {
             return None;
         }
-        let is_of =
-            |launch: &&Launch| launch.task.as_ref() == Some(&task.id) && launch.report.is_none();
-        self.open.values().find(is_of)
+        let key = self.by_task.get(&task.id)?;
+        self.open.get(key).filter(|_| !self.waits.contains_key(key))
     }
 
     /// Returns the wait of one of the tasks that were read, in the form of the API.

@@ -147,12 +147,17 @@ impl WhyBody {
             let facts = Some(Box::new(self.facts.clone()));
             return Some(Waiting { facts, ..Waiting::of(WaitReason::HostSilent) });
         }
-        let mut keeping = self.rules.iter().filter(|rule| rule.keeps);
-        let mut rule = keeping.next()?;
-        // An agent that a person stopped stays so for the work that comes.
-        if rule.rule == StartReason::NoWork {
-            rule = keeping.find(|rule| rule.rule == StartReason::Held)?;
-        }
+        self.wait_for(self.rules.iter().find(|rule| rule.keeps)?)
+    }
+
+    /// Returns the stop by a person, which keeps an agent without work from what comes; `None` if
+    /// nobody stopped it.
+    pub(in crate::rest) fn held(&self) -> Option<Waiting> {
+        let is_held = |rule: &&RuleBody| rule.keeps && rule.rule == StartReason::Held;
+        self.wait_for(self.rules.iter().find(is_held)?)
+    }
+
+    fn wait_for(&self, rule: &RuleBody) -> Option<Waiting> {
         let is_by_failures =
             matches!(rule.rule, StartReason::Suspended | StartReason::Misconfigured);
         Some(Waiting {

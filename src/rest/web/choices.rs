@@ -141,6 +141,9 @@ async fn part_of_new(
     InQuery(NewChoicesQuery { q, dependencies: chosen }): InQuery<NewChoicesQuery>,
 ) -> Result<Response, Problem> {
     let chosen = task_ids("dependencies", &chosen, &state).await?;
+    // A task may have gone since it was picked.
+    let chosen: Vec<TaskId> =
+        state.service.tasks.list_of_ids(&chosen).await?.into_iter().map(|task| task.id).collect();
     let mut choices = dependencies(&state, &project, None, &chosen, &q).await?;
     choices.truncate(MAX_CHOICES);
     let property = Property::Dependencies;

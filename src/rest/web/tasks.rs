@@ -344,17 +344,18 @@ async fn read(frame: &Frame, state: &RestState, id: &TaskId) -> Result<ShownTask
     let waits_for_cancelled = view.starts_after().any(is_cancelled);
     let standings = Standings::read(state, std::slice::from_ref(&view.task)).await?;
     let now = Now::of(frame.w, &standings, &view.task);
-    let launch = match standings.of(&view.task) {
-        Standing::Live(launch) => Some(LiveLaunch {
-            id: launch.id.clone(),
-            since: When(launch.started_at.unwrap_or(launch.claimed_at)),
-            agent: launch.key.agent.clone(),
-            purpose: launch.key.purpose,
-            tokens: Some(Short(launch.activity.usage.tokens())).filter(|tokens| tokens.0 > 0),
-            cost: cost_of(launch.activity.usage),
-        }),
-        Standing::Waits(_) | Standing::Rests => None,
+    let live = match standings.of(&view.task) {
+        Standing::Live(launch) => Some(launch),
+        Standing::Waits(_) | Standing::Rests => standings.lingering(&view.task),
     };
+    let launch = live.map(|launch| LiveLaunch {
+        id: launch.id.clone(),
+        since: When(launch.started_at.unwrap_or(launch.claimed_at)),
+        agent: launch.key.agent.clone(),
+        purpose: launch.key.purpose,
+        tokens: Some(Short(launch.activity.usage.tokens())).filter(|tokens| tokens.0 > 0),
+        cost: cost_of(launch.activity.usage),
+    });
     let activity =
         activity_of(frame.w, state, &view, item.as_ref(), launch.as_ref(), &faces).await?;
     let latest = launch.as_ref().map(|launch| &launch.id);

@@ -126,7 +126,7 @@ texts! {
     single_keys: "Single-key shortcuts", "1 文字のショートカット";
     key_search: "Search this view", "この画面の検索";
     key_walk: "Next, previous", "次・前";
-    key_column: "Neighbouring column", "隣の列";
+    key_column: "Next or previous column", "隣の列";
     key_move: "Move to the neighbouring state", "隣の状態へ移動";
     key_open: "Open", "開く";
     key_back: "Back", "戻る";
@@ -516,7 +516,7 @@ texts! {
     refresh: "Refresh", "再確認";
     stop_all: "Stop all", "すべて停止";
     pause_hint: "Starts no more agents. Running agents continue.", "新しい起動を止めます。実行中のものは続きます。";
-    drain_hint: "Pauses, and tells chats to end.", "一時停止に加え、チャットを終了させます。";
+    drain_hint: "Starts no more agents, and ends chats.", "一時停止に加え、チャットを終了させます。";
     paused_since: "Paused since", "一時停止中:";
     no_coordinator:
         "No coordinator is connected, so no agents start. Run `agent-coordinator supervise` on the machine of the agents.",

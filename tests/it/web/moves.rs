@@ -14,11 +14,18 @@ fn a_task_that_is_taken_from_its_agent_shows_it_until_it_ends() {
         return;
     };
     browser.go_to("/ui/projects/prj?task=tsk");
+    // A blocked task says why, and its panel has the agent.
     browser.find("#panel .states [data-asks-reason]").click();
+    browser.find("[name=reason]").type_in("which key?");
     browser.find(".why-blocked .primary").click();
-    browser.find("#column-blocked #card-tsk .dot.live");
-    browser.find("#panel .states [data-sets=blocked][aria-pressed=true]");
-    browser.find("#panel .call.good button").click();
+    browser.until("the card says why", || {
+        browser.texts("#column-blocked #card-tsk .what") == ["which key?"]
+    });
+    browser.find("#panel .call.bad [hx-post='/ui/do/stop']");
+    // Without a reason to tell, the agent is what its card tells.
+    browser.find("#panel .states [data-sets=todo]").click();
+    browser.find("#column-todo #card-tsk .dot.live");
+    browser.find("#panel .call.good [hx-post='/ui/do/stop']").click();
     browser.find("#sure[open] .danger").click();
     browser.until("it has ended", || !browser.has("#card-tsk .dot.live"));
     browser.until("the panel shows that", || !browser.has("#panel .call.good"));
@@ -49,6 +56,8 @@ fn a_task_that_waits_for_others_says_that_it_starts_later() {
             browser.run("moveTask(document.querySelector('#card-second'), 'in_progress')");
         }
         browser.until("it is told", || browser.texts(".toast b") == [later]);
+        // It stays while it has the focus.
+        browser.run("document.querySelector('.toast .act').focus()");
         browser.until("the card says so", || {
             browser.texts("#column-todo #card-second .now .what") == [later]
         });

@@ -116,14 +116,21 @@ document.addEventListener("htmx:before:request", ({ detail: { ctx } }) => {
   const at = document.activeElement;
   if (at === body || !ctx.sourceElement.contains?.(at)) return;
   ctx.focused = [];
-  for (let element = at; element && element !== body; element = element.parentElement) ctx.focused.push(element);
+  for (let element = at; element && !element.matches("main, #panel"); element = element.parentElement) ctx.focused.push(element);
+  lastFocused = ctx;
 });
+// A reader who clicked elsewhere meanwhile wants no focus back.
+let lastFocused = null;
+document.addEventListener("pointerdown", () => { if (lastFocused) lastFocused.focused = null; });
 document.addEventListener("htmx:finally:request", ({ detail: { ctx } }) => setTimeout(() => {
   if (document.activeElement !== body || find("dialog[open]")) return;
   const isThere = (element) => element.isConnected && element.checkVisibility() && !element.disabled;
   const place = ctx.focused?.map((element) => document.getElementById(element.id) ?? element).find(isThere);
   if (!place) return;
-  if (place.tabIndex < 0) place.tabIndex = -1;
+  if (place.tabIndex < 0) {
+    place.tabIndex = -1;
+    place.addEventListener("blur", () => place.removeAttribute("tabindex"), { once: true });
+  }
   place.focus({ preventScroll: true });
 }));
 
@@ -148,9 +155,10 @@ document.addEventListener("htmx:after:request", (event) => {
   }
   if (ctx.sourceElement.matches("[data-close-when-done]")) {
     const isAnother = find("[data-make-another]", ctx.sourceElement)?.checked;
+    const wasOpen = dialog.open;
     closeDialog({ isDone: true });
     // Its end gives up what is asked for it, and comes a moment later.
-    if (isAnother) dialog.addEventListener("close", () => htmx.ajax("GET", ctx.sourceElement.dataset.again, { target: "#dialog" }), { once: true });
+    if (isAnother && wasOpen) dialog.addEventListener("close", () => htmx.ajax("GET", ctx.sourceElement.dataset.again, { target: "#dialog" }), { once: true });
   }
   if (ctx.sourceElement.dataset.reopenWhenDone) endEditing(ctx.sourceElement);
 });

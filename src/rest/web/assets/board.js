@@ -248,7 +248,9 @@ async function askWhyBlocked(task) {
 // The note about a move, with the way back. `isLater`: it was moved to In progress, and waits for other tasks.
 function tellMove({ task, from, to, isLater = false, isUndo = false }) {
   if (isLater) {
-    const withdraw = { text: body.dataset.undo, run: () => post(`${root}/ui/do/tasks/${task}/status`, { status: from }) };
+    // Each move by a person ends the wish.
+    const status = from === to || leadsTo(to, from) ? from : to;
+    const withdraw = { text: body.dataset.undo, run: () => post(`${root}/ui/do/tasks/${task}/status`, { status }) };
     toast(body.dataset.startsLater, { isBad: false, action: isUndo ? null : withdraw });
     return;
   }
@@ -264,21 +266,22 @@ const leadsTo = (from, to) => find(`#column-${from}, .states [data-sets="${from}
 // The state control of a task moves it, too. What the state was is known only before.
 const MOVES = ".states [data-sets], .why-blocked";
 document.addEventListener("htmx:before:request", ({ detail: { ctx } }) => {
-  if (ctx.sourceElement.matches?.(MOVES)) ctx.movedFrom = find(".states [aria-pressed=true]").dataset.sets;
+  if (!ctx.sourceElement.matches?.(MOVES)) return;
+  const task = ctx.sourceElement.closest("[data-shows-task]");
+  ctx.moved = { task: task.dataset.showsTask, from: find(".states [aria-pressed=true]", task).dataset.sets };
 });
 document.addEventListener("htmx:after:request", ({ detail: { ctx } }) => {
   const to = ctx.response.headers.get("task-status");
   const isLater = to !== (ctx.sourceElement.dataset.sets ?? "blocked");
   // A reason may be given again.
-  if (!ctx.movedFrom || !to || (ctx.movedFrom === to && !isLater)) return;
-  tellMove({ task: find("[data-shows-task]").dataset.showsTask, from: ctx.movedFrom, to, isLater });
+  if (ctx.moved && to && (ctx.moved.from !== to || isLater)) tellMove({ ...ctx.moved, to, isLater });
 });
 
 // A closed task is reopened first.
 async function undoMove(task, from, status) {
   if (!leadsTo(from, status)) await post(`${root}/ui/do/tasks/${task}/status`, { status: "todo" });
   const card = document.getElementById(`card-${task}`);
-  if (card) moveTask(card, status, { isUndo: true });
+  if (card && card.dataset.status !== status) moveTask(card, status, { isUndo: true });
   else post(`${root}/ui/do/tasks/${task}/status`, { status });
 }
 

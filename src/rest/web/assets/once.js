@@ -5,6 +5,8 @@ addEventListener("submit", (event) => {
   if (form.method !== "post" || event.defaultPrevented) return;
   if ("isSent" in form.dataset) event.preventDefault();
   form.dataset.isSent = "";
+  // The reader may have stopped it.
+  setTimeout(() => delete form.dataset.isSent, 10000);
 });
 // The browser may show the page again as it was left.
 addEventListener("pageshow", () => {

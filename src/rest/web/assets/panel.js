@@ -18,18 +18,20 @@ const mayLeavePanel = () => !find("#panel [data-is-written]") || confirm(body.da
 let panelRequest = 0;
 
 // `change`: what becomes of the address, as the name of a method of the history without `State`. `from`: where the focus is to return.
+// Returns whether it was opened.
 async function openPanel(part, address, { change = "push", from = document.activeElement?.closest?.(".card, [data-panel]") } = {}) {
-  if (!mayLeavePanel()) return;
+  if (!mayLeavePanel()) return false;
   if (from && !find("#panel").contains(from)) openedFrom = from.id;
   const isTab = Boolean(document.activeElement?.closest?.(".tabs"));
   const request = ++panelRequest;
   await htmx.ajax("GET", part, { source: "#panel", target: "#panel" });
-  if (request !== panelRequest) return;
+  if (request !== panelRequest) return false;
   if (address) setAddress(address, change);
   const tab = isTab ? find("#panel .tabs [aria-current]") : null;
   // A phone would open its keyboard for the field.
   const say = matchMedia("(pointer: coarse)").matches ? null : find("#panel #say");
   (tab ?? say ?? find("#panel")).focus({ preventScroll: true });
+  return true;
 }
 
 // An address of this board, with its filter.
@@ -89,7 +91,8 @@ document.addEventListener("click", (event) => {
   const link = event.target.closest("[data-panel]");
   if (link && find("#panel") && event.button === 0 && !event.ctrlKey && !event.metaKey && !event.shiftKey && !event.altKey) {
     event.preventDefault();
-    openPanel(link.dataset.panel, link.dataset.address).then(() => link.dataset.editsProperty && openProperty(link.dataset.editsProperty));
+    const property = link.dataset.editsProperty;
+    openPanel(link.dataset.panel, link.dataset.address).then((isOpen) => isOpen && property && openProperty(property));
   }
   if (event.target.closest("[data-close]") && mayLeavePanel()) closePanel();
   const copy = event.target.closest("[data-copy-link], [data-copy-text]");
@@ -143,6 +146,9 @@ function leaveEdit(form) {
   const text = form.previousElementSibling;
   text.hidden = false;
   find("[data-edits]", text).focus();
+  // What came meanwhile.
+  changedNote(form)?.remove();
+  trigger("task");
 }
 
 async function copyText(text) {
@@ -241,32 +247,44 @@ document.addEventListener("click", (event) => {
 const sure = find("#sure");
 document.addEventListener("htmx:confirm", (event) => {
   const { ctx, issueRequest, dropRequest } = event.detail;
-  const pressed = ctx.request.submitter ?? ctx.sourceElement;
+  const source = ctx.sourceElement;
+  const pressed = ctx.request.submitter ?? (source.matches("form") ? find("button:not([type=button])", source) : source);
   const yes = find("[value=yes]", sure);
   event.preventDefault();
   find("#sure-text").textContent = ctx.confirm;
   yes.textContent = pressed.textContent.trim().replace(/…$/, "");
   yes.className = pressed.matches(".primary") ? "btn primary" : "btn danger";
   sure.returnValue = "";
-  sure.addEventListener("close", () => (sure.returnValue === "yes" ? issueRequest() : dropRequest()), { once: true });
+  sure.addEventListener("close", () => {
+    body.append(find("#toasts"));
+    if (sure.returnValue === "yes") issueRequest();
+    else dropRequest();
+  }, { once: true });
   sure.showModal();
 });
 
 // ---- The draft of a new task --------------------------------------------------------------------------------------------------
 
 // Each project has one, and so has each task that gets a part. It is kept until the task is made, or the reader discards it.
-const taskDraftKey = (form) => `new-task-${form.dataset.draft}`;
+const taskDraftKey = (form) => `new-task-${root}/${form.dataset.draft}`;
 const forgetTaskDraft = (form) => localStorage.removeItem(taskDraftKey(form));
 
-// The id of the form is kept, too: what was sent before is not made twice.
-function keepTaskDraft(form) {
-  const fields = Object.fromEntries(new FormData(form));
+// The id of a form that was sent is kept, too: if it arrived, the same form makes no second task.
+const ID_LIFE = 20 * HOUR * 1000;
+function keepTaskDraft(form, { sentAt = null } = {}) {
+  if (sentAt) form.dataset.sentAt = sentAt;
+  const fields = { ...Object.fromEntries(new FormData(form)), sentAt: Number(form.dataset.sentAt) };
   if (fields.title.trim() || fields.description.trim()) localStorage.setItem(taskDraftKey(form), JSON.stringify(fields));
   else forgetTaskDraft(form);
 }
 dialog.addEventListener("input", (event) => {
   const form = event.target.closest("form[data-draft]");
   if (form) keepTaskDraft(form);
+});
+dialog.addEventListener("submit", ({ target, submitter }) => {
+  if (!target.matches("[data-draft]")) return;
+  target.picked = submitter;
+  keepTaskDraft(target, { sentAt: Date.now() });
 });
 
 function tellNewTask(id) {
@@ -278,7 +296,11 @@ function tellNewTask(id) {
 function restoreTaskDraft(form) {
   const draft = JSON.parse(localStorage.getItem(taskDraftKey(form)) ?? "null");
   if (!draft) return;
+  // An id lives for a day and belongs to one person.
+  const isOld = !(Date.now() - draft.sentAt < ID_LIFE);
+  if (!isOld) form.dataset.sentAt = draft.sentAt;
   for (const [name, value] of Object.entries(draft)) {
+    if (name === "form_id" && isOld) continue;
     const field = form.elements[name];
     // An agent may have gone meanwhile.
     const isValid = field && (!field.options || [...field.options].some((option) => option.value === value));
@@ -393,7 +415,8 @@ function stepInPanel(card, step) {
   if (!next) return;
   next.scrollIntoView({ block: "nearest" });
   const { panel, address } = find(".card-link", next).dataset;
-  openPanel(panel, address, { change: "replace", from: next });
+  const isInAddress = new URLSearchParams(location.search).has("task");
+  openPanel(panel, address, { change: isInAddress ? "replace" : "push", from: next });
 }
 
 // The lines of a list whose names are links. From anywhere else, the walk begins at the line that is open, or at the first one.
@@ -435,7 +458,9 @@ document.addEventListener("htmx:after:swap", setListStops);
 // An entry that is done or put off is gone, and the focus with it. The entry that follows gets it.
 let markedAt = null;
 document.addEventListener("htmx:before:request", ({ detail: { ctx } }) => {
-  if (ctx.sourceElement.matches?.(".reading [hx-post]")) markedAt = findAll(".walks .name").findIndex((name) => listLineOf(name).matches(".is-open"));
+  if (!ctx.sourceElement.matches?.(".reading [hx-post]")) return;
+  const at = findAll(".walks .name").findIndex((name) => listLineOf(name).matches(".is-open"));
+  markedAt = at < 0 ? null : at;
 });
 document.addEventListener("htmx:after:swap", () => {
   const names = findAll(".walks .name");
@@ -459,8 +484,7 @@ function goToPlace(place) {
 async function atTask(act) {
   const link = document.activeElement?.closest?.(".card-link");
   const isShown = link?.closest(".card").dataset.task === find("[data-shows-task]")?.dataset.showsTask;
-  if (link && !isShown) await openPanel(link.dataset.panel, link.dataset.address);
-  act();
+  if (!link || isShown || await openPanel(link.dataset.panel, link.dataset.address)) act();
 }
 
 function openAsPage() {

@@ -22,7 +22,7 @@ impl Words {
         let agent = isolated(agent);
         match self.language {
             Language::English => format!(
-                "Stop {agent}? It does not start again until you resume it or move a task of it to “In progress”."
+                "Stop {agent}? It does not start again until you resume it or move one of its tasks to “In progress”."
             ),
             Language::Japanese => format!(
                 "{agent} を停止しますか？ 再開するか、担当タスクを「進行中」に移すまで起動しません。"
@@ -64,7 +64,7 @@ impl Words {
                 ("The pause doubles after each failure.", "失敗のたびに待ち時間が倍になります。")
             }
             StartReason::Held => (
-                "It stays stopped until you resume it or move a task of it to “In progress”.",
+                "It stays stopped until you resume it or move one of its tasks to “In progress”.",
                 "再開するか、担当タスクを「進行中」に移すまで停止したままです。",
             ),
             StartReason::Suspended | StartReason::Misconfigured => (
