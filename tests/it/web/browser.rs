@@ -42,8 +42,13 @@ struct Driver {
 }
 
 impl Driver {
-    /// Starts the driver with a folder for all files of it and its browser.
+    /// Starts the driver with a folder for all files of it and its browser. It ends at once if
+    /// another test takes its port in the moment in which it chooses one, and is started again.
     fn start(folder: &Path) -> Option<Self> {
+        (0..3).find_map(|_| Self::start_once(folder))
+    }
+
+    fn start_once(folder: &Path) -> Option<Self> {
         let mut command = Command::new("chromedriver");
         command.env("TMPDIR", folder).env("HOME", folder);
         let mut process =
@@ -51,7 +56,11 @@ impl Driver {
         let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
         let port = lines.find_map(|line| {
             line.ok()?.split("successfully on port ").nth(1)?.trim_end_matches('.').parse().ok()
-        })?;
+        });
+        let Some(port) = port else {
+            let _ = process.wait();
+            return None;
+        };
         // Its later output is discarded, because a full pipe would stop it.
         std::thread::spawn(move || lines.for_each(drop));
         Some(Self { process, port })
