@@ -7,7 +7,7 @@ use crate::domain::{Agent, AgentId};
 use crate::store::{BoxError, Cells, Entity, Read, StoreError, Value, cell};
 
 use super::audit::{AuditValue, Audited, Fields, plain};
-use super::filter::{column_of_ids, end_of_prefix};
+use super::filter::{self, column_of_ids};
 use super::{Transaction, Wake};
 
 impl Entity for Agent {
@@ -90,9 +90,7 @@ pub fn find_with_prefix(
     tx: &mut Read<'_>,
     prefix: &str,
 ) -> Result<Option<(AgentId, String)>, StoreError> {
-    let end = end_of_prefix(prefix);
-    let sql = "SELECT id, name FROM agents WHERE id >= ?1 AND id < ?2 ORDER BY id LIMIT 1";
-    tx.row("agent", sql, &[prefix.into(), (&end).into()], |cells| Ok((cells.get()?, cells.get()?)))
+    filter::find_with_prefix::<Agent, AgentId>(tx, prefix)
 }
 
 /// Returns the names of all agents.

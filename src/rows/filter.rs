@@ -63,6 +63,21 @@ pub(super) fn end_of_prefix(prefix: &str) -> String {
     format!("{prefix}~")
 }
 
+/// Returns the id and the name of the first entity by id whose id begins with a text.
+pub(super) fn find_with_prefix<E: Entity, Id>(
+    tx: &mut Read<'_>,
+    prefix: &str,
+) -> Result<Option<(Id, String)>, StoreError>
+where
+    Id: for<'r> FromCell<'r>,
+{
+    let end = end_of_prefix(prefix);
+    let table = E::TABLE;
+    let sql =
+        format!("SELECT id, name FROM {table} WHERE id >= ?1 AND id < ?2 ORDER BY id LIMIT 1");
+    tx.row(E::NAME, &sql, &[prefix.into(), (&end).into()], |cells| Ok((cells.get()?, cells.get()?)))
+}
+
 #[derive(Default)]
 pub(super) struct Filter<'a> {
     conditions: Vec<String>,

@@ -9,7 +9,7 @@ use crate::domain::{Project, ProjectId};
 use crate::store::{BoxError, Cells, Entity, Read, StoreError, Value};
 
 use super::audit::{Audited, Fields, plain};
-use super::filter::{column_of_ids, end_of_prefix};
+use super::filter::{self, column_of_ids};
 use super::{Transaction, Wake};
 
 impl Entity for Project {
@@ -92,11 +92,7 @@ pub fn find_with_prefix(
     tx: &mut Read<'_>,
     prefix: &str,
 ) -> Result<Option<(ProjectId, String)>, StoreError> {
-    let end = end_of_prefix(prefix);
-    let sql = "SELECT id, name FROM projects WHERE id >= ?1 AND id < ?2 ORDER BY id LIMIT 1";
-    tx.row("project", sql, &[prefix.into(), (&end).into()], |cells| {
-        Ok((cells.get()?, cells.get()?))
-    })
+    filter::find_with_prefix::<Project, ProjectId>(tx, prefix)
 }
 
 pub fn count(tx: &mut Read<'_>) -> Result<u64, StoreError> {

@@ -7,10 +7,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::domain::id::TaskId;
 
-/// What another task becomes for a task.
+/// The relation that a task gets to another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Relation {
+    /// The other task becomes its parent.
     Parent,
+    /// The task waits for the other one.
     Dependency,
 }
 

@@ -150,11 +150,11 @@ impl WhyBody {
         self.wait_for(self.rules.iter().find(|rule| rule.keeps)?)
     }
 
-    /// Returns the stop by a person, which keeps an agent without work from what comes; `None` if
-    /// nobody stopped it.
-    pub(in crate::rest) fn held(&self) -> Option<Waiting> {
+    /// Returns the same as [`Self::waiting`], and the stop by a person also for an agent without
+    /// work: it stays stopped for the work that comes.
+    pub(in crate::rest) fn waiting_or_stopped(&self) -> Option<Waiting> {
         let is_held = |rule: &&RuleBody| rule.keeps && rule.rule == StartReason::Held;
-        self.wait_for(self.rules.iter().find(is_held)?)
+        self.waiting().or_else(|| self.wait_for(self.rules.iter().find(is_held)?))
     }
 
     fn wait_for(&self, rule: &RuleBody) -> Option<Waiting> {

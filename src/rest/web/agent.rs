@@ -242,7 +242,7 @@ impl Note {
             let note = plain(heading.to_owned(), stop);
             return Self { tone: state.tone(), icon: "i-runs", ..note };
         }
-        let Some(waiting) = why.waiting().or_else(|| why.held()) else {
+        let Some(waiting) = why.waiting_or_stopped() else {
             if AgentState::of_why(w, why).group == StateGroup::Waits {
                 return plain(w.starts_now.to_owned(), None);
             }

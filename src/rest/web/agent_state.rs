@@ -47,7 +47,7 @@ impl AgentState {
 
     /// Returns the state of an agent without an open launch.
     pub(super) fn of_why(w: &'static Words, why: &WhyBody) -> Self {
-        match why.waiting().or_else(|| why.held()) {
+        match why.waiting_or_stopped() {
             Some(waiting) => Self::of_wait(w, &waiting),
             None if why.reason == StartReason::Ready => Self::of(StateGroup::Waits, w.starts_now),
             None => Self::of(StateGroup::Idle, w.idle),

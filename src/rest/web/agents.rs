@@ -307,7 +307,7 @@ impl Facts {
         let key = key_of(&agent.id, &project.0);
         let why = self.whys.get(&key);
         let about = About { agent: Some(&agent.id), project: Some(&project.0), task: None };
-        let waiting = why.and_then(|why| why.waiting().or_else(|| why.held()));
+        let waiting = why.and_then(WhyBody::waiting_or_stopped);
         let line = waiting.map(|waiting| WhyLine::of(w, &waiting, about));
         let silent = why.filter(|why| why.is_host_silent);
         let (state, task, why, button) = if let Some(first) = instances.first() {

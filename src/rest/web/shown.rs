@@ -350,7 +350,8 @@ pub(super) fn leads_to(status: TaskStatus) -> Vec<TaskStatus> {
     TaskStatus::ALL.iter().copied().filter(|to| status.leads_people_to(*to)).collect()
 }
 
-/// Returns the same as words with a space between them, for the script of the page.
+/// Returns the statuses to which a person may move a task, with spaces between them, for the script
+/// of the page.
 pub(super) fn leads_to_words(status: TaskStatus) -> String {
     leads_to(status).into_iter().map(TaskStatus::as_str).collect::<Vec<_>>().join(" ")
 }

@@ -164,7 +164,7 @@ impl WhyAction {
                 Some(Inactive::Project) => {
                     form("/ui/do/activate", serde_json::json!({ "project": project? }))
                 }
-                // What is archived is shown again on its own page.
+                // The page of the archived project has the button.
                 Some(Inactive::ArchivedProject) => link(format!("/ui/projects/{}", project?)),
                 Some(Inactive::ArchivedAgent) | None => link(format!("/ui/agents/{}", agent?)),
             },
