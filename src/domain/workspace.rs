@@ -15,6 +15,7 @@
 mod branch;
 mod cone;
 mod folder;
+mod git_tree;
 mod hook;
 mod overrides;
 mod publication;
@@ -26,6 +27,7 @@ use serde::{Deserialize, Serialize};
 pub use branch::{BranchIds, DEFAULT_PATTERN, branch_of, check_pattern};
 pub use cone::{Cone, check_paths};
 pub use folder::{Folder, FolderRepository};
+pub use git_tree::{TreeFault, fault_of};
 pub use hook::{Hook, HookFacts};
 pub use overrides::{WorkspaceOverrides, check_base};
 pub use publication::{PublishOrder, PublishResults, Published, fitting, numbered};
