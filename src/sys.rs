@@ -8,6 +8,7 @@
 //! features that macOS lacks, and docs/macos.md the consequences. This module makes no decisions,
 //! and knows no instance folders and no runtime.
 
+pub mod confined;
 #[cfg(any(target_os = "macos", test))]
 mod lineage;
 #[cfg(target_os = "linux")]

@@ -13,7 +13,7 @@ use std::time::Duration;
 use nix::libc;
 use nix::unistd::{SysconfVar, sysconf};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal};
+use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, Signal, prlimit};
 
 pub use crate::sys::process::{Process, descendants, with_descendants};
 
@@ -28,6 +28,15 @@ pub fn send(process: &Process, signal: Signal) -> bool {
         read(process.pid).is_some_and(|now| now.start_ticks == process.start_ticks)
             && rustix::process::pidfd_send_signal(pidfd, signal).is_ok()
     })
+}
+
+/// Limits the memory that a process and its children allocate, in bytes for each of them, and their
+/// processor time. A process that has ended already needs no limit.
+pub fn limit(pid: Pid, memory: u64, processor_time: Duration) {
+    for (resource, most) in [(Resource::Data, memory), (Resource::Cpu, processor_time.as_secs())] {
+        let limit = Rlimit { current: Some(most), maximum: Some(most) };
+        let _ = prlimit(Some(pid), resource, limit);
+    }
 }
 
 /// Returns the process that has this pid now.

@@ -24,6 +24,9 @@ use crate::sys::process_arguments::split;
 /// A flag of `proc_pidinfo`: include processes that are dead and not reaped.
 const ALSO_ZOMBIES: u64 = 1;
 
+/// Does nothing: the system sets no limits of another process.
+pub const fn limit(_: Pid, _: u64, _: Duration) {}
+
 /// Implements [`Process::send`]. A signal goes to a number. Between the check and the signal it may
 /// become another process's, but that takes a whole round through all pids within microseconds.
 pub fn send(process: &Process, signal: Signal) -> bool {
