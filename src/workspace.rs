@@ -31,6 +31,7 @@ mod disk;
 mod folder;
 mod forget;
 mod git;
+mod inside;
 mod keep_repository;
 mod keeping;
 mod lending;
@@ -45,11 +46,15 @@ mod removal;
 mod repository;
 mod results;
 mod rights;
+mod scratch;
 mod snapshot;
 mod source;
 mod sparse;
 mod strays;
 mod submodules;
+mod transfer;
+mod trees;
+mod upgrade;
 mod walk;
 
 use std::collections::BTreeMap;
@@ -141,6 +146,9 @@ pub enum CheckoutError {
     /// The step cannot succeed before a person changes something.
     #[error("{0}")]
     Refused(String),
+    /// An object of an agent that is not used. What else the agent left is.
+    #[error("{0}")]
+    Malformed(String),
     /// A submodule of a new workspace. It may be there by the next attempt.
     #[error("submodule `{name}`")]
     Submodule {
@@ -166,7 +174,7 @@ impl CheckoutError {
 
     /// Returns whether the step is in vain until a person does something.
     pub const fn needs_person(&self) -> bool {
-        matches!(self, Self::Refused(_) | Self::Gone(_))
+        matches!(self, Self::Refused(_) | Self::Malformed(_) | Self::Gone(_))
     }
 }
 
@@ -184,6 +192,8 @@ struct Place {
     tree: PathBuf,
     /// The owner of the tree, if that is another user than the daemon's.
     owner: Option<Owner>,
+    /// The repository with which the files of a person are read, if their owner is another user.
+    scratch: Option<PathBuf>,
 }
 
 impl Place {
@@ -242,7 +252,7 @@ impl Place {
 
     /// Returns the folder in which git writes as the owner of the tree.
     fn scratch(&self) -> PathBuf {
-        self.folder.join(SCRATCH)
+        self.scratch.clone().unwrap_or_else(|| self.folder.join(SCRATCH))
     }
 
     /// Returns the folder that the workspaces of a user borrow from.
@@ -255,7 +265,7 @@ impl Place {
     }
 
     fn files(&self) -> PathBuf {
-        self.project.join("files.git")
+        self.scratch.clone().unwrap_or_else(|| self.project.join("files.git"))
     }
 }
 
@@ -383,7 +393,7 @@ impl Checkouts {
         let project = self.root.join(project.as_str());
         let folder = project.join(workspace.as_str());
         let tree = folder.join("tree");
-        Place { owner: Owner::of(&tree), tree, folder, project }
+        Place { owner: Owner::of(&tree), scratch: None, tree, folder, project }
     }
 
     /// Waits until no other step changes the keep repository of a project.

@@ -1,5 +1,6 @@
 //! Chooses the commit that the work of a task begins at.
 
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
@@ -7,9 +8,13 @@ use std::path::Path;
 use super::keep_repository::SOURCE;
 use super::keeping::{excluding, uncommitted_ref};
 use super::nested::path_in;
+use super::refs::is_id;
+use super::repository::Repository;
+use super::scratch::{Scratch, Settings};
 use super::snapshot::inside;
 use super::source::{Head, Source, entries};
-use super::{CheckoutError, Checkouts, Place};
+use super::transfer::revisions;
+use super::{CheckoutError, Checkouts, Place, blocking};
 use crate::domain::WorkspaceId;
 use crate::domain::nearest::nearest;
 use crate::domain::workspace::{BASE_WORKING_TREE, Order, Prepared};
@@ -104,19 +109,22 @@ impl Checkouts {
             return Ok(head);
         };
         if base == BASE_WORKING_TREE {
-            let commit = self.commit_of_work_tree(order, source, place, &head).await?;
+            let commit = self.commit_of_work_tree(source, place, &head).await?;
             return Ok(Head { commit, ..head });
         }
         if let Some(commit) = self.resolve(place, &format!("{SOURCE}/heads/{base}")).await? {
             return Ok(Head { branch: Some(format!("refs/heads/{base}")), commit: Some(commit) });
         }
         let tag = format!("{SOURCE}/tags/{base}");
-        let fetch = format!("+refs/tags/{base}:{tag}");
-        let source = source.top.as_os_str();
-        let arguments = ["fetch", "--quiet", "--no-tags", "--no-write-fetch-head"];
-        let arguments = arguments.map(OsStr::new).into_iter();
-        let arguments = arguments.chain([source, fetch.as_ref()]);
-        self.git.on(&place.keep(), arguments).long().end().await?;
+        let find =
+            ["rev-parse", "--verify", "--quiet", &format!("refs/tags/{base}")].map(str::to_owned);
+        let found = source.git(&self.git, find).end().await?;
+        let id = String::from_utf8_lossy(&found.stdout).trim().to_owned();
+        if found.code == Some(0) && is_id(&id) {
+            let known = self.followed(place).await?.into_values().collect();
+            self.bring(source, place, &BTreeSet::from([id.clone()]), &known).await?;
+            self.git.on(&place.keep(), ["update-ref", &tag, &id]).run().await?;
+        }
         let is_id = base.len() >= 7 && base.bytes().all(|byte| byte.is_ascii_hexdigit());
         let commit = match self.resolve(place, &tag).await? {
             Some(commit) => Some(commit),
@@ -140,7 +148,6 @@ impl Checkouts {
     /// that `.gitignore` or `.git/info/exclude` name are not in it.
     async fn commit_of_work_tree(
         &self,
-        order: &Order,
         source: &Source,
         place: &Place,
         head: &Head,
@@ -151,18 +158,23 @@ impl Checkouts {
                     .to_owned(),
             ));
         }
-        let index = place.project.join(format!(".new-index-{}", order.id));
+        let format = Repository { own: place.keep(), common: place.keep() }.format();
+        let settings = Settings { format, attributes: "", excluded: "" };
+        let (project, owner) = (place.project.clone(), source.owner);
+        let scratch = blocking(move || Scratch::new(&project, owner, &settings)).await?;
         let excludes = source.top.join(".git/info/exclude");
         let excludes = format!("core.excludesFile={}", excludes.display());
+        let theirs = Repository { own: source.common.clone(), common: source.common.clone() };
         let on_files = |arguments: &[&OsStr]| {
             let all = ["-c", &excludes].map(OsStr::new).into_iter();
             let all = all.chain(arguments.iter().copied());
             self.git
-                .on_tree(&place.keep(), &source.top, all)
-                .variable("GIT_INDEX_FILE", &index)
+                .on_tree(scratch.path(), &source.top, all)
+                .variable("GIT_INDEX_FILE", scratch.path().join("index"))
+                .variable("GIT_ALTERNATE_OBJECT_DIRECTORIES", theirs.as_alternate())
+                .run_as(owner)
                 .long()
         };
-        let _ = std::fs::remove_file(&index);
         let from = head.commit.as_deref().unwrap_or("--empty");
         on_files(&["read-tree", from].map(OsStr::new)).run().await?;
         let mut add: Vec<OsString> = ["add", "--all", "--", "."].map(OsString::from).to_vec();
@@ -181,7 +193,8 @@ impl Checkouts {
         }
         on_files(&add.iter().map(OsString::as_os_str).collect::<Vec<_>>()).run().await?;
         let tree = on_files(&[OsStr::new("write-tree")]).text().await?;
-        std::fs::remove_file(&index).map_err(CheckoutError::io("remove", &index))?;
+        let input = revisions([&tree], head.commit.iter());
+        self.take_pack(place, |pack| on_files(&pack.map(OsStr::new)), input).await?;
         if let Some(commit) = &head.commit {
             let committed = format!("{commit}^{{tree}}");
             let committed = self.git.on(&place.keep(), ["rev-parse", &committed]).text().await?;

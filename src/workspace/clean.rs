@@ -2,22 +2,33 @@
 //!
 //! It has the commit that the agent reported and nothing else. Protected paths are as in the commit
 //! that the work began at: the clone is then at a commit of the daemon, after the reported one. The
-//! clone of the task is left alone, so there is nothing to bring back after a crash. The folder is
-//! removed before the clone of the task is kept, which follows each launch.
+//! attributes of that earlier commit count while the files are written, because attributes can
+//! change what a file is. The files `.gitattributes` of the result come last, as they are.
+//!
+//! The clone of the task is left alone, so there is nothing to bring back after a crash. The folder
+//! is removed before the clone of the task is kept, which follows each launch.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use super::create::{MADE, read_made};
-use super::lending::give_workspace;
+use super::inside::Inside;
+use super::lending::{make_tree, set_mode};
+use super::nested::path_in;
+use super::rights::blocking_as;
+use super::source::entries as entries_of;
 use super::sparse::cone_at;
-use super::{CheckoutError, Checkouts, Place, blocking, make_folder, remove_folder, rename, write};
+use super::{CheckoutError, Checkouts, Place, blocking, remove_folder, rename, write};
 use crate::crash_point::{self, CrashPoint};
 use crate::domain::workspace::{CleanOrder, Order, Prepared};
 use crate::domain::{ProjectId, RunAs, WorkspaceId};
 
 /// The most folders of earlier checks that are tried once more, because they could not be removed.
 const MAX_GONE: usize = 8;
+/// All files that give attributes.
+const ATTRIBUTES: &str = ":(glob)**/.gitattributes";
 /// The author of the commit that brings protected paths back.
 const AUTHOR: &str = "agent-coordinator";
 
@@ -38,9 +49,14 @@ impl Checkouts {
         self.remove_clean(&order.project, &order.id).await?;
         let new = place.project.join(format!(".new-check-{}", order.id));
         remove_folder(&new)?;
-        let commit = {
+        let (commit, attributes) = {
             let _locked = self.lock_keep(&order.project, &place).await?;
-            self.with_protected(order, &place).await?
+            let commit = self.with_protected(order, &place).await?;
+            let attributes = match &commit {
+                Some(commit) => self.with_first_attributes(order, commit, &place).await?,
+                None => None,
+            };
+            (commit, attributes)
         };
         let all = Order {
             id: order.id.clone(),
@@ -63,14 +79,25 @@ impl Checkouts {
                 groups: vec![owner.gid],
             }),
         };
-        if let Some((owner, commit)) = place.owner.zip(commit.as_ref()) {
-            self.lend_commit(&order.project, &place, owner, commit).await?;
+        let first = attributes.as_ref().map(|attributes| &attributes.commit);
+        for commit in commit.iter().chain(first) {
+            if let Some(owner) = place.owner {
+                self.lend_commit(&order.project, &place, owner, commit).await?;
+            }
         }
         let prepared = Prepared { base_commit: order.base_commit.clone(), ..made };
-        make_folder(&new)?;
+        if let Some(commit) = &commit {
+            self.check_commit(&place, commit).await?;
+        }
         let made = async {
             let start = commit.as_deref();
-            self.check_out(&all, &prepared, start, (&cone, None), &place, &new).await?;
+            make_tree(&new, place.owner)?;
+            let written = attributes.as_ref().map_or(start, |it| Some(it.commit.as_str()));
+            self.check_out(&all, &prepared, written, (&cone, None), &place, &new).await?;
+            if let Some((start, attributes)) = start.zip(attributes.as_ref()) {
+                let branch = format!("refs/heads/{}", prepared.branch);
+                self.write_attributes(start, attributes, &branch, &place, &new).await?;
+            }
             match start {
                 Some(start) => {
                     self.add_known_submodules(&place, start, &cone, &new.join("tree")).await
@@ -84,10 +111,7 @@ impl Checkouts {
         }
         made?;
         write(&new.join(MADE), serde_json::to_vec(order).unwrap_or_default())?;
-        if let Some(owner) = place.owner {
-            let new = new.clone();
-            blocking(move || give_workspace(&new, owner)).await?;
-        }
+        set_mode(&new.join(MADE), 0o600)?;
         crash_point::reach(CrashPoint::WorkspaceMade);
         rename(&new, &folder(&place))
     }
@@ -141,6 +165,71 @@ impl Checkouts {
         .await
     }
 
+    /// Returns a commit like `commit` with the files `.gitattributes` that the work began with, if
+    /// the result has other ones.
+    async fn with_first_attributes(
+        &self,
+        order: &CleanOrder,
+        commit: &str,
+        place: &Place,
+    ) -> Result<Option<FirstAttributes>, CheckoutError> {
+        let base = match &order.base_commit {
+            Some(base) => base.clone(),
+            None => self.git.on(&place.keep(), ["mktree"]).text().await?,
+        };
+        let list = ["diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-abbrev"];
+        let list = list.into_iter().chain([commit, &base, "--", ATTRIBUTES]);
+        let listed = self.git.on(&place.keep(), list).long().run().await?;
+        let entries = index_entries(&listed);
+        if entries.is_empty() {
+            return Ok(None);
+        }
+        let changed =
+            entries_of(&entries).filter_map(|entry| path_in(entry.as_os_str().as_bytes()));
+        let changed = changed.collect();
+        let index = place.project.join(format!(".new-index-check-{}", order.id));
+        let tree = self.tree_with(place, commit, entries.clone(), &index).await?;
+        let message = "the attributes as they were before the work\n";
+        let parent = commit.to_owned();
+        let commit = self.commit(place, &tree, [&parent].into_iter(), message, AUTHOR).await?;
+        Ok(Some(FirstAttributes { commit, changed }))
+    }
+
+    /// Gives a fresh clone that was written with the first attributes the commit `start` and its
+    /// files `.gitattributes`, byte for byte.
+    async fn write_attributes(
+        &self,
+        start: &str,
+        FirstAttributes { changed, .. }: &FirstAttributes,
+        branch: &str,
+        place: &Place,
+        new: &Path,
+    ) -> Result<(), CheckoutError> {
+        let tree = new.join("tree");
+        let own = tree.join(".git");
+        let on_own = |arguments: &[&str]| {
+            self.git.on(&own, arguments.iter().copied()).run_as(place.owner).long()
+        };
+        on_own(&["update-ref", branch, start]).run().await?;
+        on_own(&["read-tree", "--reset", start]).run().await?;
+        let mut files = Vec::new();
+        for path in changed {
+            let mut name = std::ffi::OsString::from(format!("{start}:"));
+            name.push(path);
+            let print = [OsStr::new("cat-file"), OsStr::new("blob"), &name];
+            let ended = self.git.on(&place.keep(), print).end().await?;
+            files.push((path.clone(), (ended.code == Some(0)).then_some(ended.stdout)));
+        }
+        blocking_as(place.owner, move || {
+            let inside = Inside::open(&tree)?;
+            files.iter().try_for_each(|(path, content)| match content {
+                Some(content) => inside.write(path, content, 0o644),
+                None => inside.remove_file(path),
+            })
+        })
+        .await
+    }
+
     /// Returns the commit that the clone begins at: that of the agent, or one after it with the
     /// protected paths of the base.
     async fn with_protected(
@@ -172,6 +261,13 @@ impl Checkouts {
         let made = self.commit(place, &tree, std::iter::once(commit), message, AUTHOR).await?;
         Ok(Some(made))
     }
+}
+
+/// A commit with the files `.gitattributes` that the work began with.
+struct FirstAttributes {
+    commit: String,
+    /// The files that the result changed.
+    changed: Vec<PathBuf>,
 }
 
 /// The fresh clone of the task whose place this is.

@@ -2,17 +2,22 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::base::pin_of;
-use super::keep_repository::SOURCE;
-use super::lending::{alternates, give_workspace};
+use super::git::{Call, Git};
+use super::inside::{InTheWay, Inside};
+use super::keep_repository::{ATTRIBUTES, SOURCE};
+use super::keeping::copy_as;
+use super::lending::{alternates, make_tree, set_mode};
 use super::refs::Refs;
-use super::rights::Owner;
-use super::source::Source;
+use super::repository::Repository;
+use super::rights::{Owner, blocking_as};
+use super::scratch::{Scratch, Settings};
+use super::source::{Source, entries};
 use super::sparse::Made;
 use super::submodules::Origin;
-use super::{CheckoutError, Checkouts, Place, blocking, make_folder, remove_folder, rename, write};
+use super::{CheckoutError, Checkouts, Place, blocking, remove_folder, rename, write};
 use crate::crash_point::{self, CrashPoint};
 use crate::domain::workspace::{Cone, Order, Prepared, Restored};
 
@@ -76,6 +81,7 @@ impl Checkouts {
         if place.tree().join(".git/HEAD").is_file() {
             return Ok(read_made(&place)?.prepared);
         }
+        let owner = order.run_as.as_ref().map(Owner::from_user);
         let source = match &order.forge {
             None => Some(Source::find(&self.git, &order.source).await?),
             Some(_) => None,
@@ -100,9 +106,12 @@ impl Checkouts {
             if let (Some(source), Some(start), true) =
                 (&source, &chosen.1, order.submodules && is_new)
             {
-                let origin = Origin::of_source(source, source.upstream(&self.git).await);
+                let origin = Origin::of_source(source, source.upstream(&self.git).await, owner);
                 let fetched = self.fetch_submodules(&place, start, &origin).await;
                 self.unpin_without_submodule(fetched, order, &place).await?;
+            }
+            if let Some(start) = &chosen.1 {
+                self.check_commit(&place, start).await?;
             }
             chosen
         };
@@ -155,9 +164,10 @@ impl Checkouts {
         place: &Place,
         new: &Path,
     ) -> Result<(), CheckoutError> {
+        let owner = order.run_as.as_ref().map(Owner::from_user);
         {
             let _locked = self.lock_keep(&order.project, place).await?;
-            make_folder(&new.join("tree"))?;
+            make_tree(new, owner)?;
             self.guard_objects(place).await?;
         }
         let kept = order.restores.as_ref().map(|kept| kept.kept_commit.as_str());
@@ -170,10 +180,7 @@ impl Checkouts {
         }
         let made = serde_json::to_vec(&Made::new(prepared, &cone)).unwrap_or_default();
         write(&new.join(MADE), made)?;
-        if let Some(owner) = order.run_as.as_ref().map(Owner::from_user) {
-            let new = new.to_owned();
-            blocking(move || give_workspace(&new, owner)).await?;
-        }
+        set_mode(&new.join(MADE), 0o600)?;
         crash_point::reach(CrashPoint::WorkspaceMade);
         rename(new, &place.folder)
     }
@@ -238,15 +245,23 @@ impl Checkouts {
         place: &Place,
         new: &Path,
     ) -> Result<(), CheckoutError> {
+        let owner = order.run_as.as_ref().map(Owner::from_user);
         let tree = new.join("tree");
         let initial = format!("--initial-branch={}", prepared.branch);
         let init = ["init", "--quiet", "--template=", &initial].map(OsStr::new);
-        self.git.call(init.into_iter().chain([tree.as_os_str()])).run().await?;
+        let init = self.git.call(init.into_iter().chain([tree.as_os_str()]));
+        init.run_as(owner).run().await?;
         let own = tree.join(".git");
-        make_folder(&own.join("objects/info"))?;
-        let owner = order.run_as.as_ref().map(Owner::from_user);
-        write(&own.join("objects/info/alternates"), alternates(owner))?;
-        make_folder(&own.join("info"))?;
+        blocking_as(owner, {
+            let own = own.clone();
+            move || {
+                let inside = Inside::open(&own)?;
+                let borrowed = alternates(owner);
+                inside.write(Path::new("objects/info/alternates"), borrowed.as_bytes(), 0o644)?;
+                inside.make_folder(Path::new("info"), InTheWay::Refuse).map(drop)
+            }
+        })
+        .await?;
         crash_point::reach(CrashPoint::WorkspaceBegun);
         let email = format!("{}@agent-coordinator.invalid", order.agent);
         let mut settings = vec![
@@ -257,34 +272,38 @@ impl Checkouts {
         ];
         settings.extend(upstream.map(|url| ("remote.origin.url", url)));
         for (name, value) in &settings {
-            self.git.on(&own, ["config", name, value]).run().await?;
+            self.git.on(&own, ["config", name, value]).run_as(owner).run().await?;
         }
         let branch = format!("refs/heads/{}", prepared.branch);
         if let Some(start) = start {
-            self.git.on(&own, ["update-ref", &branch, start]).run().await?;
+            self.git.on(&own, ["update-ref", &branch, start]).run_as(owner).run().await?;
         }
         if let Some(kept) = &order.restores {
-            self.restore_refs(kept, [&order.branch, &prepared.branch], place, &own).await?;
+            let branches = [&order.branch, &prepared.branch];
+            self.restore_refs(kept, branches, place, (&own, owner)).await?;
         }
-        self.make_sparse(cone, &own).await?;
+        self.make_sparse(cone, &own, owner).await?;
         if start.is_none() {
             // There is no commit yet, but there may be files.
             return self.bring_back(order, place, &tree).await;
         }
-        let on_tree =
-            |arguments: &[&str]| self.git.on_tree(&own, &tree, arguments.iter().copied()).long();
+        let on_tree = |arguments: &[&str]| {
+            self.git.on_tree(&own, &tree, arguments.iter().copied()).run_as(owner).long()
+        };
         on_tree(&["-c", "checkout.workers=0", "read-tree", "--reset", "-u", "HEAD"]).run().await?;
         crash_point::reach(CrashPoint::WorkspaceCheckedOut);
-        // From here on the daemon has an index of its own, whose times the agent cannot change.
-        let index = new.join("index");
-        std::fs::copy(own.join("index"), &index).map_err(CheckoutError::io("write", &index))?;
+        let project = place.project.clone();
+        let made =
+            Place { folder: new.to_owned(), tree: tree.clone(), project, owner, scratch: None };
+        self.prepare_reading(&made).await?;
+        // From here on the daemon has an index of its own. Only the owner can change its times.
+        let index = made.index();
+        copy_as(owner, &own.join("index"), &index).await?;
         // Only git reads this one, so it may have the shorter form.
         let shorten = ["update-index", "--index-version", "4"];
         on_tree(&shorten).variable("GIT_INDEX_FILE", &index).run().await?;
-        let project = place.project.clone();
-        let made = Place { folder: new.to_owned(), tree: tree.clone(), project, owner: None };
         self.forget_gitlinks(&made).await?;
-        self.leave_out_absent(cone, &prepared.subdirectory, place, new).await?;
+        self.leave_out_absent(cone, &prepared.subdirectory, &made).await?;
         self.bring_back(order, place, &tree).await
     }
 
@@ -303,12 +322,12 @@ impl Checkouts {
             return Ok(());
         };
         let is_new = order.restores.is_none();
+        let owner = order.run_as.as_ref().map(Owner::from_user);
         if order.submodules && is_new {
-            let owner = order.run_as.as_ref().map(Owner::from_user);
             self.add_submodules(place, start, cone, (upstream, owner), tree).await?;
         }
         if let Some(source) = source.filter(|_| order.lfs) {
-            self.add_lfs(place, source, (start, is_new), tree).await?;
+            self.add_lfs(place, source, (start, is_new), (tree, owner)).await?;
         }
         Ok(())
     }
@@ -322,9 +341,9 @@ impl Checkouts {
         tree: &Path,
     ) -> Result<(), CheckoutError> {
         if let Some(kept) = &order.restores {
-            self.write_kept(&kept.kept_commit, place, tree).await?;
             let owner = order.run_as.as_ref().map(Owner::from_user);
-            self.restore_repositories(&kept.kept_commit, place, owner, tree).await?;
+            let writer = self.write_kept(&kept.kept_commit, place, (tree, owner)).await?;
+            self.restore_repositories(place, tree, &writer).await?;
         }
         Ok(())
     }
@@ -337,9 +356,10 @@ impl Checkouts {
         kept: &Restored,
         own_branches: [&String; 2],
         place: &Place,
-        own: &Path,
+        (own, owner): (&Path, Option<Owner>),
     ) -> Result<(), CheckoutError> {
         let (refs, kinds) = self.kept_refs(kept, place).await?;
+        let on_own = |arguments: &[&str]| self.git.on(own, arguments.iter().copied()).run_as(owner);
         let is_wanted = |name: &str| {
             let branch = name.strip_prefix("refs/heads/");
             let is_other =
@@ -352,16 +372,16 @@ impl Checkouts {
         let changes = refs.iter().filter(is_there);
         let changes: Vec<String> =
             changes.map(|(name, id)| format!("create {name} {id}\n")).collect();
-        self.git.on(own, ["update-ref", "--stdin"]).input(changes.concat()).end().await?;
+        on_own(&["update-ref", "--stdin"]).input(changes.concat()).end().await?;
         match refs.head.as_deref().map(str::trim) {
             Some(head) if head.starts_with("ref: ") => {
                 let name = head.trim_start_matches("ref: ");
                 if is_wanted(name) && refs.iter().any(|(other, _)| other == name) {
-                    self.git.on(own, ["symbolic-ref", "HEAD", name]).end().await?;
+                    on_own(&["symbolic-ref", "HEAD", name]).end().await?;
                 }
             }
             Some(id) if kinds.get(id).is_some_and(|kind| kind == "commit") => {
-                self.git.on(own, ["update-ref", "--no-deref", "HEAD", id]).end().await?;
+                on_own(&["update-ref", "--no-deref", "HEAD", id]).end().await?;
             }
             _ => {}
         }
@@ -382,32 +402,65 @@ impl Checkouts {
         Ok((refs, kinds))
     }
 
-    /// Writes the files of a kept commit over those of a new workspace, as they were.
+    /// Writes the files of a kept commit over those of a new workspace, as they were, as the owner
+    /// of the workspace. Returns what more of the commit can be written with.
     pub(super) async fn write_kept(
         &self,
         kept: &str,
         place: &Place,
-        tree: &Path,
-    ) -> Result<(), CheckoutError> {
-        let index = place.project.join(format!(".new-index-{}", kept.get(..16).unwrap_or(kept)));
-        let on_files = |arguments: &[&str]| {
-            self.git
-                .on_tree(&place.files(), tree, arguments.iter().copied())
-                .variable("GIT_OBJECT_DIRECTORY", place.keep().join("objects"))
-                .variable("GIT_INDEX_FILE", &index)
-                .long()
-        };
-        let files = format!("{kept}:worktree");
-        on_files(&["read-tree", &files]).run().await?;
-        // Files that the work had deleted go away, too.
-        let extra = on_files(&["ls-files", "--others", "-z"]).run().await?;
-        for path in super::source::entries(&extra).filter(|path| !path.starts_with(".git")) {
-            let path = tree.join(path);
-            std::fs::remove_file(&path).map_err(CheckoutError::io("remove", &path))?;
+        (tree, owner): (&Path, Option<Owner>),
+    ) -> Result<Writer<'_>, CheckoutError> {
+        let format = Repository { own: place.keep(), common: place.keep() }.format();
+        let settings = Settings { format, attributes: ATTRIBUTES, excluded: "" };
+        let project = place.project.clone();
+        let scratch = blocking(move || Scratch::new(&project, owner, &settings)).await?;
+        let find = ["rev-parse", "--verify", "--end-of-options", &format!("{kept}^{{tree}}")];
+        let content = self.git.on(&place.keep(), find).text().await?;
+        let writer = Writer { git: &self.git, scratch, owner, keep: place.keep(), content };
+        if owner.is_some() {
+            // Another user cannot read the keep repository.
+            let receive = |unpack: [&'static str; 3]| {
+                self.git.on(writer.scratch.path(), unpack).run_as(owner)
+            };
+            self.give_pack(place, format!("{}\n", writer.content), receive).await?;
         }
-        on_files(&["checkout-index", "--all", "--force"]).run().await?;
-        std::fs::remove_file(&index).map_err(CheckoutError::io("remove", &index))?;
-        self.write_parts(kept, place, tree).await
+        writer.on(tree, &["read-tree", &format!("{}:worktree", writer.content)]).run().await?;
+        // Files that the work had deleted go away, too.
+        let extra = writer.on(tree, &["ls-files", "--others", "-z"]).run().await?;
+        let top = tree.to_owned();
+        blocking_as(owner, move || {
+            let inside = Inside::open(&top)?;
+            let mut extra = entries(&extra).filter(|path| !path.starts_with(".git"));
+            extra.try_for_each(|path| inside.remove_file(path))
+        })
+        .await?;
+        writer.on(tree, &["checkout-index", "--all", "--force"]).run().await?;
+        self.write_parts(place, tree, &writer).await?;
+        Ok(writer)
+    }
+}
+
+/// Writes the files of a kept commit.
+pub(super) struct Writer<'a> {
+    git: &'a Git,
+    scratch: Scratch,
+    pub(super) owner: Option<Owner>,
+    keep: PathBuf,
+    /// The tree of the commit.
+    pub(super) content: String,
+}
+
+impl Writer<'_> {
+    /// Begins a call that can read all objects of the commit, on the files below `top`. All calls
+    /// have the same index.
+    pub(super) fn on(&self, top: &Path, arguments: &[&str]) -> Call<'_> {
+        let path = self.scratch.path();
+        let call = self.git.on_tree(path, top, arguments.iter().copied()).long();
+        let call = call.variable("GIT_INDEX_FILE", path.join("index")).run_as(self.owner);
+        match self.owner {
+            Some(_) => call,
+            None => call.variable("GIT_OBJECT_DIRECTORY", self.keep.join("objects")),
+        }
     }
 }
 

@@ -129,6 +129,7 @@ impl Checkouts {
             CheckoutError::OtherUser { .. }
             | CheckoutError::Git(_)
             | CheckoutError::Refused(_)
+            | CheckoutError::Malformed(_)
             | CheckoutError::NoRoom(_)
             | CheckoutError::Gone(_) => false,
         }

@@ -3,28 +3,24 @@
 //! It runs nothing that the folder brings along: a repository of the daemon's own has the settings
 //! with which git compares the files, so that no filter of the folder's repository runs.
 
-use std::fs;
 use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::path::Path;
 use std::time::Duration;
 
 use rustix::fs::{Access, access};
 
 use super::git::GitError;
+use super::objects::open;
+use super::refs::read_text;
 use super::repository::Repository;
+use super::rights::run_as;
+use super::scratch::{Scratch, Settings};
 use super::source::Source;
 use super::{CheckoutError, Checkouts, blocking};
 use crate::domain::workspace::{Folder, FolderRepository};
 
 /// The time for the comparison of all files.
 const COMPARE_TIMEOUT: Duration = Duration::from_secs(5);
-/// The bare repository with the settings for that, in the folder of all clones.
-const OWN_REPOSITORY: &str = ".look.git";
-
-/// The number of the next look. Looks at the same time use files of their own.
-static NEXT_LOOK: AtomicU64 = AtomicU64::new(0);
-
 impl Checkouts {
     /// Looks at a folder, without git: the result is `Plain` if agents can work in it.
     pub async fn look_at_path(&self, directory: &Path) -> Folder {
@@ -62,7 +58,7 @@ impl Checkouts {
         let head = source.head(&self.git).await?;
         let is_clean = match &head.commit {
             Some(commit) if !source.is_bare => {
-                let compared = self.is_clean(&source.top, commit);
+                let compared = self.is_clean(&source, commit);
                 tokio::time::timeout(COMPARE_TIMEOUT, compared).await.ok().and_then(Result::ok)
             }
             _ => None,
@@ -79,29 +75,33 @@ impl Checkouts {
         }))
     }
 
-    /// Returns whether the files below `top` are those of the commit. Submodules do not count.
+    /// Returns whether the files of the source are those of the commit. Submodules do not count.
     ///
     /// # Errors
-    /// It cannot be told, for example because the ids are of another format.
-    async fn is_clean(&self, top: &Path, commit: &str) -> Result<bool, CheckoutError> {
+    /// It cannot be told.
+    async fn is_clean(&self, source: &Source, commit: &str) -> Result<bool, CheckoutError> {
         let unknown = || CheckoutError::Refused("the files cannot be compared".to_owned());
-        let repository = Repository::of(top).filter(|found| found.format() == "sha1");
-        let repository = repository.ok_or_else(unknown)?;
-        let look = NEXT_LOOK.fetch_add(1, Ordering::Relaxed);
-        let own = self.root.join(OWN_REPOSITORY);
-        if !own.join("HEAD").is_file() {
-            let new = self.root.join(format!(".new-look-{look}"));
-            self.init(&new, Some("sha1")).await?;
-            // Another look may have made it meanwhile.
-            if fs::rename(&new, &own).is_err() {
-                fs::remove_dir_all(&new).map_err(CheckoutError::io("remove", &new))?;
-            }
-        }
-        let index =
-            IndexCopy::of(&repository.own.join("index"), own.join(format!("index-{look}"))).await?;
+        let (root, top, owner) = (self.root.clone(), source.top.clone(), source.owner);
+        let (scratch, repository) = blocking(move || {
+            let read = || {
+                let repository = Repository::of(&top).ok_or_else(unknown)?;
+                let index = repository.own.join("index");
+                let index = open(&index).map_err(CheckoutError::io("read", &index))?;
+                let excluded = read_text(&repository.common.join("info/exclude"));
+                Ok((repository, index, excluded.unwrap_or_default()))
+            };
+            let (repository, mut index, excluded) = run_as(owner, read)?;
+            let format = repository.format();
+            let settings = Settings { format, attributes: "", excluded: &excluded };
+            let scratch = Scratch::new(&root, owner, &settings)?;
+            scratch.fill("index", &mut index)?;
+            Ok((scratch, repository))
+        })
+        .await?;
         let call = |arguments: &[&str]| {
-            let call = self.git.on_tree(&own, top, arguments);
-            let call = call.variable("GIT_INDEX_FILE", &index.path);
+            let call = self.git.on_tree(scratch.path(), &source.top, arguments).run_as(owner);
+            // Git writes what it learns about the files into the index that it reads.
+            let call = call.variable("GIT_INDEX_FILE", scratch.path().join("index"));
             call.variable("GIT_ALTERNATE_OBJECT_DIRECTORIES", repository.as_alternate())
         };
         let no_submodules = "--ignore-submodules=all";
@@ -114,45 +114,14 @@ impl Checkouts {
                 _ => return Err(unknown()),
             }
         }
-        let excluded =
-            format!("--exclude-from={}", repository.common.join("info/exclude").display());
-        let mut others = vec!["ls-files", "--others", "--exclude-standard", "--directory"];
-        others.push("--no-empty-directory");
-        if repository.common.join("info/exclude").is_file() {
-            others.push(&excluded);
-        }
+        let others = ["ls-files", "--others", "--exclude-standard", "--directory"];
+        let others = others.into_iter().chain(["--no-empty-directory"]).collect::<Vec<_>>();
         let ended = call(&others).cut_at(1).end().await?;
         // A call that was cut has no exit code.
         if ended.code.is_some_and(|code| code != 0) {
             return Err(unknown());
         }
         Ok(ended.stdout.is_empty())
-    }
-}
-
-/// A copy of an index for one look. Git writes what it learns about the files into the index that
-/// it reads, so it does not get the one of the person.
-struct IndexCopy {
-    path: PathBuf,
-}
-
-impl IndexCopy {
-    async fn of(index: &Path, path: PathBuf) -> Result<Self, CheckoutError> {
-        let from = index.to_owned();
-        let copy = Self { path };
-        blocking(move || {
-            fs::copy(&from, &copy.path).map_err(CheckoutError::io("copy", &from))?;
-            Ok(copy)
-        })
-        .await
-    }
-}
-
-/// A look that is given up leaves neither the copy nor its lock.
-impl Drop for IndexCopy {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.path);
-        let _ = fs::remove_file(self.path.with_extension("lock"));
     }
 }
 

@@ -74,7 +74,8 @@ impl Checkouts {
     async fn expire_in(&self, project: &ProjectId, now: Timestamp) -> Result<usize, CheckoutError> {
         let folder = self.root.join(project.as_str());
         let tree = folder.join("tree");
-        let place = Place { tree, folder: folder.clone(), project: folder, owner: None };
+        let place =
+            Place { tree, folder: folder.clone(), project: folder, owner: None, scratch: None };
         if !place.keep().join("HEAD").is_file() {
             return Ok(0);
         }

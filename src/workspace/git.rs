@@ -1,9 +1,13 @@
 //! Runs the git program, so that it runs nothing that an agent or a repository brings along.
 //!
 //! Each call has an environment of its own, options that turn off hooks, monitors, pagers and
-//! helpers, a process group, a deadline and a limit on its output. The repository of an agent is
-//! never the `GIT_DIR` of a call: its filters would run. Names are full names of refs, or follow
-//! `--end-of-options`.
+//! helpers, a process group, a deadline, and limits on its output, its memory and its processor
+//! time. The repository of an agent is never the `GIT_DIR` of a call: its filters would run. Names
+//! are full names of refs, or follow `--end-of-options`.
+//!
+//! A call runs as the owner of the files that it is about ([`Call::run_as`]). Only the coordinator's
+//! own repositories are read by the daemon's own user. Objects go from one user to another through
+//! a pipe ([`Call::send_to`]).
 
 use std::ffi::{OsStr, OsString};
 use std::fs::Permissions;
@@ -19,8 +23,10 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{Child, Command};
 use tokio::sync::OnceCell;
 
-use super::rights::Owner;
+use super::rights::{Groups, Owner};
 use crate::domain::workspace::Remote;
+use crate::sys::ownership::is_changed_by_others;
+use crate::sys::{confined, processes};
 
 /// The oldest version that has all commands that this module uses (`merge-tree --write-tree`).
 pub const OLDEST_VERSION: (u32, u32) = (2, 38);
@@ -33,11 +39,20 @@ const MAX_OUTPUT: u64 = 256 * 1024 * 1024;
 /// The most bytes of an error message that are kept.
 const MAX_MESSAGE: usize = 4 * 1024;
 
+/// The most memory of a process of git, in bytes. It counts what git allocates, not the packs that
+/// it maps.
+const MAX_MEMORY: u64 = 1 << 30;
+
 /// The options of each call. They come before the configuration of the repository.
-const OPTIONS: [&str; 10] = [
+const OPTIONS: [&str; 14] = [
     "core.hooksPath=/dev/null",
     "core.fsmonitor=false",
     "core.fsync=objects,derived-metadata,reference",
+    // With these, git stays below its limit of memory: larger files are read piece by piece.
+    "core.bigFileThreshold=64m",
+    "core.packedGitLimit=64m",
+    "core.packedGitWindowSize=16m",
+    "pack.windowMemory=64m",
     "gc.auto=0",
     "maintenance.auto=false",
     "commit.gpgSign=false",
@@ -47,9 +62,11 @@ const OPTIONS: [&str; 10] = [
     "advice.detachedHead=false",
 ];
 
-/// The file with the configuration of each call. `safe.directory` is heeded only there, and a
-/// source often belongs to another user than the daemon.
-const CONFIG: &str = "[safe]\n\tdirectory = *\n[init]\n\tdefaultBranch = main\n";
+/// The file with the configuration of each call.
+const CONFIG: &str = "[init]\n\tdefaultBranch = main\n";
+/// Lets git use a repository with files of several users. Git heeds this only in that file. A call
+/// of root never has it: such a call runs only on files of root.
+const TRUSTING: &str = "[safe]\n\tdirectory = *\n";
 
 /// Starts git with the pipe of its standard input as descriptor 9. The name and the token for a
 /// remote are in that pipe, so that no argument, variable or file has them.
@@ -94,6 +111,10 @@ pub struct Git {
     /// An empty folder.
     home: PathBuf,
     config: PathBuf,
+    /// The configuration of calls that run as another user.
+    config_of_owners: PathBuf,
+    /// The folders in which git is looked for.
+    path: OsString,
     version: OnceCell<()>,
     /// The number of calls that were killed, or did not end in time.
     n_killed: AtomicU64,
@@ -112,7 +133,9 @@ impl Git {
     pub fn new(root: &Path) -> Self {
         let home = root.join(".git-home");
         let config = root.join(".gitconfig");
-        Self { home, config, version: OnceCell::new(), n_killed: AtomicU64::new(0) }
+        let config_of_owners = root.join(".gitconfig-of-owners");
+        let (version, n_killed) = Default::default();
+        Self { home, config, config_of_owners, path: safe_path(), version, n_killed }
     }
 
     /// Returns the number of calls so far that may have left their locks behind.
@@ -127,14 +150,17 @@ impl Git {
     /// `Missing`, `TooOld`; the files cannot be made.
     pub async fn check(&self) -> Result<(), GitError> {
         let check = || async {
-            super::strays::end(&self.config).await?;
+            super::strays::end(&[&self.config, &self.config_of_owners]).await?;
             std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.home)?;
-            std::fs::write(&self.config, CONFIG)?;
+            let trusting = format!("{TRUSTING}{CONFIG}");
             if rustix::process::geteuid().is_root() {
-                // Calls as another user need both.
-                for (path, mode) in [(&self.home, 0o711), (&self.config, 0o644)] {
+                std::fs::write(&self.config, CONFIG)?;
+                std::fs::write(&self.config_of_owners, trusting)?;
+                for (path, mode) in [(&self.home, 0o711), (&self.config_of_owners, 0o644)] {
                     std::fs::set_permissions(path, Permissions::from_mode(mode))?;
                 }
+            } else {
+                std::fs::write(&self.config, trusting)?;
             }
             self.check_version().await
         };
@@ -204,6 +230,18 @@ impl Git {
     }
 }
 
+/// Returns the folders of the daemon's PATH that are absolute. Root leaves out those in which other
+/// users can put a program.
+fn safe_path() -> OsString {
+    let is_root = rustix::process::geteuid().is_root();
+    let is_safe = |folder: &PathBuf| {
+        folder.is_absolute() && !(is_root && folder.is_dir() && is_changed_by_others(folder))
+    };
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let safe = std::env::split_paths(&path).filter(is_safe);
+    std::env::join_paths(safe).unwrap_or_default()
+}
+
 fn parse_version(printed: &str) -> Option<(u32, u32)> {
     let mut parts = printed.trim().strip_prefix("git version ")?.split(['.', ' ', '-']);
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
@@ -226,7 +264,7 @@ pub struct Call<'a> {
     run_as: Option<Owner>,
 }
 
-impl Call<'_> {
+impl<'a> Call<'a> {
     pub fn variable(mut self, name: &'static str, value: impl AsRef<OsStr>) -> Self {
         self.variables.push((name, value.as_ref().to_owned()));
         self
@@ -254,10 +292,11 @@ impl Call<'_> {
         network_variables().fold(call, |call, (name, value)| call.variable(name, value))
     }
 
-    /// Runs the call as another user, who has only its own group. That user controls the process
-    /// then, so that its answer is not to be trusted.
-    pub(super) const fn run_as(mut self, user: Owner) -> Self {
-        self.run_as = Some(user);
+    /// Runs the call as another user with all groups of that user, or as the daemon's own user if
+    /// there is no other one. Another user controls the process then, so that its answer is not to
+    /// be trusted.
+    pub(super) const fn run_as(mut self, user: Option<Owner>) -> Self {
+        self.run_as = user;
         self
     }
 
@@ -331,7 +370,65 @@ impl Call<'_> {
         name.map_or_else(String::new, |name| name.to_string_lossy().into_owned())
     }
 
-    async fn finish(self) -> Result<Ended, GitError> {
+    /// Runs the call, and gives what it prints to the standard input of `receiver`. The two have
+    /// one deadline: that of this call.
+    ///
+    /// # Errors
+    /// The errors of [`Self::run`], of either call.
+    pub(super) async fn send_to(self, receiver: Call<'_>) -> Result<(), GitError> {
+        let (command, limit) = (self.name(), self.limit);
+        match tokio::time::timeout(limit, self.stream(receiver)).await {
+            Ok(ended) => ended,
+            Err(_) => Err(GitError::TimedOut { command, limit }),
+        }
+    }
+
+    async fn stream(mut self, mut receiver: Call<'_>) -> Result<(), GitError> {
+        let names = [self.name(), receiver.name()];
+        let mut from = self.spawn(None).await?;
+        let pipe = from.child.stdout.take().map(TryInto::try_into).transpose()?;
+        let mut to = receiver.spawn(pipe).await?;
+        let ((), said, printed, answered) = tokio::join!(
+            from.give(self.input),
+            read(from.child.stderr.take(), None),
+            read(to.child.stdout.take(), None),
+            read(to.child.stderr.take(), None),
+        );
+        printed?;
+        let ends = [(from.end().await?, said?), (to.end().await?, answered?)];
+        if ends.iter().any(|(code, _)| code.is_none()) {
+            self.git.n_killed.fetch_add(1, Ordering::Relaxed);
+        }
+        // A sender is ended by a signal if its receiver has failed.
+        let order = if ends[0].0.is_none() { [1, 0] } else { [0, 1] };
+        for at in order {
+            let (code, said) = &ends[at];
+            if *code != Some(0) {
+                let (command, message) = (names[at].clone(), message(said));
+                return Err(GitError::Failed { command, message });
+            }
+        }
+        Ok(())
+    }
+
+    async fn finish(mut self) -> Result<Ended, GitError> {
+        let mut running = self.spawn(None).await?;
+        let input = match &self.remote {
+            None => self.input,
+            Some(Remote { user, token, .. }) => {
+                format!("username={user}\npassword={}\n", token.reveal()).into_bytes()
+            }
+        };
+        let cut_at = self.cut_at;
+        let (stdout, stderr) = (running.child.stdout.take(), running.child.stderr.take());
+        let ((), stdout, said) =
+            tokio::join!(running.give(input), read(stdout, cut_at), read(stderr, None));
+        let code = running.end().await?;
+        Ok(Ended { code, stdout: stdout?, message: message(&said?) })
+    }
+
+    /// Starts the process. Its standard input is `input`, or else a pipe.
+    async fn spawn(&mut self, input: Option<Stdio>) -> Result<Running<'a>, GitError> {
         let mut command = Command::new(if self.remote.is_some() { "/bin/sh" } else { "git" });
         if self.remote.is_some() {
             command.args(WITH_CREDENTIAL);
@@ -348,7 +445,8 @@ impl Call<'_> {
             command.args(["-c", &helper]);
         }
         command.args(&self.arguments);
-        let Git { home, config, .. } = self.git;
+        let Git { home, config, config_of_owners, path, n_killed, .. } = self.git;
+        let config = if self.run_as.is_some() { config_of_owners } else { config };
         let fixed = [
             ("LC_ALL", OsStr::new("C")),
             ("HOME", home.as_os_str()),
@@ -371,46 +469,65 @@ impl Call<'_> {
             command.env("GIT_ALLOW_PROTOCOL", scheme);
             command.envs(network_variables());
         }
-        if let Some(path) = std::env::var_os("PATH") {
-            command.env("PATH", path);
-        }
-        command.envs(self.variables);
+        command.env("PATH", path);
+        command.envs(self.variables.drain(..));
         // A call never depends on the folder in which the daemon was started.
         let folder = self.folder.as_deref().unwrap_or(home);
         command.current_dir(folder);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.stdin(input.unwrap_or_else(Stdio::piped));
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
         command.process_group(0).kill_on_drop(true);
-        if let Some(Owner { uid, gid }) = self.run_as {
-            // That also takes away the other groups of root.
-            command.uid(uid).gid(gid);
+        if let Some(owner) = self.run_as {
+            let Groups { own, all } = owner.groups().await;
+            confined::run_as(command.as_std_mut(), owner.uid, own, all.to_vec());
         }
-        let mut child = command.spawn().map_err(|error| match error.kind() {
+        let child = command.spawn().map_err(|error| match error.kind() {
             io::ErrorKind::NotFound if folder.is_dir() => GitError::Missing,
             _ => GitError::Io(error),
         })?;
-        let group = Group::of(&child, &self.git.n_killed);
-        let (stdin, stdout, stderr) =
-            (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        let input = match &self.remote {
-            None => self.input,
-            Some(Remote { user, token, .. }) => {
-                format!("username={user}\npassword={}\n", token.reveal()).into_bytes()
-            }
-        };
-        let write = async move {
+        let group = Group::of(&child, n_killed);
+        if let Some(pid) = group.0 {
+            processes::limit(pid, MAX_MEMORY, SHORT.max(self.limit * 2));
+        }
+        Ok(Running { child, group })
+    }
+}
+
+/// A process of git.
+struct Running<'a> {
+    child: Child,
+    group: Group<'a>,
+}
+
+impl Running<'_> {
+    /// Returns a future that writes the standard input. A call that ends without reading its input
+    /// says why itself.
+    fn give(&mut self, input: Vec<u8>) -> impl Future<Output = ()> + use<> {
+        let stdin = self.child.stdin.take();
+        async move {
             if let Some(mut stdin) = stdin {
-                // A call that ends without reading its input says why itself.
                 let _ = stdin.write_all(&input).await;
             }
-        };
-        let cut_at = self.cut_at;
-        let ((), stdout, message) = tokio::join!(write, read(stdout, cut_at), read(stderr, None));
-        let status = child.wait().await?;
-        group.forget();
-        let mut message = String::from_utf8_lossy(&message?).trim().to_owned();
-        message.truncate(message.floor_char_boundary(MAX_MESSAGE));
-        Ok(Ended { code: status.code(), stdout: stdout?, message })
+        }
     }
+
+    /// Waits for the end, and returns the exit code; `None` after a signal.
+    async fn end(mut self) -> Result<Option<i32>, GitError> {
+        let status = self.child.wait().await?;
+        self.group.forget();
+        Ok(status.code())
+    }
+}
+
+/// Returns what git said, as far as it is kept.
+fn message(said: &[u8]) -> String {
+    let mut message = String::from_utf8_lossy(said).trim().to_owned();
+    message.truncate(message.floor_char_boundary(MAX_MESSAGE));
+    if message.contains("Out of memory") {
+        let limit = MAX_MEMORY >> 20;
+        message.push_str(&format!(" (a process of git may use {limit} MiB of memory)"));
+    }
+    message
 }
 
 /// Returns the variables by which git finds the proxies and the certificates of this host.

@@ -7,7 +7,9 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use super::git::Git;
+use super::scratch::{Settings, make_repository};
 use super::source::{Head, Source};
+use super::upgrade::MENDED;
 use super::{
     CheckoutError, Checkouts, KeepState, Place, make_folder, remove_folder, rename, write,
 };
@@ -31,9 +33,9 @@ const PRE_RECEIVE: &str = "#!/bin/sh\n\
     echo 'this repository belongs to agent-coordinator, which takes the work from the clone itself' >&2\n\
     exit 1\n";
 /// Files are read and written byte for byte: these attributes come before their own.
-const ATTRIBUTES: &str = "* -text !eol -ident -filter -working-tree-encoding\n";
+pub(super) const ATTRIBUTES: &str = "* -text !eol -ident -filter -working-tree-encoding\n";
 
-/// The beginning of each fetch into a keep repository. It writes nothing but the named refs.
+/// The beginning of each fetch of a forge into a keep repository. It writes nothing but the named refs.
 pub(super) const FETCH: [&str; 6] = [
     "fetch",
     "--quiet",
@@ -51,87 +53,36 @@ impl Checkouts {
         source: &Source,
         place: &Place,
     ) -> Result<Head, CheckoutError> {
-        if !place.keep().join("HEAD").is_file() {
-            make_folder(&place.project)?;
-            let new = place.project.join(".new-keep");
-            let made = self.make_keep(source, place, &new).await;
-            let made = made.map_err(|error| self.name_full_disk(error));
-            if made.is_err() {
-                // It may be the full disk that made this fail.
-                remove_folder(&new)?;
-            }
-            made?;
-        }
-        if !place.files().join("HEAD").is_file() {
-            self.make_files(place, None).await?;
-        }
+        self.mend(source, place).await?;
         let head = source.head(&self.git).await?;
-        let mut arguments: Vec<&OsStr> = FETCH.map(OsStr::new).to_vec();
-        arguments.push(OsStr::new("--force"));
-        let heads = format!("+refs/heads/*:{SOURCE}/heads/*");
-        let detached = format!("+HEAD:{SOURCE}/HEAD");
-        arguments.extend([source.top.as_os_str(), OsStr::new(&heads)]);
-        if head.commit.is_some() {
-            arguments.push(OsStr::new(&detached));
+        if !place.keep().join("HEAD").is_file() || !place.files().join("HEAD").is_file() {
+            let format = source.git(&self.git, ["rev-parse", "--show-object-format"]);
+            self.make_keep(&format.text().await?, place).await?;
         }
-        self.git.on(&place.keep(), arguments).long().run().await?;
+        let brought = self.bring_branches(source, place, &head).await;
+        brought.map_err(|error| self.name_full_disk(error))?;
         Ok(head)
     }
 
-    async fn make_keep(
-        &self,
-        source: &Source,
-        place: &Place,
-        new: &Path,
-    ) -> Result<(), CheckoutError> {
-        remove_folder(new)?;
-        // Other users may enter the folder above.
-        make_folder(new)?;
-        // Objects are linked where that is possible. A source that borrows objects itself is
-        // fetched, because what it borrows from could go away.
-        let clone = [
-            OsStr::new("clone"),
-            OsStr::new("--quiet"),
-            OsStr::new("--bare"),
-            OsStr::new("--local"),
-            OsStr::new("--no-tags"),
-            OsStr::new("--template="),
-            source.top.as_os_str(),
-            new.as_os_str(),
-        ];
-        let borrows = || new.join("objects/info/alternates").exists();
-        if self.git.call(clone).long().run().await.is_err() || borrows() {
-            remove_folder(new)?;
-            self.init(new, None).await?;
-        }
-        // The branches of the source have refs of their own, and `refs/heads` has the results.
-        remove_folder(&new.join("refs/heads"))?;
-        make_folder(&new.join("refs/heads"))?;
-        let packed = new.join("packed-refs");
-        if packed.exists() {
-            write(&packed, "")?;
-        }
-        crash_point::reach(CrashPoint::KeepHalfMade);
-        self.finish_keep(new, place).await
-    }
-
-    /// Makes a keep repository for snapshots. It has nothing of the source yet.
-    pub(super) async fn make_keep_for_snapshots(
-        &self,
-        format: &str,
-        place: &Place,
-    ) -> Result<(), CheckoutError> {
+    /// Makes the keep repository of a project unless it exists, and the repository with the settings
+    /// with which the files of workspaces are read. It has nothing of the source yet.
+    pub(super) async fn make_keep(&self, format: &str, place: &Place) -> Result<(), CheckoutError> {
         if !place.keep().join("HEAD").is_file() {
             make_folder(&place.project)?;
             let new = place.project.join(".new-keep");
             remove_folder(&new)?;
             self.init(&new, Some(format)).await?;
+            crash_point::reach(CrashPoint::KeepHalfMade);
             self.finish_keep(&new, place).await?;
         }
-        if !place.files().join("HEAD").is_file() {
-            self.make_files(place, Some(format)).await?;
+        if place.files().join("HEAD").is_file() {
+            return Ok(());
         }
-        Ok(())
+        let new = place.project.join(".new-files");
+        remove_folder(&new)?;
+        make_folder(&new)?;
+        make_repository(&new, &Settings { format, attributes: ATTRIBUTES, excluded: "" })?;
+        rename(&new, &place.files())
     }
 
     /// Gives a new keep repository its settings and its name.
@@ -142,21 +93,8 @@ impl Checkouts {
         write(&hook, PRE_RECEIVE)?;
         std::fs::set_permissions(&hook, std::fs::Permissions::from_mode(0o755))
             .map_err(CheckoutError::io("make executable", &hook))?;
+        write(&new.join(MENDED), b"")?;
         rename(new, &place.keep())
-    }
-
-    /// Makes the settings with which the files of workspaces are read. Its objects are those of the
-    /// keep repository.
-    async fn make_files(&self, place: &Place, format: Option<&str>) -> Result<(), CheckoutError> {
-        let new = place.project.join(".new-files");
-        remove_folder(&new)?;
-        self.init(&new, format).await?;
-        for (name, value) in [("core.protectHFS", "false"), ("core.protectNTFS", "false")] {
-            self.git.on(&new, ["config", name, value]).run().await?;
-        }
-        make_folder(&new.join("info"))?;
-        write(&new.join("info/attributes"), ATTRIBUTES)?;
-        rename(&new, &place.files())
     }
 
     /// Makes a bare repository, with git's usual format of ids unless one is named.

@@ -34,7 +34,7 @@ use crate::crash_point::{self, CrashPoint};
 use crate::domain::workspace::{Cone, Content, KeepOrder};
 use crate::domain::{ProjectId, WorkspaceId};
 
-pub(super) use files::{Files, excluding, size_of};
+pub(super) use files::{Files, copy_as, excluding, size_of};
 
 impl Checkouts {
     /// Keeps the content of a workspace in which no process runs.
@@ -67,8 +67,11 @@ impl Checkouts {
         let objects = match self.take_objects(place, &order.id).await {
             Ok(objects) => objects,
             Err(error) if self.is_disk_full(&error) => return Err(error),
-            // Content that git cannot read is left where it is.
-            Err(CheckoutError::Git(GitError::Failed { message, .. })) => {
+            // Content that git cannot read, or that is not to be used, is left where it is.
+            Err(
+                CheckoutError::Git(GitError::Failed { message, .. })
+                | CheckoutError::Malformed(message),
+            ) => {
                 left_out.push(format!(".git/objects: {message}"));
                 BTreeSet::new()
             }
@@ -77,6 +80,12 @@ impl Checkouts {
         crash_point::reach(CrashPoint::ObjectsTaken);
         let refs = read_refs(place).await?;
         let mut result = self.existing(place, refs.result(&order.branch)).await?;
+        if let Some(commit) = result.as_ref().filter(|_| !objects.is_empty())
+            && let Err(CheckoutError::Malformed(reason)) = self.check_size(place, commit).await
+        {
+            left_out.push(format!(".git/objects: {reason}"));
+            result = None;
+        }
         if result.is_none() {
             // An agent that removed its repository does not take back what it had committed.
             result = self.resolve(place, &format!("refs/heads/{}", order.branch)).await?;
@@ -129,9 +138,20 @@ impl Checkouts {
             return Ok(None);
         }
         let _locked = self.lock_keep(project, &place).await?;
-        self.take_objects(&place, workspace).await?;
+        let taken = self.take_objects(&place, workspace).await;
+        if matches!(taken, Err(CheckoutError::Malformed(_))) {
+            return Ok(None);
+        }
+        taken?;
         let refs = read_refs(&place).await?;
-        self.existing(&place, refs.head_commit()).await
+        let newest = self.existing(&place, refs.head_commit()).await?;
+        let Some(commit) = &newest else {
+            return Ok(None);
+        };
+        match self.check_size(&place, commit).await {
+            Err(CheckoutError::Malformed(_)) => Ok(None),
+            checked => checked.map(|()| newest),
+        }
     }
 
     /// Returns `id` if the keep repository has this commit.

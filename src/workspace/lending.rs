@@ -15,17 +15,9 @@ use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::Permissions;
 use std::io;
-use std::os::fd::{AsFd as _, BorrowedFd};
-use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, lchown};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{
-    AtFlags, Dir, FileType, Gid, Mode, OFlags, Uid, chownat, fchown, open, openat, statat,
-};
-use rustix::io::Errno;
-
-use super::create::MADE;
 use super::keep_repository::SOURCE;
 use super::keeping::uncommitted_ref;
 use super::objects::{lines, names_in};
@@ -211,64 +203,22 @@ impl Checkouts {
     }
 }
 
-/// Gives a new workspace to its owner, with the index that the daemon has of it. No process of
-/// another user can enter it yet.
-///
-/// # Errors
-/// A file has several names, so that it may be another one's, too.
-pub(super) fn give_workspace(new: &Path, owner: Owner) -> Result<(), CheckoutError> {
+/// Makes the folders of a new workspace: one for the files, and one for git's files of it if another
+/// user owns them. Git and the daemon write there as that user from the beginning, so that no link
+/// leads them to more than that user has.
+pub(super) fn make_tree(new: &Path, owner: Option<Owner>) -> Result<(), CheckoutError> {
     let tree = new.join("tree");
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let failed = |error: Errno| CheckoutError::io("give to its user", &tree)(error.into());
-    let opened = open(&tree, flags, Mode::empty()).map_err(failed)?;
-    give_below(opened.as_fd(), &tree, owner)?;
+    make_folder(&tree)?;
+    let Some(owner) = owner else {
+        return Ok(());
+    };
     let scratch = new.join(SCRATCH);
     make_folder(&scratch)?;
-    let index = new.join("index");
-    if index.exists() {
-        let moved = scratch.join("index");
-        rename(&index, &moved)?;
-        give(&moved, owner)?;
+    for folder in [&tree, &scratch] {
+        set_mode(folder, 0o700)?;
+        give(folder, owner)?;
     }
-    give(&scratch, owner)?;
-    set_mode(&new.join(MADE), 0o600)?;
-    set_mode(&tree, 0o700)?;
-    give(&tree, owner)?;
     open_passage(new)
-}
-
-fn give_below(folder: BorrowedFd<'_>, path: &Path, owner: Owner) -> Result<(), CheckoutError> {
-    let failed = |path: PathBuf| {
-        move |error: Errno| CheckoutError::io("give to its user", &path)(error.into())
-    };
-    let here = || failed(path.to_owned());
-    let uid = Uid::from_raw(owner.uid);
-    let gid = Gid::from_raw(owner.gid);
-    for entry in Dir::read_from(folder).map_err(here())? {
-        let entry = entry.map_err(here())?;
-        let name = entry.file_name();
-        if [c".", c".."].contains(&name) {
-            continue;
-        }
-        let below = path.join(OsStr::from_bytes(name.to_bytes()));
-        let there = || failed(below.clone());
-        let found = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).map_err(there())?;
-        if FileType::from_raw_mode(found.st_mode) == FileType::Directory {
-            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            let opened = openat(folder, name, flags, Mode::empty()).map_err(there())?;
-            give_below(opened.as_fd(), &below, owner)?;
-            fchown(&opened, Some(uid), Some(gid)).map_err(there())?;
-        } else if found.st_nlink > 1 {
-            return Err(CheckoutError::Refused(format!(
-                "`{}` has several names, so it is not given to the user of the agent",
-                below.display()
-            )));
-        } else {
-            let flags = AtFlags::SYMLINK_NOFOLLOW;
-            chownat(folder, name, Some(uid), Some(gid), flags).map_err(there())?;
-        }
-    }
-    Ok(())
 }
 
 /// Gives one entry to a user. Follows no link.
@@ -282,7 +232,7 @@ pub(super) fn open_passage(folder: &Path) -> Result<(), CheckoutError> {
     set_mode(folder, PASSAGE)
 }
 
-fn set_mode(path: &Path, mode: u32) -> Result<(), CheckoutError> {
+pub(super) fn set_mode(path: &Path, mode: u32) -> Result<(), CheckoutError> {
     std::fs::set_permissions(path, Permissions::from_mode(mode))
         .map_err(CheckoutError::io("set the mode of", path))
 }

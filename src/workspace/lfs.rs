@@ -6,19 +6,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
 
+use super::inside::Inside;
 use super::nested::{path_in, raw_objects};
 use super::objects::{lines, open};
-use super::repository::Repository;
-use super::rights::blocking_as;
+use super::rights::{Owner, blocking_as, run_as};
 use super::source::{Source, entries};
-use super::{CheckoutError, Checkouts, Place, blocking, make_folder, rename};
+use super::{CheckoutError, Checkouts, Place, blocking};
 
 /// The largest pointer, in bytes.
 const MAX_POINTER: u64 = 1_024;
@@ -57,9 +56,9 @@ impl Pointer {
     }
 
     /// Returns whether a file has the content that the pointer names. Blocks.
-    fn is_of(&self, path: &Path) -> bool {
+    fn is_of(&self, inside: &Inside, path: &Path) -> bool {
         let is_of = || {
-            let mut file = open(path)?;
+            let mut file = inside.open_file(path)?;
             if file.metadata()?.len() != self.size {
                 return Ok(false);
             }
@@ -88,7 +87,8 @@ impl Checkouts {
             pointers.iter().filter_map(|(path, id)| Some((path.clone(), known.get(id)?.clone())));
         let files: Vec<(PathBuf, Pointer)> = files.collect();
         blocking_as(place.owner, move || {
-            let is_of = |(path, pointer): &(PathBuf, Pointer)| pointer.is_of(&tree.join(path));
+            let inside = Inside::open(&tree)?;
+            let is_of = |(path, pointer): &(PathBuf, Pointer)| pointer.is_of(&inside, path);
             Ok(files.into_iter().filter(is_of).map(|(path, _)| path).collect())
         })
         .await
@@ -101,9 +101,14 @@ impl Checkouts {
         place: &Place,
         source: &Source,
         (commit, is_new): (&str, bool),
-        tree: &Path,
+        (tree, owner): (&Path, Option<Owner>),
     ) -> Result<(), CheckoutError> {
         let own = tree.join(".git");
+        let on_own =
+            |arguments: &[&str]| self.git.on(&own, arguments.iter().copied()).run_as(owner);
+        let on_tree = |arguments: &[&str]| {
+            self.git.on_tree(&own, tree, arguments.iter().copied()).run_as(owner).long()
+        };
         let search = ["grep", "--quiet", "--fixed-strings", "filter=lfs", commit, "--"];
         let search = search.into_iter().chain([":(glob)**/.gitattributes"]);
         if self.git.on(&place.keep(), search).end().await?.code != Some(0) {
@@ -113,16 +118,15 @@ impl Checkouts {
             return Ok(());
         }
         for (name, value) in FILTER {
-            self.git.on(&own, ["config", name, value]).run().await?;
+            on_own(&["config", name, value]).run().await?;
         }
         // The file `.lfsconfig` does not change this folder, which is the usual one.
-        self.git.on(&own, ["config", "lfs.storage", "lfs"]).run().await?;
-        let repository = if source.is_bare { None } else { Repository::of(&source.top) };
-        let common = repository.map_or_else(|| source.top.clone(), |repository| repository.common);
+        on_own(&["config", "lfs.storage", "lfs"]).run().await?;
+        let (from, reader) = (source.common.join("lfs/objects"), source.owner);
         let upstream = source.upstream(&self.git).await;
         let upstream = upstream.filter(|url| url.starts_with("https://"));
         let url = upstream.unwrap_or_else(|| format!("file://{}", source.top.display()));
-        self.git.on(&own, ["config", "lfs.url", &url]).run().await?;
+        on_own(&["config", "lfs.url", &url]).run().await?;
         let list = ["ls-tree", "-r", "-l", "-z", "--full-tree", commit];
         let listed = self.git.on(&place.keep(), list).long().run().await?;
         let mut small = BTreeMap::new();
@@ -148,7 +152,7 @@ impl Checkouts {
             paths.push(0);
         }
         let check = ["check-attr", "-z", "--stdin", "filter"];
-        let checked = self.git.on_tree(&own, tree, check).input(paths).long().run().await?;
+        let checked = on_tree(&check).input(paths).run().await?;
         let fields: Vec<&Path> = entries(&checked).collect();
         let is_lfs = |field: &&[&Path]| field.get(2) == Some(&Path::new("lfs"));
         let files = fields.chunks(3).filter(is_lfs).filter_map(|field| {
@@ -157,16 +161,17 @@ impl Checkouts {
             Some((path, known.get(id)?.clone()))
         });
         let files: Vec<(PathBuf, Pointer)> = files.collect();
-        let store = own.join("lfs/objects");
         let top = tree.to_owned();
         let filled = blocking(move || {
-            let from = common.join("lfs/objects");
             let mut filled = Vec::new();
             for (path, pointer) in files {
-                let file = top.join(&path);
                 // Work that comes back has the files that it had.
-                let is_kept = !is_new && is_inside(&top, &file) && pointer.is_of(&file);
-                if is_kept || (is_new && fill_in(&file, &pointer, &from, &store)?) {
+                let is_filled = if is_new {
+                    fill_in(&top, &path, &pointer, (&from, reader, owner))?
+                } else {
+                    run_as(owner, || Ok(pointer.is_of(&Inside::open(&top)?, &path)))?
+                };
+                if is_filled {
                     filled.push(path);
                 }
             }
@@ -182,7 +187,7 @@ impl Checkouts {
         }
         if !lines.is_empty() {
             let forget = ["update-index", "-z", "--index-info"];
-            self.git.on_tree(&own, tree, forget).input(lines).long().run().await?;
+            on_tree(&forget).input(lines).run().await?;
         }
         Ok(())
     }
@@ -215,39 +220,46 @@ impl Checkouts {
     }
 }
 
-/// Returns whether the folder of a file is in a work tree, and not behind a link.
-fn is_inside(top: &Path, file: &Path) -> bool {
-    let folder = file.parent().and_then(|folder| folder.canonicalize().ok());
-    folder.zip(top.canonicalize().ok()).is_some_and(|(folder, top)| folder.starts_with(top))
-}
+/// The folder of a new clone in which LFS finds its files.
+const STORE: &str = ".git/lfs/objects";
 
-/// Puts the file that a pointer names in the place of the pointer, if `from` has it, and into `to`.
-/// Returns whether that was done.
-fn fill_in(path: &Path, pointer: &Pointer, from: &Path, to: &Path) -> Result<bool, CheckoutError> {
-    let Ok(mut source) = open(&pointer.place_in(from)) else {
+/// Puts the file that a pointer names in the place of the pointer at `path`, and into the clone's
+/// own store, if the folder `from` of the user `reader` has it. Writes as `owner`. Returns whether
+/// that was done.
+fn fill_in(
+    top: &Path,
+    path: &Path,
+    pointer: &Pointer,
+    (from, reader, owner): (&Path, Option<Owner>, Option<Owner>),
+) -> Result<bool, CheckoutError> {
+    let named = pointer.place_in(from);
+    let Some(mut source) = run_as(reader, || Ok(open(&named).ok()))? else {
         return Ok(false);
     };
-    let Ok(mode) = path.symlink_metadata().map(|found| found.permissions()) else {
+    run_as(owner, || {
+        let inside = Inside::open(top)?;
         // A sparse checkout leaves it out.
-        return Ok(false);
-    };
-    let stored = pointer.place_in(to);
-    make_folder(stored.parent().unwrap_or(to))?;
-    let new = stored.with_extension("new");
-    let mut copied = || {
-        let mut file = File::create(&new)?;
-        let id = copy_hashed(&mut source, &mut file)?;
-        Ok(id == pointer.id && file.metadata()?.len() == pointer.size)
-    };
-    if !copied().map_err(CheckoutError::io("write", &new))? {
-        // It was damaged in the repository of the person.
-        std::fs::remove_file(&new).map_err(CheckoutError::io("remove", &new))?;
-        return Ok(false);
-    }
-    rename(&new, &stored)?;
-    std::fs::copy(&stored, path).map_err(CheckoutError::io("write", path))?;
-    std::fs::set_permissions(path, mode).map_err(CheckoutError::io("change", path))?;
-    Ok(true)
+        let Some(mode) = inside.mode_of(path) else {
+            return Ok(false);
+        };
+        let stored = pointer.place_in(Path::new(STORE));
+        let failed = |path: &Path| {
+            let path = top.join(path);
+            move |error| CheckoutError::io("write", &path)(error)
+        };
+        let mut file = inside.make_file(&stored, 0o644)?;
+        let id = copy_hashed(&mut source, &mut file).map_err(failed(&stored))?;
+        let size = file.metadata().map_err(failed(&stored))?.len();
+        if id != pointer.id || size != pointer.size {
+            // It was damaged in the repository of the person.
+            inside.remove_file(&stored)?;
+            return Ok(false);
+        }
+        let mut stored = inside.open_file(&stored).map_err(failed(path))?;
+        let mut file = inside.make_file(path, mode)?;
+        io::copy(&mut stored, &mut file).map_err(failed(path))?;
+        Ok(true)
+    })
 }
 
 /// Copies all, and returns its SHA-256 as digits.

@@ -263,6 +263,7 @@ impl Checkouts {
             Err(CheckoutError::Git(
                 error @ (GitError::Failed { .. } | GitError::TooMuch { .. }),
             )) => Err(error.to_string()),
+            Err(CheckoutError::Malformed(reason)) => Err(reason),
             taken => taken?,
         };
         let taken = match taken {
@@ -308,7 +309,13 @@ impl Checkouts {
             open_passage(&folder)?;
         }
         let tree = place.tree().join(&part.path);
-        let inner = Place { folder, tree, project: place.project.clone(), owner: place.owner };
+        let inner = Place {
+            folder,
+            tree,
+            project: place.project.clone(),
+            owner: place.owner,
+            scratch: None,
+        };
         self.prepare_reading(&inner).await?;
         let below = |path: &PathBuf| path.strip_prefix(&part.path).ok().map(Path::to_owned);
         let is_own = |path: &Path| owner(&walk.parts, path).is_some_and(|owner| owner == part);

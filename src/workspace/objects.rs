@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use super::git::Call;
 use super::rights::{Owner, hand_over};
+use super::trees::MAX_OBJECTS;
 use super::{CheckoutError, Checkouts, Place, blocking, make_folder, remove_folder};
 use crate::crash_point::{self, CrashPoint};
 use crate::domain::WorkspaceId;
@@ -99,6 +100,9 @@ impl Checkouts {
             let listed = show.input(index).text().await?;
             ids.extend(listed.lines().filter_map(|line| line.split(' ').nth(1)).map(str::to_owned));
         }
+        if ids.len() > MAX_OBJECTS {
+            return Err(CheckoutError::Malformed(format!("there are more than {MAX_OBJECTS}")));
+        }
         self.pack_missing(place, &ids, quarantine, on_copies).await?;
         remove_folder(quarantine)?;
         // No commit reaches these, so they are named as left out.
@@ -108,6 +112,9 @@ impl Checkouts {
 
     /// Adds those of `ids` to the keep repository that it does not have. `on_copies` begins a call
     /// that can read all of them, and `quarantine` is a folder for what is being made.
+    ///
+    /// # Errors
+    /// `Malformed` if a tree among them is not to be used. None is added then.
     pub(super) async fn pack_missing<'a>(
         &'a self,
         place: &Place,
@@ -122,6 +129,9 @@ impl Checkouts {
         if new.is_empty() {
             return Ok(());
         }
+        let on_objects =
+            |arguments: &[&str]| on_copies(&arguments.iter().map(OsStr::new).collect::<Vec<_>>());
+        self.check_trees(&new, &on_objects).await?;
         make_folder(quarantine)?;
         let base = quarantine.join("pack");
         let pack = [OsStr::new("pack-objects"), OsStr::new("--quiet"), base.as_os_str()];

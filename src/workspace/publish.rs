@@ -2,9 +2,6 @@
 //!
 //! A branch that people moved or checked out is never changed. The next name is taken then.
 
-use std::collections::BTreeMap;
-
-use super::results::fetch_into;
 use super::source::Source;
 use super::{CheckoutError, Checkouts, Place};
 use crate::crash_point::{self, CrashPoint};
@@ -49,6 +46,7 @@ impl Checkouts {
     ) -> Result<Published, CheckoutError> {
         let Published { branch, commit } = wanted;
         let theirs = self.branches_of(source).await?;
+        self.give(source, place, &commit).await?;
         let fitting = fitting(&branch, theirs.keys().map(String::as_str));
         let pin = format!("refs/agent-coordinator/offer/{id}");
         self.git.on(&place.keep(), ["update-ref", &pin, &commit]).run().await?;
@@ -65,24 +63,19 @@ impl Checkouts {
                     continue;
                 }
             }
-            let fetch = fetch_into(place, &format!("{pin}:refs/heads/{branch}"));
-            self.git.in_folder(&source.top, fetch).long().run().await?;
+            // Git refuses the change if the branch has moved meanwhile.
+            let before = theirs.get(&branch).map_or("", String::as_str);
+            let name = format!("refs/heads/{branch}");
+            let change = format!("update {name} {commit} {before}\n");
+            let change =
+                if before.is_empty() { format!("create {name} {commit}\n") } else { change };
+            let changed = source.git(&self.git, ["update-ref", "--stdin"]).input(change);
+            changed.run().await.map_err(|error| source.explain(error))?;
             crash_point::reach(CrashPoint::ResultPublished);
             return Ok(published);
         }
         Err(CheckoutError::Refused(format!(
             "the project's repository has {MAX_NAMES} other branches with the name `{branch}`"
         )))
-    }
-
-    /// Returns the branches of the source as they are now, each with its commit.
-    async fn branches_of(
-        &self,
-        source: &Source,
-    ) -> Result<BTreeMap<String, String>, CheckoutError> {
-        let list = ["for-each-ref", "--format=%(objectname) %(refname:lstrip=2)", "refs/heads/"];
-        let listed = self.git.in_folder(&source.top, list).text().await?;
-        let branches = listed.lines().filter_map(|line| line.split_once(' '));
-        Ok(branches.map(|(id, name)| (name.to_owned(), id.to_owned())).collect())
     }
 }

@@ -60,7 +60,7 @@ impl Checkouts {
         };
         let locked = self.lock_keep(project, &place).await?;
         let format = if id.len() == 64 { "sha256" } else { "sha1" };
-        self.make_keep_for_snapshots(format, &place).await?;
+        self.make_keep(format, &place).await?;
         let mut specs = Vec::new();
         for name in &wanted {
             if let Some(id) = listed.id_of(name)
@@ -251,7 +251,7 @@ impl Checkouts {
     fn place_of_project(&self, project: &ProjectId) -> Place {
         let project = self.root.join(project.as_str());
         let folder = project.join("forge");
-        Place { tree: folder.join("tree"), folder, project, owner: None }
+        Place { tree: folder.join("tree"), folder, project, owner: None, scratch: None }
     }
 }
 

@@ -3,14 +3,13 @@
 //! A merge is made in the keep repository. The source only gets a commit that continues its own
 //! branch, and never by force. Files that a person has changed are not overwritten.
 
-use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use super::author::Author;
 use super::git::GitError;
 use super::keep_repository::SOURCE;
 use super::keeping::uncommitted_ref;
-use super::source::{Source, entries};
+use super::source::{Source, entries, owner_of_files};
 use super::{CheckoutError, Checkouts, Place};
 use crate::crash_point::{self, CrashPoint};
 use crate::domain::workspace::{KeepOrder, Published};
@@ -235,7 +234,7 @@ impl Checkouts {
         let merge = format!("refs/agent-coordinator/merge/{}", order.id);
         self.git.on(&place.keep(), ["update-ref", &merge, &new]).run().await?;
         crash_point::reach(CrashPoint::MergeMade);
-        let delivered = self.deliver(&source, &place, &branch, &merge, &new).await?;
+        let delivered = self.deliver(&source, &place, (&branch, &target), &new).await?;
         crash_point::reach(CrashPoint::MergeDelivered);
         match delivered {
             Ok(()) => Ok(Merged::Into { branch, commit: new }),
@@ -325,31 +324,36 @@ impl Checkouts {
         }
     }
 
-    /// Gives the source a commit that continues its branch. Returns git's message as an error if
-    /// files are in the way, or if the branch has moved.
+    /// Gives the source a commit that continues its branch, which is at `target`. Returns git's
+    /// message as an error if files are in the way, or if the branch has moved.
     async fn deliver(
         &self,
         source: &Source,
         place: &Place,
-        branch: &str,
-        merge: &str,
-        new: &str,
+        (branch, target): (&str, &str),
+        new: &String,
     ) -> Result<Result<(), String>, CheckoutError> {
         let checked_out =
             if source.is_bare { None } else { self.work_tree_of(source, branch).await? };
+        self.give(source, place, new).await?;
         let done = if let Some(folder) = checked_out {
-            let fetch = fetch_into(place, merge);
-            self.git.in_folder(&folder, fetch).long().run().await?;
+            if source.owner.is_none() && owner_of_files(&folder)?.is_some() {
+                return Err(CheckoutError::Refused(format!(
+                    "the branch `{branch}` is checked out in `{}`, which belongs to another user \
+                     than the repository; merge it there by hand",
+                    folder.display()
+                )));
+            }
             let merge = ["merge", "--ff-only", "--no-verify-signatures", "--quiet", new];
-            self.git.in_folder(&folder, merge).long().run().await
+            self.git.in_folder(&folder, merge).run_as(source.owner).long().run().await
         } else {
-            let fetch = fetch_into(place, &format!("{merge}:refs/heads/{branch}"));
-            self.git.in_folder(&source.top, fetch).long().run().await
+            let change = ["update-ref", &format!("refs/heads/{branch}"), new, target];
+            source.git(&self.git, change).run().await
         };
-        match done {
+        match done.map_err(|error| source.explain(error)) {
             Ok(_) => Ok(Ok(())),
-            Err(GitError::Failed { message, .. }) => Ok(Err(message)),
-            Err(error) => Err(error.into()),
+            Err(CheckoutError::Git(GitError::Failed { message, .. })) => Ok(Err(message)),
+            Err(error) => Err(error),
         }
     }
 
@@ -360,7 +364,7 @@ impl Checkouts {
         branch: &str,
     ) -> Result<Option<PathBuf>, CheckoutError> {
         let list = ["worktree", "list", "--porcelain", "-z"];
-        let listed = self.git.in_folder(&source.top, list).run().await?;
+        let listed = source.git(&self.git, list).run().await?;
         let mut folder = None;
         let wanted = format!("branch refs/heads/{branch}");
         for line in entries(&listed).map(Path::to_string_lossy) {
@@ -372,14 +376,4 @@ impl Checkouts {
         }
         Ok(None)
     }
-}
-
-/// Returns the arguments that fetch a ref of the keep repository. Without `+`, git refuses a change
-/// that does not continue the branch.
-pub(super) fn fetch_into(place: &Place, refspec: &str) -> Vec<std::ffi::OsString> {
-    let options =
-        ["fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance"];
-    let keep = place.keep();
-    let rest = [keep.as_os_str(), OsStr::new(refspec)];
-    options.map(OsStr::new).into_iter().chain(rest).map(OsStr::to_owned).collect()
 }

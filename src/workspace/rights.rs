@@ -1,20 +1,29 @@
-//! Works on the files of a workspace with the rights of the user who owns them.
+//! Works on files with the rights of the user who owns them.
 //!
-//! If the daemon is root's and the agent runs as another user (`run_as`), that user owns the tree.
-//! A link, a hard link or a rename in it could lead root to files that the agent cannot read. So
-//! the daemon opens nothing below such a tree with its own rights: a thread with the file rights of
-//! the owner does, and git runs as that user. The names above the tree are root's.
+//! If the daemon is root's, other users may own a tree: the agent's user (`run_as`) owns its clone,
+//! and a person owns the repository of a project. A link, a hard link or a rename in it could lead
+//! root to files that this user cannot read, and its settings could run programs. So the daemon
+//! opens nothing below such a tree with its own rights: a thread with the file rights of the owner
+//! does, and git runs as that user. The names above the tree are root's.
+//!
+//! [`Owner::of`] is the one place that decides as whom a step runs.
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::ffi::CString;
+use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, LazyLock, Mutex};
 use std::thread;
 
+use nix::unistd::{Uid, User};
 use rustix::fs::{Access, access};
 
 use super::objects::open;
 use super::{CheckoutError, blocking};
+use crate::locks::lock;
 use crate::sys;
 
 /// The number of open files that wait to be copied.
@@ -25,16 +34,34 @@ thread_local! {
     static IS_ANOTHER: Cell<bool> = const { Cell::new(false) };
 }
 
-/// A user other than the daemon's own, who owns the files of a workspace.
+/// The groups of users, by the id of the user. Like those of a process, they stay as they were.
+static GROUPS: LazyLock<Mutex<BTreeMap<u32, Groups>>> = LazyLock::new(Mutex::default);
+
+/// A user other than the daemon's own, who owns the files of a workspace or of a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Owner {
     pub(super) uid: u32,
     pub(super) gid: u32,
 }
 
+/// The groups of a user.
+#[derive(Debug, Clone)]
+pub(super) struct Groups {
+    pub(super) own: u32,
+    /// With the own one.
+    pub(super) all: Arc<[u32]>,
+}
+
+impl Groups {
+    fn only(own: u32) -> Self {
+        Self { own, all: Arc::from([own]) }
+    }
+}
+
 impl Owner {
     /// Returns the owner of a tree; `None` if it is the daemon's own user, and if there is no tree.
-    /// No user can give a tree away, or put another one in its place.
+    /// A daemon of an ordinary user can only be itself. No user can give a tree away, and only root
+    /// can put another one in the place of a clone.
     pub(super) fn of(tree: &Path) -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
             return None;
@@ -43,9 +70,40 @@ impl Owner {
         (found.uid() != 0).then(|| Self { uid: found.uid(), gid: found.gid() })
     }
 
+    /// Returns the groups of the user. The users of a machine may be in a directory on the network.
+    pub(super) async fn groups(self) -> Groups {
+        if let Some(known) = lock(&GROUPS).get(&self.uid) {
+            return known.clone();
+        }
+        let found = tokio::task::spawn_blocking(move || self.find_groups()).await;
+        found.unwrap_or_else(|_| Groups::only(self.own_group()))
+    }
+
+    fn find_groups(self) -> Groups {
+        if let Some(known) = lock(&GROUPS).get(&self.uid) {
+            return known.clone();
+        }
+        let user = User::from_uid(Uid::from_raw(self.uid)).ok().flatten();
+        let named = user.and_then(|user| Some((CString::new(user.name).ok()?, user.gid)));
+        let found = named.and_then(|(name, gid)| {
+            let all = sys::users::groups_of(&name, gid).ok()?.into();
+            Some(Groups { own: gid.as_raw(), all })
+        });
+        // The machine may not know the user.
+        let groups = found.unwrap_or_else(|| Groups::only(self.own_group()));
+        lock(&GROUPS).insert(self.uid, groups.clone());
+        groups
+    }
+
+    /// Returns the group of the files. The group of root is for no other user.
+    const fn own_group(self) -> u32 {
+        if self.gid == 0 { self.uid } else { self.gid }
+    }
+
     fn take_rights(self) -> Result<(), CheckoutError> {
-        let Self { uid, gid } = self;
-        sys::users::take_file_rights(uid, gid, &[gid])
+        let uid = self.uid;
+        let Groups { own, all } = self.find_groups();
+        sys::users::take_file_rights(uid, own, &all)
             .map_err(|source| CheckoutError::OtherUser { uid, source })?;
         IS_ANOTHER.set(true);
         Ok(())
@@ -107,6 +165,12 @@ pub(super) fn hand_over<T: Send>(
 
 fn panicked() -> CheckoutError {
     CheckoutError::Refused("a step failed: its thread panicked".to_owned())
+}
+
+/// Returns whether this thread has the rights of root, and others can change the folder.
+pub(super) fn is_open_to_others(folder: &Metadata) -> bool {
+    let is_root = rustix::process::geteuid().is_root() && !IS_ANOTHER.get();
+    is_root && (folder.uid() != 0 || folder.mode() & 0o022 != 0)
 }
 
 /// Returns whether this thread may read a file.

@@ -10,24 +10,27 @@
 //! | `lost` | staged files that differ from HEAD |
 //! | `git` | HEAD, refs, logs of refs, and the list of staged files, as text |
 //!
-//! Agents write to the work tree, so git never runs in its repository: ids are read as text, and
-//! objects are read as those of another folder. No hook and no filter runs.
+//! Agents write to the work tree, so git looks at it as its owner, with settings of the daemon's. In
+//! its repository, git only packs objects and compares the index with HEAD, as the owner, too. No
+//! hook and no filter runs.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use super::git::{Call, GitError};
+use super::git::GitError;
+use super::keep_repository::ATTRIBUTES;
 use super::keeping::Files;
-use super::objects::{lines, names_in, open};
-use super::refs::{Refs, read_text, refs_in};
+use super::objects::{names_in, open};
+use super::refs::{Refs, is_id, read_text, refs_in};
 use super::repository::Repository;
+use super::rights::{Owner, blocking_as};
+use super::scratch::{Scratch, Settings};
+use super::source::{Source, check_folders, check_kinds, owner_of_files};
 use super::walk::find_refused;
-use super::{
-    CheckoutError, Checkouts, KeepPolicy, Place, blocking, make_folder, remove_folder, write,
-};
+use super::{CheckoutError, Checkouts, KeepPolicy, Place, blocking, make_folder, rename, write};
 use crate::domain::plan::shared::{SnapshotCause, SnapshotOrder};
 use crate::domain::workspace::Moment;
 use crate::domain::{LaunchId, ProjectId, Timestamp};
@@ -86,26 +89,35 @@ impl Checkouts {
         let mut state = self.lock_keep(&order.project, &place).await?;
         // If this is given up half-way, the next step removes what is left.
         state.is_tidied = false;
-        let Some(repository) = Repository::of(&order.work_tree) else {
-            return Err(CheckoutError::Gone(order.work_tree.join(".git")));
-        };
-        self.make_keep_for_snapshots(repository.format(), &place).await?;
+        let owner = owner_of_files(&order.work_tree)?;
+        let Read { repository, format, excluded, refs } = read(&order.work_tree, owner).await?;
+        self.make_keep(format, &place).await?;
         make_folder(&place.folder)?;
-        // The ignored files of a person are named there, too.
-        let excluded = read_text(&repository.common.join("info/exclude")).unwrap_or_default();
-        let exclude = place.files().join("info/exclude");
-        std::fs::write(&exclude, excluded).map_err(CheckoutError::io("write", &exclude))?;
         let mut left_out = Vec::new();
-        let Repository { own, common } = repository.clone();
-        let refs = blocking(move || Ok(refs_in(&own, &common))).await?;
         if repository.has_ref_database() {
             left_out
                 .push(".git: its refs are in a database, and only the files are kept".to_owned());
         }
         let last = self.resolve(&place, LAST).await?;
+        let source = Source {
+            top: order.work_tree.clone(),
+            subdirectory: String::new(),
+            is_bare: false,
+            owner,
+            common: repository.common,
+        };
+        self.mend(&source, &place).await?;
         let staged =
-            self.take_commits(&place, &repository, &refs, last.as_deref(), &mut left_out).await?;
-        let files = self.take_shared_files(&place, policy, &mut left_out).await?;
+            self.take_commits(&place, &source, &refs, last.as_deref(), &mut left_out).await?;
+        // The ignored files of a person are named there, too.
+        let files = if let Some(owner) = owner {
+            let of = (owner, format, excluded);
+            self.take_files_of_owner(&place, of, policy, &mut left_out).await?
+        } else {
+            let exclude = place.files().join("info/exclude");
+            write(&exclude, excluded)?;
+            self.take_shared_files(&place, policy, &mut left_out).await?
+        };
         let root = self.write_root(&place, &refs, &staged, &files.all).await?;
         let kinds = self.kinds(&place, refs.named.iter()).await?;
         let message = message(order, &left_out);
@@ -196,7 +208,8 @@ impl Checkouts {
         self.write_into_new(&commit, &place, to).await
     }
 
-    /// Writes the files of a kept commit into a new or an empty folder.
+    /// Writes the files of a kept commit into a new or an empty folder. They belong to the owner of
+    /// that folder, or of the one above it.
     pub(super) async fn write_into_new(
         &self,
         commit: &str,
@@ -209,14 +222,20 @@ impl Checkouts {
                 to.display()
             )));
         }
-        std::fs::create_dir_all(to).map_err(CheckoutError::io("make the folder", to))?;
-        self.write_kept(commit, place, to).await
+        let above = to.ancestors().find(|folder| folder.is_dir()).unwrap_or(to);
+        let owner = owner_of_files(above)?;
+        let folder = to.to_owned();
+        let make = move || {
+            std::fs::create_dir_all(&folder).map_err(CheckoutError::io("make the folder", &folder))
+        };
+        blocking_as(owner, make).await?;
+        self.write_kept(commit, place, (to, owner)).await.map(drop)
     }
 
     fn place_of_snapshots(&self, project: &ProjectId, work_tree: &Path) -> Place {
         let project = self.root.join(project.as_str());
         let tree = work_tree.to_owned();
-        Place { folder: project.join("shared"), project, tree, owner: None }
+        Place { folder: project.join("shared"), project, tree, owner: None, scratch: None }
     }
 
     /// Takes the files. Other agents may be working, so a file can vanish while git reads it. Git
@@ -236,7 +255,7 @@ impl Checkouts {
                 ignored.iter().filter(is_rebuildable).cloned().collect();
             let tree = place.tree();
             let root = self.root.clone();
-            let refused = blocking(move || {
+            let refused = blocking_as(place.owner, move || {
                 let mut refused = find_refused(&tree, &skipped)?;
                 // The snapshots would contain each other.
                 if let Some(own) = inside(&root, &tree) {
@@ -257,93 +276,92 @@ impl Checkouts {
         }
     }
 
+    /// Takes the files of another user, in a repository of that user. The index goes there and back,
+    /// so that only new files are read.
+    async fn take_files_of_owner(
+        &self,
+        place: &Place,
+        (owner, format, excluded): (Owner, &'static str, String),
+        policy: &KeepPolicy,
+        left_out: &mut Vec<String>,
+    ) -> Result<Files, CheckoutError> {
+        let index = place.folder.join("index");
+        let scratch = blocking({
+            let (project, index) = (place.project.clone(), index.clone());
+            move || {
+                let settings = Settings { format, attributes: ATTRIBUTES, excluded: &excluded };
+                let scratch = Scratch::new(&project, Some(owner), &settings)?;
+                if let Ok(mut ours) = open(&index) {
+                    scratch.fill("index", &mut ours)?;
+                }
+                Ok(Arc::new(scratch))
+            }
+        })
+        .await?;
+        let here = Place {
+            folder: scratch.path().to_owned(),
+            owner: Some(owner),
+            scratch: Some(scratch.path().to_owned()),
+            ..place.clone()
+        };
+        let files = self.take_shared_files(&here, policy, left_out).await?;
+        blocking(move || {
+            let mut theirs = scratch.open_file("index")?;
+            let new = index.with_extension("new");
+            let mut ours = std::fs::File::create(&new).map_err(CheckoutError::io("write", &new))?;
+            io::copy(&mut theirs, &mut ours).map_err(CheckoutError::io("write", &new))?;
+            rename(&new, &index)
+        })
+        .await?;
+        Ok(files)
+    }
+
     /// Takes the commits that refs and logs name, and the staged files, with all that they reach.
     async fn take_commits(
         &self,
         place: &Place,
-        repository: &Repository,
+        source: &Source,
         refs: &Refs,
         last: Option<&str>,
         left_out: &mut Vec<String>,
     ) -> Result<Staged, CheckoutError> {
-        let with_objects = |arguments: &[&OsStr]| -> Call<'_> {
-            self.git
-                .on(&place.keep(), arguments.iter().copied())
-                .variable("GIT_ALTERNATE_OBJECT_DIRECTORIES", repository.as_alternate())
-                .long()
-        };
-        if last.is_none() {
-            let objects = repository.objects();
-            let keep = place.keep().join("objects");
-            blocking(move || link_packs(&objects, &keep)).await?;
-        }
-        note_shallow(repository, place)?;
         let mut staged = Staged::default();
         let taken = async {
-            match self.staged(place, repository, refs, &with_objects).await {
+            self.note_shallow(source, place).await?;
+            match self.staged(place, source, refs).await {
                 // Only the staged files are missing if git cannot read the index.
                 Err(CheckoutError::Git(
                     error @ (GitError::Failed { .. } | GitError::TooMuch { .. }),
                 )) => left_out.push(format!(".git/index: {error}")),
                 found => staged = found?,
             }
-            let mut wanted = lines(refs.named.iter().chain(&staged.ids));
-            wanted.extend(last.into_iter().flat_map(|last| ["^", last, "\n"]));
-            let list = [
-                "rev-list",
-                "--objects",
-                "--no-object-names",
-                "--ignore-missing",
-                "--missing=allow-any",
-                "--stdin",
-            ];
-            let listed = with_objects(&list.map(OsStr::new)).input(wanted).text().await?;
-            let ids: BTreeSet<String> = listed.lines().map(str::to_owned).collect();
-            let quarantine = place.project.join(".q-shared");
-            remove_folder(&quarantine)?;
-            self.pack_missing(place, &ids, &quarantine, with_objects).await?;
-            remove_folder(&quarantine)
+            let named = refs.named.union(&staged.ids).cloned().collect();
+            self.bring_named(source, place, &named, last).await
         };
         match taken.await {
             // The files are taken, although git cannot read the repository.
             Err(CheckoutError::Git(
                 error @ (GitError::Failed { .. } | GitError::TooMuch { .. }),
             )) => left_out.push(format!(".git: {error}")),
+            Err(CheckoutError::Refused(reason)) => left_out.push(format!(".git: {reason}")),
             taken => taken?,
         }
         Ok(staged)
     }
 
-    /// Returns the staged files that differ from HEAD. The index of the repository is copied first.
-    async fn staged<'a>(
-        &'a self,
+    /// Returns the staged files that differ from HEAD.
+    async fn staged(
+        &self,
         place: &Place,
-        repository: &Repository,
+        source: &Source,
         refs: &Refs,
-        with_objects: &impl Fn(&[&OsStr]) -> Call<'a>,
     ) -> Result<Staged, CheckoutError> {
         let mut staged = Staged::default();
-        let theirs = place.folder.join("their-index");
-        {
-            let from = repository.own.join("index");
-            let to = theirs.clone();
-            let Ok(mut from) = open(&from) else {
-                return Ok(staged);
-            };
-            blocking(move || {
-                let mut file =
-                    std::fs::File::create(&to).map_err(CheckoutError::io("write", &to))?;
-                io::copy(&mut from, &mut file).map_err(CheckoutError::io("write", &to))?;
-                Ok(())
-            })
-            .await?;
-        }
         let empty = self.git.on(&place.keep(), ["mktree"]).text().await?;
         let head = refs.head_commit().unwrap_or(&empty);
         let list =
             ["diff-index", "--cached", "--raw", "--no-abbrev", "--no-renames", "-z", head.as_str()];
-        let listed = with_objects(&list.map(OsStr::new)).variable("GIT_INDEX_FILE", &theirs);
-        let listed = listed.run().await?;
+        let listed = source.git(&self.git, list).long().run().await?;
         let mut entries = super::source::entries(&listed);
         while let (Some(change), Some(path)) = (entries.next(), entries.next()) {
             let change = change.to_string_lossy();
@@ -351,7 +369,7 @@ impl Checkouts {
             let (mode, id) = (columns.next(), columns.nth(1));
             if let Some((mode, id)) = mode.zip(id)
                 && mode != "160000"
-                && id.bytes().any(|byte| byte != b'0')
+                && is_id(id)
             {
                 staged.ids.insert(id.to_owned());
             }
@@ -474,39 +492,36 @@ fn is_empty_or_missing(folder: &Path) -> bool {
     }
 }
 
-/// Links the packs of a repository into the keep repository, if both are on one file system. Git
-/// never changes a pack. Packs that cannot be linked are copied by git later.
-fn link_packs(objects: &Path, keep: &Path) -> Result<(), CheckoutError> {
-    let from = objects.join("pack");
-    let to = keep.join("pack");
-    make_folder(&to)?;
-    for name in names_in(&from) {
-        let Some(stem) = name.strip_suffix(".idx") else {
-            continue;
-        };
-        let pack = format!("{stem}.pack");
-        // Git looks for the index, so the pack comes first.
-        if std::fs::hard_link(from.join(&pack), to.join(&pack)).is_ok() {
-            let _ = std::fs::hard_link(from.join(&name), to.join(&name));
-        }
-    }
-    Ok(())
+/// What is read of a repository as its owner.
+struct Read {
+    repository: Repository,
+    format: &'static str,
+    /// The list of ignored files beside `.gitignore`.
+    excluded: String,
+    refs: Refs,
 }
 
-/// Adds the commits at which the history of the repository is cut off to those of the keep
-/// repository.
-fn note_shallow(repository: &Repository, place: &Place) -> Result<(), CheckoutError> {
-    let Some(theirs) = read_text(&repository.common.join("shallow")) else {
-        return Ok(());
-    };
-    let path = place.keep().join("shallow");
-    let ours = read_text(&path).unwrap_or_default();
-    let all: BTreeSet<&str> = theirs.lines().chain(ours.lines()).collect();
-    if all.len() > ours.lines().count() {
-        let text: Vec<OsString> = all.into_iter().map(|id| format!("{id}\n").into()).collect();
-        write(&path, text.join(OsStr::new("")).as_encoded_bytes())?;
-    }
-    Ok(())
+/// Reads a repository with the rights of its owner.
+///
+/// # Errors
+/// `Gone` if there is none; `Refused` for one of several users, and for a pipe for which git would
+/// wait.
+async fn read(work_tree: &Path, owner: Option<Owner>) -> Result<Read, CheckoutError> {
+    let (work_tree, shown) = (work_tree.to_owned(), work_tree.to_owned());
+    let read = blocking_as(owner, move || {
+        let Some(repository) = Repository::of(&work_tree) else {
+            return Err(CheckoutError::Gone(work_tree.join(".git")));
+        };
+        check_kinds(&repository.own)?;
+        check_kinds(&repository.common)?;
+        let excluded = read_text(&repository.common.join("info/exclude")).unwrap_or_default();
+        let refs = refs_in(&repository.own, &repository.common);
+        Ok(Read { format: repository.format(), excluded, refs, repository })
+    })
+    .await?;
+    let folders = [read.repository.own.clone(), read.repository.common.clone()];
+    blocking(move || check_folders(&shown, &folders, owner)).await?;
+    Ok(read)
 }
 
 #[cfg(test)]

@@ -8,11 +8,13 @@ use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::create::{MADE, read_made};
+use super::inside::{InTheWay, Inside};
+use super::rights::{Owner, blocking_as};
 use super::source::entries;
-use super::{CheckoutError, Checkouts, Place, make_folder, write};
+use super::{CheckoutError, Checkouts, Place};
 use crate::domain::workspace::{Cone, Prepared};
 
 /// The name of the folders in the tree of a kept commit, beside `refs`.
@@ -57,14 +59,24 @@ impl Checkouts {
     }
 
     /// Makes a new repository a sparse checkout. `own` is its folder `.git`.
-    pub(super) async fn make_sparse(&self, cone: &Cone, own: &Path) -> Result<(), CheckoutError> {
+    pub(super) async fn make_sparse(
+        &self,
+        cone: &Cone,
+        own: &Path,
+        owner: Option<Owner>,
+    ) -> Result<(), CheckoutError> {
         if cone.is_all() {
             return Ok(());
         }
         for name in ["core.sparseCheckout", "core.sparseCheckoutCone"] {
-            self.git.on(own, ["config", name, "true"]).run().await?;
+            self.git.on(own, ["config", name, "true"]).run_as(owner).run().await?;
         }
-        write(&own.join("info/sparse-checkout"), cone.patterns())
+        let (own, patterns) = (own.to_owned(), cone.patterns());
+        blocking_as(owner, move || {
+            let file = Path::new("info/sparse-checkout");
+            Inside::open(&own)?.write(file, patterns.as_bytes(), 0o644)
+        })
+        .await
     }
 
     /// Removes the files that are not there from the daemon's index of a new workspace, and makes
@@ -73,23 +85,20 @@ impl Checkouts {
         &self,
         cone: &Cone,
         subdirectory: &str,
-        place: &Place,
-        new: &Path,
+        made: &Place,
     ) -> Result<(), CheckoutError> {
         if cone.is_all() {
             return Ok(());
         }
-        let tree = new.join("tree");
-        let begins_in = tree.join(subdirectory);
-        if !begins_in.exists() {
-            make_folder(&begins_in)?;
-        }
-        let index = new.join("index");
+        let (tree, begins_in) = (made.tree(), PathBuf::from(subdirectory));
+        blocking_as(made.owner, move || {
+            Inside::open(&tree)?.make_folder(&begins_in, InTheWay::Refuse).map(drop)
+        })
+        .await?;
+        let index = made.index();
         let on_index = |arguments: &[&str]| {
-            self.git
-                .on_tree(&place.files(), &tree, arguments.iter().copied())
-                .variable("GIT_INDEX_FILE", &index)
-                .long()
+            let arguments: Vec<&OsStr> = arguments.iter().map(OsStr::new).collect();
+            self.on_files(made, &arguments, &index)
         };
         let listed = on_index(&["ls-files", "-t", "-z"]).run().await?;
         let mut absent = Vec::new();

@@ -12,15 +12,15 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
 
-use super::git::Call;
+use super::inside::Inside;
 use super::keep_repository::FETCH;
 use super::lending::alternates;
 use super::nested::path_in;
-use super::objects::is_folder;
+use super::objects::{is_folder, open};
 use super::repository::Repository;
-use super::rights::Owner;
+use super::rights::{Owner, blocking_as, run_as};
 use super::source::{Source, entries};
-use super::{CheckoutError, Checkouts, Place, make_folder, write};
+use super::{CheckoutError, Checkouts, Place};
 use crate::domain::workspace::{
     Cone, Remote, SubmoduleSource, check_address, is_name, resolve_address,
 };
@@ -51,6 +51,8 @@ pub(super) struct Origin<'a> {
     source: Option<&'a Source>,
     /// The repository at a forge, with the token for its host.
     remote: Option<&'a Remote>,
+    /// The user who gets the files, if that is another one than the daemon's.
+    reader: Option<Owner>,
 }
 
 /// The treatment of a submodule that cannot be made.
@@ -71,12 +73,21 @@ struct Around {
 }
 
 impl<'a> Origin<'a> {
-    pub(super) fn of_source(source: &'a Source, upstream: Option<String>) -> Self {
-        Self { upstream, source: Some(source), remote: None }
+    pub(super) const fn of_source(
+        source: &'a Source,
+        upstream: Option<String>,
+        reader: Option<Owner>,
+    ) -> Self {
+        Self { upstream, source: Some(source), remote: None, reader }
     }
 
     pub(super) fn of_remote(remote: &'a Remote) -> Self {
-        Self { upstream: Some(remote.url.clone()), source: None, remote: Some(remote) }
+        Self {
+            upstream: Some(remote.url.clone()),
+            source: None,
+            remote: Some(remote),
+            reader: None,
+        }
     }
 }
 
@@ -92,13 +103,12 @@ impl Checkouts {
         origin: &Origin<'_>,
     ) -> Result<(), CheckoutError> {
         let top = origin.source.map(|source| source.top.as_path());
-        let repository = top.filter(|_| origin.source.is_some_and(|source| !source.is_bare));
-        let repository = repository.and_then(Repository::of);
+        let source = origin.source.filter(|source| !source.is_bare);
         let path = || top.map(|top| top.display().to_string()).unwrap_or_default();
         let mut around = vec![Around {
             commit: commit.to_owned(),
             address: origin.upstream.clone().unwrap_or_else(path),
-            modules: repository.map(|repository| repository.common.join("modules")),
+            modules: source.map(|source| source.common.join("modules")),
             depth: 0,
         }];
         let mut n = 0;
@@ -146,17 +156,9 @@ impl Checkouts {
         address: Result<String, String>,
         origin: &Origin<'_>,
     ) -> Result<(), CheckoutError> {
-        let fetch = |from: &OsStr, specs: &[String]| -> Call<'_> {
-            let arguments = FETCH.map(OsStr::new).into_iter();
-            let arguments = arguments.chain(["--force", "--end-of-options"].map(OsStr::new));
-            let arguments = arguments.chain([from]).chain(specs.iter().map(OsStr::new));
-            self.git.on(&place.keep(), arguments).long()
-        };
         if let Some(modules) = modules {
-            let below = name_of(modules.as_os_str());
-            let specs = [format!("+refs/*:{below}/*"), format!("+HEAD:{below}/HEAD")];
             // One that a person has half is no fault.
-            fetch(modules.as_os_str(), &specs).end().await?;
+            let _ = self.bring_submodule(place, submodule, modules).await;
             if self.has_history(place, &submodule.commit).await? {
                 return Ok(());
             }
@@ -164,38 +166,74 @@ impl Checkouts {
         let refused = CheckoutError::Refused;
         let address = address.map_err(refused)?;
         let found = check_address(&address, origin.upstream.as_deref(), origin.source.is_some());
-        let found = found.map_err(refused)?;
-        let (shown, below) = match &found {
+        let shown = match found.map_err(refused)? {
             SubmoduleSource::Folder(folder) => {
-                check_folder(folder, &self.root, origin)?;
-                (folder.display().to_string(), name_of(folder.as_os_str()))
+                check_folder(&folder, &self.root, origin)?;
+                self.bring_submodule(place, submodule, &folder).await?;
+                folder.display().to_string()
             }
-            SubmoduleSource::Url(url) => (url.clone(), name_of(OsStr::new(url))),
+            SubmoduleSource::Url(url) => {
+                self.fetch_submodule_from(place, submodule, &url, origin.remote).await?;
+                url
+            }
         };
-        let heads = format!("+refs/heads/*:{below}/heads/*");
-        let exact = format!("+{}:{below}/commits/{}", submodule.commit, submodule.commit);
-        // Not every server gives a commit by its id.
-        for (specs, must_succeed) in [([heads], true), ([exact], false)] {
-            let call = fetch(OsStr::new(&shown), &specs);
-            let call = match (&found, origin.remote) {
-                (SubmoduleSource::Folder(_), _) => call,
-                (SubmoduleSource::Url(url), Some(remote)) => {
-                    call.with_remote(&Remote { url: url.clone(), ..remote.clone() })
-                }
-                (SubmoduleSource::Url(url), None) => call.over_network(url),
-            };
-            let ended = call.run().await;
-            if self.has_history(place, &submodule.commit).await? {
-                return Ok(());
-            }
-            if must_succeed {
-                ended?;
-            }
+        if self.has_history(place, &submodule.commit).await? {
+            return Ok(());
         }
         Err(CheckoutError::Refused(format!(
             "`{shown}` does not have its commit {}",
             submodule.commit
         )))
+    }
+
+    /// Brings the commit of a submodule from a repository on this machine into the keep repository,
+    /// as the owner of that repository. Nothing else of it comes along.
+    async fn bring_submodule(
+        &self,
+        place: &Place,
+        submodule: &Submodule,
+        folder: &Path,
+    ) -> Result<(), CheckoutError> {
+        let source = Source::of_folder(folder).await?;
+        let exists = ["cat-file", "-e", &format!("{}^{{commit}}", submodule.commit)];
+        if source.git(&self.git, exists).end().await?.code != Some(0) {
+            return Ok(());
+        }
+        let wanted = BTreeSet::from([submodule.commit.clone()]);
+        self.bring(&source, place, &wanted, &BTreeSet::new()).await?;
+        let pin = format!("{}/commits/{}", name_of(folder.as_os_str()), submodule.commit);
+        self.git.on(&place.keep(), ["update-ref", &pin, &submodule.commit]).run().await?;
+        Ok(())
+    }
+
+    /// Fetches the branches of a submodule from its address, and its commit if no branch has it.
+    async fn fetch_submodule_from(
+        &self,
+        place: &Place,
+        submodule: &Submodule,
+        url: &str,
+        remote: Option<&Remote>,
+    ) -> Result<(), CheckoutError> {
+        let below = name_of(OsStr::new(url));
+        let heads = format!("+refs/heads/*:{below}/heads/*");
+        let exact = format!("+{}:{below}/commits/{}", submodule.commit, submodule.commit);
+        // Not every server gives a commit by its id.
+        for (specs, must_succeed) in [(heads, true), (exact, false)] {
+            let arguments = FETCH.into_iter().chain(["--force", "--end-of-options", url, &specs]);
+            let call = self.git.on(&place.keep(), arguments).long();
+            let call = match remote {
+                Some(remote) => call.with_remote(&Remote { url: url.to_owned(), ..remote.clone() }),
+                None => call.over_network(url),
+            };
+            let ended = call.run().await;
+            if must_succeed {
+                ended?;
+            }
+            if self.has_history(place, &submodule.commit).await? {
+                return Ok(());
+            }
+        }
+        Ok(())
     }
 
     /// Makes the submodules of a new workspace, which no agent has used yet. The keep repository
@@ -244,6 +282,7 @@ impl Checkouts {
                 let of = address.as_deref().unwrap_or_default();
                 let address = resolve_address(&submodule.address, of).ok();
                 let added = self.add_submodule(
+                    place,
                     &submodule,
                     (&path, &own, &modules),
                     (address.as_deref(), owner),
@@ -310,6 +349,7 @@ impl Checkouts {
     /// around it. All of them are relative to `tree`.
     async fn add_submodule(
         &self,
+        place: &Place,
         submodule: &Submodule,
         (path, own, modules): (&Path, &Path, &Path),
         (address, owner): (Option<&str>, Option<Owner>),
@@ -323,15 +363,27 @@ impl Checkouts {
                 "its name is the same as, or below, that of another submodule".to_owned(),
             ));
         }
+        self.check_commit(place, commit).await?;
         let repository = tree.join(modules);
         let init = ["init", "--quiet", "--bare", "--template="].map(OsStr::new);
-        self.git.call(init.into_iter().chain([repository.as_os_str()])).run().await?;
-        make_folder(&repository.join("objects/info"))?;
+        let init = self.git.call(init.into_iter().chain([repository.as_os_str()]));
+        init.run_as(owner).run().await?;
         // One step less than from the folder `.git` of a workspace, because that has none.
         let up = "../".repeat(modules.components().count() - 1);
-        write(&repository.join("objects/info/alternates"), format!("{up}{}", alternates(owner)))?;
+        let borrowed = format!("{up}{}", alternates(owner));
         let to_tree = "../".repeat(modules.components().count());
         let to_path = "../".repeat(path.components().count());
+        let named = format!("gitdir: {to_path}{}\n", modules.display());
+        blocking_as(owner, {
+            let (top, modules, path) = (tree.to_owned(), modules.to_owned(), path.to_owned());
+            move || {
+                let inside = Inside::open(&top)?;
+                let alternates = modules.join("objects/info/alternates");
+                inside.write(&alternates, borrowed.as_bytes(), 0o644)?;
+                inside.write(&path.join(".git"), named.as_bytes(), 0o644)
+            }
+        })
+        .await?;
         let mut settings = vec![
             (repository.clone(), "core.bare".to_owned(), "false".to_owned()),
             (
@@ -347,19 +399,20 @@ impl Checkouts {
             settings.push((repository.clone(), "remote.origin.url".to_owned(), url.clone()));
             settings.push((tree.join(own), format!("submodule.{name}.url"), url));
         }
+        let on = |repository: &Path, arguments: &[&str]| {
+            self.git.on(repository, arguments.iter().copied()).run_as(owner)
+        };
         for (repository, name, value) in settings {
-            self.git.on(&repository, ["config", &name, &value]).run().await?;
+            on(&repository, &["config", &name, &value]).run().await?;
         }
         for key in ["user.name", "user.email"] {
-            let value = self.git.on(&tree.join(".git"), ["config", "--get", key]).text().await?;
-            self.git.on(&repository, ["config", key, &value]).run().await?;
+            let value = on(&tree.join(".git"), &["config", "--get", key]).text().await?;
+            on(&repository, &["config", key, &value]).run().await?;
         }
-        let files = tree.join(path);
-        make_folder_of_tree(&files)?;
-        write(&files.join(".git"), format!("gitdir: {to_path}{}\n", modules.display()))?;
-        self.git.on(&repository, ["update-ref", "--no-deref", "HEAD", commit]).run().await?;
+        on(&repository, &["update-ref", "--no-deref", "HEAD", commit]).run().await?;
         let read = ["-c", "checkout.workers=0", "read-tree", "--reset", "-u", "HEAD"];
-        self.git.on_tree(&repository, &files, read).long().run().await?;
+        let read = self.git.on_tree(&repository, &tree.join(path), read);
+        read.run_as(owner).long().run().await?;
         Ok(())
     }
 
@@ -458,12 +511,21 @@ fn check_folder(folder: &Path, root: &Path, origin: &Origin<'_>) -> Result<(), C
     if own.first().and_then(|top| owner(top)) != owner(&found) {
         return refused("it belongs to another user than the project's repository".to_owned());
     }
+    if !may_read(&found, origin.reader)? {
+        return refused("the user of the agent may not read it".to_owned());
+    }
     Ok(())
 }
 
-/// Makes a folder in a work tree, as git does.
-fn make_folder_of_tree(path: &Path) -> Result<(), CheckoutError> {
-    std::fs::create_dir_all(path).map_err(CheckoutError::io("make the folder", path))
+/// Returns whether the user who gets the files of a repository may read them there. Otherwise an
+/// agent that knows the id of a commit would get a private repository. Blocks shortly.
+fn may_read(folder: &Path, reader: Option<Owner>) -> Result<bool, CheckoutError> {
+    run_as(reader, || {
+        let common = Repository::of(folder).map_or_else(|| folder.to_owned(), |found| found.common);
+        let objects = common.join("objects");
+        let is_open = |folder: &Path| std::fs::read_dir(folder).is_ok();
+        Ok(is_open(folder) && is_open(&objects) && open(&common.join("HEAD")).is_ok())
+    })
 }
 
 fn name_submodule(name: &str, error: CheckoutError) -> CheckoutError {

@@ -11,6 +11,7 @@ mod folder;
 mod kept;
 mod nested;
 mod odd;
+mod rights;
 
 mod sources;
 mod sparse;

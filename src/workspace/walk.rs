@@ -14,7 +14,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::CheckoutError;
 use super::nested::{LFS, Part, PartKind, is_kept_aside, part_at};
-use super::rights::may_read;
+use super::rights::{is_open_to_others, may_read};
 
 /// The longest path that git and the system accept, in bytes.
 const MAX_PATH: usize = 4_095;
@@ -78,6 +78,11 @@ pub(super) fn find_refused(
             }
             match refusal(tree, &path, kind) {
                 Some(reason) => found.push((path, reason)),
+                None if kind.is_dir()
+                    && entry.metadata().is_ok_and(|it| is_open_to_others(&it)) =>
+                {
+                    found.push((path, "another user can change it, and root reads nothing there"));
+                }
                 None if kind.is_dir() => folders.push(path),
                 None => {}
             }

@@ -40,7 +40,7 @@ impl Checkouts {
             Some(owner) => call
                 .variable("GIT_OBJECT_DIRECTORY", place.scratch().join("objects"))
                 .variable("GIT_ALTERNATE_OBJECT_DIRECTORIES", place.lent(owner).join("objects"))
-                .run_as(owner),
+                .run_as(Some(owner)),
         }
     }
 
@@ -159,7 +159,11 @@ impl Checkouts {
 }
 
 /// Copies the index of a workspace.
-async fn copy_as(owner: Option<Owner>, from: &Path, to: &Path) -> Result<(), CheckoutError> {
+pub(in crate::workspace) async fn copy_as(
+    owner: Option<Owner>,
+    from: &Path,
+    to: &Path,
+) -> Result<(), CheckoutError> {
     let from = from.to_owned();
     let to = to.to_owned();
     let copy = move || std::fs::copy(&from, &to).map_err(CheckoutError::io("write", &to));

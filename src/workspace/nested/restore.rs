@@ -3,20 +3,21 @@
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Component, Path, PathBuf};
 
 use super::{LFS, PARTS, path_in, raw_objects};
+use crate::workspace::create::Writer;
+use crate::workspace::inside::{InTheWay, Inside};
 use crate::workspace::lending::alternates;
 use crate::workspace::objects::lines;
 use crate::workspace::refs::{Refs, is_id};
-use crate::workspace::rights::Owner;
+use crate::workspace::rights::{Owner, blocking_as};
 use crate::workspace::source::entries;
-use crate::workspace::{CheckoutError, Checkouts, Place, make_folder, write};
+use crate::workspace::{CheckoutError, Checkouts, Place};
 
 /// A part of a kept commit.
 struct KeptPart {
-    /// The name of its tree, in the form `<commit>:<path>`.
+    /// The name of its tree, in the form `<commit or tree>:<path>`.
     name: String,
     path: PathBuf,
     /// The mode of the file or the link that it is.
@@ -41,13 +42,13 @@ impl Checkouts {
     /// Repositories come back as files only.
     pub(in crate::workspace) async fn write_parts(
         &self,
-        kept: &str,
         place: &Place,
         tree: &Path,
+        writer: &Writer<'_>,
     ) -> Result<(), CheckoutError> {
-        for part in self.list_kept(kept, place).await? {
+        for part in self.list_kept(&writer.content, place).await? {
             if !part.is_store() {
-                self.write_part(&part, place, tree).await?;
+                self.write_part(&part, place, tree, writer).await?;
             }
         }
         Ok(())
@@ -58,47 +59,56 @@ impl Checkouts {
         part: &KeptPart,
         place: &Place,
         tree: &Path,
+        writer: &Writer<'_>,
     ) -> Result<(), CheckoutError> {
-        let path = tree.join(&part.path);
-        let parent = path.parent().unwrap_or(tree);
-        let folder = if part.file_mode.is_some() { parent } else { &path };
-        clear_way(tree, &part.path, part.file_mode.is_some())?;
-        std::fs::create_dir_all(folder).map_err(CheckoutError::io("make", folder))?;
-        if let Some(mode) = &part.file_mode {
-            let blob = format!("{}/file", part.name);
-            let content = self.git.on(&place.keep(), ["cat-file", "blob", &blob]);
-            write_file(&path, mode, content.long().run().await?)?;
-        }
+        let file = match &part.file_mode {
+            Some(mode) => {
+                let blob = format!("{}/file", part.name);
+                let print = self.git.on(&place.keep(), ["cat-file", "blob", &blob]);
+                Some((mode.clone(), print.long().run().await?))
+            }
+            None => None,
+        };
+        let (top, path) = (tree.to_owned(), part.path.clone());
+        blocking_as(writer.owner, move || {
+            let inside = Inside::open(&top)?;
+            // A link that is in its place, or above it, would lead elsewhere.
+            let folder = if file.is_some() { path.parent().unwrap_or(&path) } else { &path };
+            inside.make_folder(folder, InTheWay::Remove)?;
+            match file {
+                Some((mode, target)) if mode == "120000" => {
+                    inside.link(&path, OsStr::from_bytes(&target))
+                }
+                Some((mode, content)) => {
+                    let mode = if mode == "100755" { 0o755 } else { 0o644 };
+                    inside.write(&path, &content, mode)
+                }
+                None => Ok(()),
+            }
+        })
+        .await?;
         if part.has_files {
-            let name = part.name.replace(['/', ':'], "-");
-            let index = place.project.join(format!(".new-index-{name}"));
-            let on_files = |arguments: &[&str]| {
-                self.git
-                    .on_tree(&place.files(), &path, arguments.iter().copied())
-                    .variable("GIT_OBJECT_DIRECTORY", place.keep().join("objects"))
-                    .variable("GIT_INDEX_FILE", &index)
-                    .long()
-            };
-            on_files(&["read-tree", &format!("{}/worktree", part.name)]).run().await?;
-            on_files(&["checkout-index", "--all", "--force"]).run().await?;
-            std::fs::remove_file(&index).map_err(CheckoutError::io("remove", &index))?;
+            let path = tree.join(&part.path);
+            let files = format!("{}/worktree", part.name);
+            writer.on(&path, &["read-tree", &files]).run().await?;
+            writer.on(&path, &["checkout-index", "--all", "--force"]).run().await?;
         }
         Ok(())
     }
 
     /// Makes the repositories of the parts of a kept commit again, in a workspace that no agent
     /// has used yet. They have the refs and HEAD, and borrow the objects of the keep repository, or
-    /// those that are lent to `owner`.
+    /// those that are lent to the owner.
     pub(in crate::workspace) async fn restore_repositories(
         &self,
-        kept: &str,
         place: &Place,
-        owner: Option<Owner>,
         tree: &Path,
+        writer: &Writer<'_>,
     ) -> Result<(), CheckoutError> {
-        for part in self.list_kept(kept, place).await? {
+        let owner = writer.owner;
+        for part in self.list_kept(&writer.content, place).await? {
             if part.is_store() {
-                self.write_part(&part, place, tree).await?;
+                self.write_part(&part, place, tree, writer).await?;
             }
             if !part.is_work_tree() {
                 continue;
@@ -106,22 +116,29 @@ impl Checkouts {
             let blob = |name: &'static str| self.read_about(&part, name, place);
             let top = tree.join(&part.path);
             let init = ["init", "--quiet", "--template="].map(OsStr::new);
-            self.git.call(init.into_iter().chain([top.as_os_str()])).run().await?;
+            let init = self.git.call(init.into_iter().chain([top.as_os_str()]));
+            init.run_as(owner).run().await?;
             let own = top.join(".git");
-            make_folder(&own.join("objects/info"))?;
+            let shallow = blob("shallow").await?;
             let up = "../".repeat(part.path.components().count());
             let borrowed = format!("{up}{}", alternates(owner));
-            write(&own.join("objects/info/alternates"), borrowed)?;
-            let shallow = blob("shallow").await?;
-            if !shallow.is_empty() {
-                write(&own.join("shallow"), shallow)?;
-            }
+            let inside = own.clone();
+            blocking_as(owner, move || {
+                let inside = Inside::open(&inside)?;
+                let alternates = Path::new("objects/info/alternates");
+                inside.write(alternates, borrowed.as_bytes(), 0o644)?;
+                if !shallow.is_empty() {
+                    inside.write(Path::new("shallow"), &shallow, 0o644)?;
+                }
+                Ok(())
+            })
+            .await?;
             for (kind, content) in raw_objects(&blob("objects").await?) {
                 let object = self.git.on(&own, ["hash-object", "-w", "-t", kind, "--stdin"]);
-                object.input(content).end().await?;
+                object.run_as(owner).input(content).end().await?;
             }
             let refs = Refs::from_kept(&String::from_utf8_lossy(&blob("refs").await?));
-            self.restore_refs_of(&refs, &own).await?;
+            self.restore_refs_of(&refs, &own, owner).await?;
         }
         Ok(())
     }
@@ -168,27 +185,34 @@ impl Checkouts {
 
     /// Gives a new repository refs, HEAD and an index. Refs that git does not accept stay in the
     /// kept commit alone.
-    async fn restore_refs_of(&self, refs: &Refs, own: &Path) -> Result<(), CheckoutError> {
+    async fn restore_refs_of(
+        &self,
+        refs: &Refs,
+        own: &Path,
+        owner: Option<Owner>,
+    ) -> Result<(), CheckoutError> {
+        let on_own =
+            |arguments: &[&str]| self.git.on(own, arguments.iter().copied()).run_as(owner).long();
         let check = ["cat-file", "--batch-check=%(objectname)"];
-        let listed = self.git.on(own, check).input(lines(&refs.named)).long().text().await?;
+        let listed = on_own(&check).input(lines(&refs.named)).text().await?;
         let there: BTreeSet<&str> = listed.lines().filter(|line| !line.contains(' ')).collect();
         for (name, id) in refs.iter() {
             let is_name = name.starts_with("refs/") && !name.contains(char::is_whitespace);
             if is_name && there.contains(id.as_str()) {
-                self.git.on(own, ["update-ref", name, id]).end().await?;
+                on_own(&["update-ref", name, id]).end().await?;
             }
         }
         let head = refs.head.as_deref().map(str::trim).unwrap_or_default();
         if let Some(name) = head.strip_prefix("ref: ") {
-            self.git.on(own, ["symbolic-ref", "HEAD", name]).end().await?;
+            on_own(&["symbolic-ref", "HEAD", name]).end().await?;
         } else if there.contains(head) {
-            self.git.on(own, ["update-ref", "--no-deref", "HEAD", head]).end().await?;
+            on_own(&["update-ref", "--no-deref", "HEAD", head]).end().await?;
         }
-        self.git.on(own, ["read-tree", "HEAD"]).long().end().await?;
+        on_own(&["read-tree", "HEAD"]).end().await?;
         Ok(())
     }
 
-    /// Returns the parts of a kept commit.
+    /// Returns the parts of a kept commit, or of its tree.
     async fn list_kept(&self, kept: &str, place: &Place) -> Result<Vec<KeptPart>, CheckoutError> {
         let mut parts = Vec::new();
         let list = |folder: String| {
@@ -228,34 +252,4 @@ fn tagged_in(tag: &[u8]) -> Option<String> {
     let line = tag.split(|byte| *byte == b'\n').next()?;
     let id = std::str::from_utf8(line.strip_prefix(b"object ")?).ok()?;
     is_id(id).then(|| id.to_owned())
-}
-
-/// Makes room for a part at `path` below `tree`, where the other files of the kept commit are: for a
-/// file, or for a folder. A link that is in its place, or above it, would lead elsewhere.
-fn clear_way(tree: &Path, path: &Path, is_file: bool) -> Result<(), CheckoutError> {
-    let mut place = tree.to_owned();
-    let n_above = path.components().count().saturating_sub(usize::from(is_file));
-    for (n, name) in path.components().enumerate() {
-        place.push(name);
-        let Ok(found) = place.symlink_metadata() else {
-            return Ok(());
-        };
-        if n < n_above && found.is_dir() {
-            continue;
-        }
-        return std::fs::remove_file(&place).map_err(CheckoutError::io("remove", &place));
-    }
-    Ok(())
-}
-
-/// Writes a file or a link with a mode of a tree, over a new file at most.
-fn write_file(path: &Path, mode: &str, content: Vec<u8>) -> Result<(), CheckoutError> {
-    if mode == "120000" {
-        return std::os::unix::fs::symlink(OsStr::from_bytes(&content), path)
-            .map_err(CheckoutError::io("make", path));
-    }
-    write(path, content)?;
-    let mode = if mode == "100755" { 0o755 } else { 0o644 };
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))
-        .map_err(CheckoutError::io("change", path))
 }

@@ -1,0 +1,124 @@
+//! Checks the trees of commits before the daemon uses them.
+//!
+//! An agent can write any object. A tree that hides a path, or that names more files than a disk
+//! has, is not used: neither taken from a clone, nor written as files.
+
+use std::collections::BTreeSet;
+
+use super::git::{Call, GitError};
+use super::nested::raw_objects;
+use super::objects::lines;
+use super::{CheckoutError, Checkouts, Place};
+use crate::domain::workspace::fault_of;
+
+/// The most files of a commit.
+const MAX_FILES: u64 = 1_000_000;
+/// The most objects that are taken from a clone at once.
+pub(super) const MAX_OBJECTS: usize = 5_000_000;
+/// The most bytes of trees that are read at once.
+const MAX_READ: u64 = 16 << 20;
+
+impl Checkouts {
+    /// Checks the trees among these objects. `on_objects` begins a call that can read them.
+    ///
+    /// # Errors
+    /// `Malformed`, with the first such tree.
+    pub(super) async fn check_trees<'a>(
+        &'a self,
+        ids: &BTreeSet<String>,
+        on_objects: &impl Fn(&[&str]) -> Call<'a>,
+    ) -> Result<(), CheckoutError> {
+        if ids.is_empty() {
+            return Ok(());
+        }
+        let print = ["cat-file", "--batch-check=%(objectname) %(objecttype) %(objectsize)"];
+        let listed = on_objects(&print).input(lines(ids)).text().await?;
+        let mut chunk: Vec<String> = Vec::new();
+        let mut n_bytes = 0;
+        for line in listed.lines() {
+            let columns: Vec<&str> = line.split(' ').collect();
+            if let [id, "tree", size] = columns[..] {
+                let size = size.parse::<u64>().unwrap_or(0);
+                if n_bytes + size > MAX_READ {
+                    self.check_chunk(&std::mem::take(&mut chunk), on_objects).await?;
+                    n_bytes = 0;
+                }
+                n_bytes += size;
+                chunk.push(id.to_owned());
+            }
+        }
+        self.check_chunk(&chunk, on_objects).await
+    }
+
+    async fn check_chunk<'a>(
+        &'a self,
+        ids: &[String],
+        on_objects: &impl Fn(&[&str]) -> Call<'a>,
+    ) -> Result<(), CheckoutError> {
+        if ids.is_empty() {
+            return Ok(());
+        }
+        let printed = on_objects(&["cat-file", "--batch"]).input(lines(ids)).run().await?;
+        for (id, (kind, tree)) in ids.iter().zip(raw_objects(&printed)) {
+            if kind == "tree"
+                && let Some(fault) = fault_of(tree, id.len() / 2)
+            {
+                return Err(CheckoutError::Malformed(format!(
+                    "the tree {id} is not used: {fault}"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks all trees of a commit of the keep repository, before files are written from it.
+    ///
+    /// # Errors
+    /// `Refused`, with the commit and the reason.
+    pub(super) async fn check_commit(
+        &self,
+        place: &Place,
+        commit: &str,
+    ) -> Result<(), CheckoutError> {
+        let refused = |error| match error {
+            CheckoutError::Malformed(reason) => {
+                CheckoutError::Refused(format!("the commit {commit} is not checked out: {reason}"))
+            }
+            error => error,
+        };
+        self.check_size(place, commit).await.map_err(refused)?;
+        let tree = format!("{commit}^{{tree}}");
+        let list = ["rev-list", "--objects", "--no-object-names", "--filter=blob:none", &tree];
+        let listed = self.git.on(&place.keep(), list).long().text().await?;
+        let ids = listed.lines().map(str::to_owned).collect();
+        let on_keep =
+            |arguments: &[&str]| self.git.on(&place.keep(), arguments.iter().copied()).long();
+        self.check_trees(&ids, &on_keep).await.map_err(refused)
+    }
+
+    /// Checks that a commit of the keep repository has not too many files. A few objects can name
+    /// more files than any disk has.
+    ///
+    /// # Errors
+    /// `Malformed`, with the commit.
+    pub(super) async fn check_size(
+        &self,
+        place: &Place,
+        commit: &str,
+    ) -> Result<(), CheckoutError> {
+        // Two bytes for each file.
+        let list = ["ls-tree", "-r", "-z", "--full-tree", "--format=.", commit];
+        let listed = self.git.on(&place.keep(), list).long().cut_at(2 * MAX_FILES + 1);
+        let ended = listed.end().await?;
+        if ended.stdout.len() as u64 > 2 * MAX_FILES {
+            return Err(CheckoutError::Malformed(format!(
+                "the commit {commit} is not used: it has more than {MAX_FILES} files"
+            )));
+        }
+        if ended.code != Some(0) {
+            let command = "ls-tree".to_owned();
+            return Err(GitError::Failed { command, message: ended.message }.into());
+        }
+        Ok(())
+    }
+}
