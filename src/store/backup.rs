@@ -30,6 +30,10 @@ use crate::sys::regular_file;
 
 /// The table with the origin of a backup. The restored database does not have it.
 pub(super) const ORIGIN: &str = "backup_origin";
+/// The statement that makes this table. It is never edited, because the schema of a backup is
+/// compared with it.
+pub(super) const ORIGIN_TABLE: &str = "CREATE TABLE backup_origin (coordinator_id TEXT, \
+    place TEXT NOT NULL, made_at BIGINT NOT NULL, version TEXT NOT NULL)";
 
 /// The installation and the time of a backup.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -135,10 +139,7 @@ pub fn back_up(
     let draft = Draft::make(beside(file, ".partial"), file)?;
     Source::open(store)?.copy_to(&draft.path, &draft.lock, must_stop)?;
     let contents = draft.complete(|connection| {
-        connection.execute_batch(&format!(
-            "CREATE TABLE {ORIGIN} (coordinator_id TEXT, place TEXT NOT NULL, \
-             made_at BIGINT NOT NULL, version TEXT NOT NULL)"
-        ))?;
+        connection.execute_batch(ORIGIN_TABLE)?;
         let Origin { coordinator, place, made_at, version } = origin;
         let sql = format!("INSERT INTO {ORIGIN} VALUES (?1, ?2, ?3, ?4)");
         connection.execute(&sql, (coordinator, place, made_at, version)).map(drop)

@@ -53,6 +53,8 @@ pub enum OpenErrorKind {
     /// The file is the database of another program.
     Foreign,
     Corrupt,
+    /// The schema is not the one that this program made.
+    OtherSchema,
     Locked,
     /// A newer version of this program has written it.
     Newer {
@@ -116,6 +118,11 @@ impl fmt::Display for OpenError {
                 f,
                 "the database `{path}` is damaged, and was left as it is: \
                  restore a copy, or move it away to begin with an empty one"
+            ),
+            OpenErrorKind::OtherSchema => write!(
+                f,
+                "the database `{path}` has another schema than this program made, and was left as \
+                 it is: name another file, or undo the difference"
             ),
             OpenErrorKind::Locked => write!(
                 f,
@@ -226,7 +233,10 @@ pub(super) fn to_fill<E: From<OpenError>>(
     if exists(&path) {
         let options = options(&path, settings_of_copy(), Access::ReadOnly);
         let connection = connect(&options)?;
-        check(&connection, &path)?;
+        let contents = check(&connection, &path)?;
+        if contents == Contents::Ours {
+            check_schema(&connection, &path)?;
+        }
         refuse_rows(&mut Sqlite::new(connection, Some(options)))?;
     }
     let (options, connection) = open_or_create(&path, settings_of_copy())?;
@@ -257,7 +267,7 @@ pub fn memory_through(
     let name = Path::new(":memory:");
     let open = || {
         let mut connection = Connection::open_in_memory()?;
-        schema::apply_from(&mut connection, 0)?;
+        schema::apply(&mut connection, ..)?;
         Ok::<_, schema::SchemaError>(connection)
     };
     let connection = open().map_err(|source| failed(name, source))?;
@@ -392,7 +402,7 @@ fn migrate(
             "copied the database before its schema is brought up to date"
         );
     }
-    schema::apply_from(connection, first)
+    schema::apply(connection, first..)
 }
 
 /// Turns on the write-ahead log, so that reads can go on during writes.
@@ -420,12 +430,13 @@ pub(super) enum Contents {
 /// Checks that the database is ours, whole, and not newer than this program.
 pub(super) fn check(connection: &Connection, path: &Path) -> Result<Contents, OpenError> {
     let failed = |source: rusqlite::Error| failed(path, source);
-    let sql =
-        "SELECT COUNT(*), (SELECT application_id FROM pragma_application_id) FROM sqlite_master";
-    let found = connection.query_row(sql, [], |row| Ok((row.get::<_, i64>(0)?, row.get(1)?)));
+    let sql = "SELECT COUNT(*), (SELECT application_id FROM pragma_application_id), \
+        COUNT(*) FILTER (WHERE type = 'table' AND name = '_sqlx_migrations') FROM sqlite_master";
+    let found = connection
+        .query_row(sql, [], |row| Ok((row.get::<_, i64>(0)?, row.get(1)?, row.get::<_, i64>(2)?)));
     let contents = match found.map_err(failed)? {
-        (0, _) => Contents::Nothing,
-        (_, APPLICATION_ID) => Contents::Ours,
+        (0, _, _) => Contents::Nothing,
+        (_, APPLICATION_ID, 1) => Contents::Ours,
         _ => return Err(OpenError::new(OpenErrorKind::Foreign, path)),
     };
     if contents == Contents::Ours {
@@ -443,6 +454,18 @@ pub(super) fn check(connection: &Connection, path: &Path) -> Result<Contents, Op
         }
     }
     Ok(contents)
+}
+
+/// Refuses a database with an object that this program did not make, and one that lacks an object
+/// or has it with other SQL. Callers use it for a file that another person may have made.
+///
+/// # Errors
+/// [`OpenErrorKind::OtherSchema`]; its source names the first object that differs.
+pub(super) fn check_schema(connection: &Connection, path: &Path) -> Result<(), OpenError> {
+    match schema::first_difference(connection).map_err(|source| failed(path, source))? {
+        None => Ok(()),
+        Some(difference) => Err(OpenError::caused_by(OpenErrorKind::OtherSchema, path, difference)),
+    }
 }
 
 /// Returns the newest migration that a database of this program has.

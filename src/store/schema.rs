@@ -3,9 +3,14 @@
 //! The table `_sqlx_migrations` keeps the format of the library that wrote it first, so a program
 //! of any version knows which migrations a database has.
 
+mod difference;
+
+use std::ops::RangeBounds;
+
 use rusqlite::{Connection, Transaction, TransactionBehavior, params_from_iter};
 use sha2::{Digest as _, Sha384};
 
+pub(super) use self::difference::first_difference;
 use super::project_keys::{self, Migrating};
 
 /// One change of the schema. A released migration is never edited, because databases have its
@@ -157,13 +162,17 @@ pub(super) fn first_missing(connection: &Connection) -> Result<Option<i64>, Sche
     Ok(first)
 }
 
-/// Applies the migrations from `first` on to an SQLite database, each in a transaction of its own.
+/// Applies the migrations of these versions to an SQLite database, each in a transaction of its
+/// own.
 ///
 /// # Errors
 /// A failed statement. The migrations before it stay applied.
-pub(super) fn apply_from(connection: &mut Connection, first: i64) -> Result<(), SchemaError> {
+pub(super) fn apply(
+    connection: &mut Connection,
+    versions: impl RangeBounds<i64>,
+) -> Result<(), SchemaError> {
     connection.execute_batch(APPLIED)?;
-    for migration in MIGRATIONS.iter().filter(|migration| migration.version >= first) {
+    for migration in MIGRATIONS.iter().filter(|migration| versions.contains(&migration.version)) {
         let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         tx.execute_batch(migration.sql)?;
         migration.fill(&mut &tx)?;

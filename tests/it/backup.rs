@@ -248,6 +248,22 @@ fn what_is_no_backup_is_refused_and_the_state_stays() {
     };
     change("newer.db", "INSERT INTO _sqlx_migrations VALUES (999, 'x', '', 1, x'00', 0)");
     change("foreign.db", "PRAGMA application_id = 7");
+    change(
+        "trigger.db",
+        "CREATE TRIGGER move AFTER UPDATE ON project_keys
+         BEGIN UPDATE projects SET working_directory = '/etc'; END",
+    );
+    change("view.db", "DROP TABLE comments; CREATE VIEW comments AS SELECT 1 AS id");
+    // A view in the place of a table that is read first, whose rows have no end.
+    change(
+        "endless.db",
+        "DROP TABLE _sqlx_migrations; CREATE VIEW _sqlx_migrations AS
+         WITH RECURSIVE n (version) AS (SELECT 1 UNION ALL SELECT version + 1 FROM n)
+         SELECT version FROM n",
+    );
+    change("table.db", "CREATE TABLE other (id TEXT)");
+    change("column.db", "ALTER TABLE agents ADD COLUMN other TEXT");
+    change("index.db", "DROP INDEX tasks_of_parent");
     for (file, why) in [
         ("truncated.db", "truncated.db` is damaged, so nothing was restored: name a whole file"),
         ("cut.db", "cut.db` is damaged, so nothing was restored"),
@@ -257,6 +273,16 @@ fn what_is_no_backup_is_refused_and_the_state_stays() {
         ("dump.sql", "restore it with pg_restore or psql"),
         ("newer.db", "was written by a newer version"),
         ("foreign.db", "is the database of another program"),
+        (
+            "trigger.db",
+            "trigger.db` has another schema than this program made, so nothing was restored: name \
+             a whole file that `backup` made: it has the trigger `move`",
+        ),
+        ("view.db", "it has the view `comments`"),
+        ("endless.db", "endless.db` is the database of another program"),
+        ("table.db", "it has the table `other`"),
+        ("column.db", "its table `agents` differs from schema"),
+        ("index.db", "it does not have the index `tasks_of_parent` of schema"),
         ("missing.db", "missing.db` does not exist"),
         ("work", "is not a file"),
         ("one.db", "is the database in use"),

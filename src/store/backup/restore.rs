@@ -66,6 +66,7 @@ pub fn prepare_restore(
     let source = Source::open(file).map_err(no_backup)?;
     let draft = Draft::make(beside(store, ".restoring"), store)?;
     source.copy_to(&draft.path, &draft.lock, must_stop)?;
+    check_schema(&draft.path, file).map_err(no_backup)?;
     let mut origin = None;
     draft
         .complete(|connection| {
@@ -77,10 +78,17 @@ pub fn prepare_restore(
     let mut connection =
         Connection::open(&draft.path).map_err(|error| open::failed(file, error))?;
     let migrated = schema::first_missing(&connection)
-        .and_then(|first| first.map_or(Ok(()), |first| schema::apply_from(&mut connection, first)));
+        .and_then(|first| first.map_or(Ok(()), |first| schema::apply(&mut connection, first..)));
     migrated.map_err(|error| open::failed(file, error))?;
     drop(connection);
     Ok(Restore { draft, store: store.to_owned(), origin })
+}
+
+/// Refuses the copy of `file` if its schema is not ours. A trigger or a view of another person
+/// would change what the daemon writes.
+fn check_schema(copy: &Path, file: &Path) -> Result<(), BackupError> {
+    let connection = Connection::open(copy).map_err(|error| open::failed(file, error))?;
+    Ok(open::check_schema(&connection, file)?)
 }
 
 /// Says of a file that is to be restored why it cannot be, in place of the words for the database
@@ -93,6 +101,7 @@ fn no_backup(error: BackupError) -> BackupError {
         OpenErrorKind::Corrupt => "is damaged",
         OpenErrorKind::NotADatabase => "is not an SQLite database",
         OpenErrorKind::Foreign => "is the database of another program",
+        OpenErrorKind::OtherSchema => "has another schema than this program made",
         _ => return error.into(),
     };
     BackupError::NoBackup { path: error.path, problem, source: error.source }

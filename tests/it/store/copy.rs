@@ -314,30 +314,44 @@ fn a_copy_that_fails_in_the_middle_leaves_the_target_empty() {
     assert_eq!(n_rows(&target), 0);
 
     run(&source, "UPDATE tasks SET created_at = 1 WHERE id = 'u'");
+    // The target has a unique index that the source lacks.
     run(
-        &target,
-        "CREATE TRIGGER refuse BEFORE INSERT ON tasks BEGIN SELECT RAISE(ABORT, 'full'); END",
+        &source,
+        "DROP INDEX launches_open; UPDATE launches SET state = 'running', agent_id = 'a',
+             project_id = 'p', purpose = 'tasks'",
     );
     let error = refused(&sqlite(&source), &sqlite(&target));
     assert!(
-        error.contains("could not write the table `tasks`") && error.contains("full"),
+        error.contains("could not write the table `launches`") && error.contains("UNIQUE"),
         "{error}"
     );
     assert_eq!(n_rows(&target), 0);
+}
 
+#[test]
+fn a_target_with_another_schema_is_refused_and_left_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let (source, target) = (filled(folder.path()), folder.path().join("target.db"));
+    futures::executor::block_on(open::file(&target, Settings::default()).unwrap().close());
     run(
         &target,
-        "DROP TRIGGER refuse; CREATE TRIGGER change AFTER INSERT ON tasks
+        "CREATE TRIGGER change AFTER INSERT ON tasks
          BEGIN UPDATE tasks SET title = 'another one' WHERE id = 'u'; END",
     );
+    let bytes = fs::read(&target).unwrap();
     let error = refused(&sqlite(&source), &sqlite(&target));
-    assert!(error.contains("other rows than the source in the table `tasks` (3 rows"), "{error}");
-    assert_eq!(n_rows(&target), 0);
+    assert!(error.contains("target.db` has another schema than this program made"), "{error}");
+    assert!(error.contains("it has the trigger `change`"), "{error}");
+    assert_eq!(fs::read(&target).unwrap(), bytes);
 
     run(&target, "DROP TRIGGER change; ALTER TABLE tasks ADD COLUMN another TEXT");
     let error = refused(&sqlite(&source), &sqlite(&target));
-    assert!(error.contains("different columns in the table `tasks`"), "{error}");
+    assert!(error.contains("its table `tasks` differs"), "{error}");
     run(&target, "ALTER TABLE tasks DROP COLUMN another");
+    run(&source, "ALTER TABLE tasks ADD COLUMN another TEXT");
+    let error = refused(&sqlite(&source), &sqlite(&target));
+    assert!(error.contains("different columns in the table `tasks`"), "{error}");
+    run(&source, "ALTER TABLE tasks DROP COLUMN another");
     copied(&sqlite(&source), &sqlite(&target)).unwrap();
     assert_eq!(dump(&target), dump(&source));
 }
