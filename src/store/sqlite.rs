@@ -91,6 +91,7 @@ impl Options {
             &self.path,
             access | OpenFlags::SQLITE_OPEN_NO_MUTEX,
         )?;
+        distrust_schema(&connection)?;
         connection.busy_timeout(self.settings.busy_timeout)?;
         connection.pragma_update(None, "cache_size", -i64::from(self.cache_kib))?;
         if self.access == Access::QueryOnly {
@@ -105,6 +106,19 @@ impl Options {
         }
         Ok(connection)
     }
+}
+
+/// Lets no trigger and no view of a database run. This program makes neither, so they belong to
+/// another person, as do functions with side effects in other objects.
+pub(super) fn distrust_schema(connection: &rusqlite::Connection) -> rusqlite::Result<()> {
+    for setting in [
+        DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER,
+        DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW,
+        DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA,
+    ] {
+        connection.set_db_config(setting, false)?;
+    }
+    Ok(())
 }
 
 impl Sqlite {

@@ -295,6 +295,20 @@ fn what_is_no_backup_is_refused_and_the_state_stays() {
 }
 
 #[test]
+fn triggers_and_views_of_another_person_do_not_run_in_a_store() {
+    let mut daemon = Daemon::running(STORE);
+    daemon.project("prj");
+    daemon.terminate();
+    let store = daemon.folder().join("one.db");
+    let sql = "CREATE TRIGGER move AFTER INSERT ON tasks
+               BEGIN UPDATE projects SET name = 'moved'; END";
+    Connection::open(&store).unwrap().execute_batch(sql).unwrap();
+    daemon.start();
+    add_task(&daemon, "one");
+    assert_ne!(daemon.json(&["project", "show", "prj"])["name"], "moved");
+}
+
+#[test]
 fn a_backup_of_an_older_version_is_brought_up_to_date() {
     let mut daemon = Daemon::configured(STORE);
     let old = daemon.folder().join("old.db");

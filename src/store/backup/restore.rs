@@ -15,7 +15,7 @@ use super::{
     is_same_file,
 };
 use crate::store::open::{self, OpenErrorKind, beside};
-use crate::store::schema;
+use crate::store::{schema, sqlite};
 use crate::sys::regular_file;
 
 /// The short ids of a project that are left out if it is not known how many were given after the
@@ -88,6 +88,7 @@ pub fn prepare_restore(
 /// would change what the daemon writes.
 fn check_schema(copy: &Path, file: &Path) -> Result<(), BackupError> {
     let connection = Connection::open(copy).map_err(|error| open::failed(file, error))?;
+    sqlite::distrust_schema(&connection).map_err(|error| open::failed(file, error))?;
     Ok(open::check_schema(&connection, file)?)
 }
 
