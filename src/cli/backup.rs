@@ -116,6 +116,13 @@ impl BackupArguments {
             check_store_of_daemon(config).await?;
             app::back_up(config, file.clone(), if_exists).await.map_err(failed)
         })?;
+        if let Some(difference) = &made.difference {
+            eprintln!(
+                "agent-coordinator: warning: `restore` will refuse this backup, because the \
+                 database has another schema than this program made: {}",
+                output::plain(difference)
+            );
+        }
         let contents = Contents::from(&made);
         let left_out = left_out(config);
         if self.form.json {

@@ -58,6 +58,8 @@ pub struct BackupContents {
     pub n_rows: Vec<(&'static str, u64)>,
     /// The launches that had not ended.
     pub n_open_launches: u64,
+    /// The object of the schema because of which a restore would refuse the backup.
+    pub difference: Option<String>,
 }
 
 /// Whether a backup may replace a file.
@@ -137,7 +139,9 @@ pub fn back_up(
 ) -> Result<BackupContents, BackupError> {
     check_target(store, file, if_exists)?;
     let draft = Draft::make(beside(file, ".partial"), file)?;
-    Source::open(store)?.copy_to(&draft.path, &draft.lock, must_stop)?;
+    let source = Source::open(store)?;
+    let difference = source.difference();
+    source.copy_to(&draft.path, &draft.lock, must_stop)?;
     let contents = draft.complete(|connection| {
         connection.execute_batch(ORIGIN_TABLE)?;
         let Origin { coordinator, place, made_at, version } = origin;
@@ -146,7 +150,7 @@ pub fn back_up(
     });
     let contents = contents.map_err(damage_is_of(store))?;
     draft.put_in_place(file, if_exists)?;
-    Ok(contents)
+    Ok(BackupContents { difference, ..contents })
 }
 
 /// Returns a function that names `source` in the error about a damaged copy of it.
@@ -322,7 +326,8 @@ fn contents_of(connection: &Connection) -> rusqlite::Result<BackupContents> {
     }
     let n_open = count("SELECT COUNT(*) FROM launches WHERE state <> 'ended'")?;
     let schema = open::version_of(connection)?;
-    Ok(BackupContents { bytes: 0, schema, n_rows, n_open_launches: n_open.unsigned_abs() })
+    let n_open_launches = n_open.unsigned_abs();
+    Ok(BackupContents { bytes: 0, schema, n_rows, n_open_launches, difference: None })
 }
 
 #[cfg(test)]

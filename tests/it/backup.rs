@@ -306,6 +306,10 @@ fn triggers_and_views_of_another_person_do_not_run_in_a_store() {
     daemon.start();
     add_task(&daemon, "one");
     assert_ne!(daemon.json(&["project", "show", "prj"])["name"], "moved");
+    let said = daemon.cli(&["backup", "saved.db"]);
+    assert_eq!(said.code, 0, "{said:?}");
+    assert!(said.stderr.contains("`restore` will refuse this backup"), "{said:?}");
+    assert!(said.stderr.contains("it has the trigger `move`"), "{said:?}");
 }
 
 #[test]

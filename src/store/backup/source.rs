@@ -26,6 +26,7 @@ use rusqlite::Connection;
 use super::BackupError;
 use crate::clock;
 use crate::store::open::{self, Contents, OpenError, OpenErrorKind, beside};
+use crate::store::schema;
 use crate::store::sqlite::Access;
 use crate::sys::{files, regular_file};
 
@@ -84,6 +85,12 @@ impl Source {
             Err(error) => return Err(open::failed(&path, error).into()),
         };
         Ok(Self { path, connection, file, log })
+    }
+
+    /// Returns the first object of the schema that is not ours, if there is one.
+    pub(super) fn difference(&self) -> Option<String> {
+        let found = schema::first_difference(&self.connection).ok().flatten();
+        found.map(|difference| difference.to_string())
     }
 
     /// Copies the database into the empty file `to`, which is at `path`, and the log beside it.
