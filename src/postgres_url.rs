@@ -17,13 +17,36 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// The time after which a connection ends whose packets are not acknowledged.
 const LONGEST_SILENCE: Duration = Duration::from_secs(10);
 
+/// The text in place of a value that may contain a secret.
+pub const HIDDEN: &str = "***";
+/// The parameters whose values are shown. `options` is not among them, because it can set anything.
+const SHOWN: [&str; 17] = [
+    "application_name",
+    "channel_binding",
+    "connect_timeout",
+    "dbname",
+    "host",
+    "hostaddr",
+    "keepalives",
+    "keepalives_idle",
+    "keepalives_interval",
+    "keepalives_retries",
+    "load_balance_hosts",
+    "port",
+    "sslmode",
+    "sslrootcert",
+    "target_session_attrs",
+    "tcp_user_timeout",
+    "user",
+];
+
 /// A database and how to log in.
 #[derive(Clone)]
 pub struct PostgresUrl {
     /// The settings of a connection to each host. There is at least one.
     hosts: Vec<Config>,
     tls: Tls,
-    /// The URL. It has no password.
+    /// The URL. It has no password, but `options` may contain a secret.
     url: String,
 }
 
@@ -50,21 +73,21 @@ pub enum UrlError {
         "`sslmode={0}` is not supported: `verify-full` checks the server's certificate, \
          and `disable` sends everything in clear text"
     )]
-    SslMode(String),
+    SslMode(&'static str),
     #[error("the URL is not valid: {0}")]
     Invalid(String),
 }
 
 impl fmt::Debug for PostgresUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("PostgresUrl").field(&self.url).finish()
+        f.debug_tuple("PostgresUrl").field(&masked(&self.url)).finish()
     }
 }
 
-/// Shows the URL, which has no password.
+/// Shows the URL without values that may contain a secret.
 impl fmt::Display for PostgresUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.url)
+        f.write_str(&masked(&self.url))
     }
 }
 
@@ -98,7 +121,15 @@ impl FromStr for PostgresUrl {
         }
         let parsed = |base: &str, rest: &[&str]| -> Result<Config, UrlError> {
             let plain = format!("{base}?{}", rest.join("&"));
-            plain.parse().map_err(|error| UrlError::Invalid(error_text(&error)))
+            plain.parse().map_err(|error| {
+                // A `&` or `?` in a secret makes the driver name a part of it as a parameter.
+                let may_name_secret = query.contains('@') || query.contains("options");
+                UrlError::Invalid(if may_name_secret {
+                    "a parameter is not known, or its value is not valid".to_owned()
+                } else {
+                    error_text(&error)
+                })
+            })
         };
         let config = parsed(base, &rest)?;
         if config.get_password().is_some() {
@@ -116,7 +147,10 @@ impl FromStr for PostgresUrl {
         let tls = match ssl_mode {
             Some("verify-full" | "require") => Tls::Verified { root_certificate },
             Some("disable") => Tls::Off,
-            Some(other) => return Err(UrlError::SslMode(other.to_owned())),
+            Some(other) => {
+                let known = ["allow", "prefer", "verify-ca"].into_iter().find(|one| *one == other);
+                return Err(UrlError::SslMode(known.unwrap_or(HIDDEN)));
+            }
             None if is_on_this_machine(&config) => Tls::Off,
             None => Tls::Verified { root_certificate },
         };
@@ -136,6 +170,16 @@ impl FromStr for PostgresUrl {
         let hosts = each_host(&config, &one)?;
         Ok(Self { hosts, tls, url: url.to_owned() })
     }
+}
+
+/// Returns a URL without the values of parameters that may contain a secret.
+fn masked(url: &str) -> String {
+    let Some((base, query)) = url.split_once('?') else { return url.to_owned() };
+    let parameters = query.split('&').map(|parameter| match parameter.split_once('=') {
+        Some((key, _)) if !SHOWN.contains(&key) => format!("{key}={HIDDEN}"),
+        _ => parameter.to_owned(),
+    });
+    format!("{base}?{}", parameters.collect::<Vec<_>>().join("&"))
 }
 
 /// Returns the part of a URL before `?` without its hosts and ports.
@@ -278,6 +322,10 @@ mod tests {
             ("postgres://h/d", "names no user"),
             ("postgres://u@/d", "names no host"),
             ("postgres://u@h/d?sslmode=prefer", "`sslmode=prefer` is not supported"),
+            ("postgres://u@h/d?sslmode=require;password=hunter2", "`sslmode=***` is not supported"),
+            ("postgres://u@h/d?sslpassword=hunter2", "`sslpassword`"),
+            ("postgres://u@h/d?options=-c%20x.y%3Da&hunter2=b", "a parameter is not known"),
+            ("postgres://u@a?hunter2=b@h/d", "a parameter is not known"),
             ("postgres://u@h:port/d", "is not valid"),
             ("postgres://u@h/d?colour=red", "is not valid"),
         ] {
@@ -318,5 +366,22 @@ mod tests {
     fn a_url_does_not_show_its_password() {
         let url = parsed("postgres://u@h/d").unwrap().with_password(&Secret::new("hunter2"));
         assert!(!format!("{url} {url:?}").contains("hunter2"));
+    }
+
+    #[test]
+    fn a_url_does_not_show_its_options() {
+        for url in [
+            "postgres://u@h/d?connect_timeout=5&options=-c%20x.secret%3Dhunter2&keepalives=1",
+            "postgres://u@h/d?connect_timeout=5&%6fptions=hunter2&keepalives=1",
+        ] {
+            let url = parsed(url).unwrap();
+            let shown = url.to_string();
+            assert!(!format!("{url} {url:?}").contains("hunter2"), "{shown}");
+            assert!(shown.contains("?connect_timeout=5&"), "{shown}");
+            assert!(shown.contains("ptions=***&keepalives=1"), "{shown}");
+        }
+        let one = parsed("postgres://u@h/d?options=-c%20search_path%3Done").unwrap();
+        let other = parsed("postgres://u@h/d?options=-c%20search_path%3Dother").unwrap();
+        assert_ne!(one, other);
     }
 }

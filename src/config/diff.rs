@@ -11,6 +11,7 @@ use super::declaration::Keys;
 use super::kinds::Kind;
 use super::reader::{SettingPlaces, join};
 use super::{Config, ProviderConfig};
+use crate::postgres_url::HIDDEN;
 
 /// The time from which a changed setting counts in a running daemon.
 #[derive(
@@ -109,10 +110,15 @@ impl Changes {
         (old, new): (&T, &T),
     ) {
         let values = kind.show(old).zip(kind.show(new));
-        // Values that look alike are the same for people, such as a default that is written down.
-        let is_same = values.as_ref().map_or(old == new, |(old, new)| old == new);
+        let is_same = match &values {
+            // Values that look alike are the same for people, such as a default that is written
+            // down. That is unknown if a part of them is hidden.
+            Some((old, new)) if !new.contains(HIDDEN) => old == new,
+            _ => old == new,
+        };
         if !is_same || self.with_same {
             let values = values.map(<[String; 2]>::from);
+            let values = values.filter(|[old, new]| is_same || old != new);
             let applies = self.of_entry.unwrap_or(applies);
             self.all.push(Change { setting: join(section, key), values, applies });
         }

@@ -122,7 +122,8 @@ impl Source {
     }
 
     /// Returns the parts to hide in a text that is not valid YAML, in which keys and values can't
-    /// be told apart. For each key that looks like a secret's, that is the rest of its line.
+    /// be told apart. For each key that looks like a secret's, that is the rest of its line. For
+    /// each URL that may contain a secret, that is what follows the scheme.
     pub fn guess_secrets(&self) -> Vec<Span> {
         let mut secrets = Vec::new();
         let mut start = 0;
@@ -134,6 +135,8 @@ impl Source {
                 secrets.push(value..value.max(start + line.trim_end().len()));
             } else if let Some(at) = line.to_ascii_lowercase().find("passkey") {
                 secrets.push(start + at + "passkey".len()..start + line.trim_end().len());
+            } else if let Some(at) = line.find("://").filter(|_| holds_credentials(line)) {
+                secrets.push(start + at + "://".len()..start + line.trim_end().len());
             }
             start += line.len();
         }
@@ -151,9 +154,10 @@ pub(super) fn is_secret_name(name: &str) -> bool {
             .any(|word| name.contains(word))
 }
 
-/// Returns whether a text is a URL that contains a user name or a password.
+/// Returns whether a text is a URL that contains a user name, a password or parameters. Parameters
+/// may contain a secret.
 pub(super) fn holds_credentials(text: &str) -> bool {
-    text.split_once("://").is_some_and(|(_, rest)| rest.contains('@'))
+    text.split_once("://").is_some_and(|(_, rest)| rest.contains(['@', '?']))
 }
 
 /// Replaces `span` by asterisks. References such as `${NAME}` stay, because they say where the
@@ -208,11 +212,13 @@ mod tests {
 
     #[test]
     fn secrets_are_guessed_by_line() {
-        let text = "passkey: abc\nAPI_KEY : \"d\nname: e\n{ a: { passkey: f } }\n";
+        let text = "passkey: abc\nAPI_KEY : \"d\nname: e\n{ a: { passkey: f } }\n\
+                    url: x://u:g@h\nurl: x://h/?k=g\nurl: x://h\n";
         let source = source(text);
         assert_eq!(
             source.masked(&source.guess_secrets()),
-            "passkey: ***\nAPI_KEY : \"*\nname: e\n{ a: { passkey*******\n"
+            "passkey: ***\nAPI_KEY : \"*\nname: e\n{ a: { passkey*******\n\
+             url: x://*****\nurl: x://******\nurl: x://h\n"
         );
     }
 

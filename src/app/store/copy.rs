@@ -64,9 +64,7 @@ fn is_same(one: &StoreUrl, other: &StoreUrl) -> bool {
             let other = other.canonicalize();
             one.is_ok_and(|one| other.is_ok_and(|other| one == other))
         }
-        (StoreUrl::Postgres(one), StoreUrl::Postgres(other)) => {
-            one.to_string() == other.to_string()
-        }
+        (StoreUrl::Postgres(one), StoreUrl::Postgres(other)) => one == other,
         _ => false,
     }
 }

@@ -63,6 +63,20 @@ fn secrets_are_changed_and_never_shown() {
 }
 
 #[test]
+fn a_store_whose_options_change_is_told_without_them() {
+    let store = |options: &str| format!("store: {{ url: 'postgres://u@h/d?options={options}' }}");
+    assert_eq!(changes(&store("hunter2"), &store("hunter2")), [""; 0]);
+    assert_eq!(
+        changes(&store("hunter2"), &store("hunter3")),
+        ["store.url: changed (after a restart)"]
+    );
+    assert_eq!(
+        changes("store: { url: 'postgres://u@h/d' }", &store("hunter2")),
+        ["store.url: postgres://u@h/d → postgres://u@h/d?options=*** (after a restart)"]
+    );
+}
+
+#[test]
 fn every_key_that_is_known_is_compared() {
     let (all, environment) = (Source::new("all", "/etc/ac", EVERY_SETTING), environment());
     let reader = Reader::new(&all, &environment);

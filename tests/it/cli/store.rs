@@ -189,6 +189,34 @@ fn a_url_that_makes_no_sense_is_told_without_its_password() {
 }
 
 #[test]
+fn the_options_of_a_url_are_never_shown() {
+    let url = "postgres://u@127.0.0.1:1/d?options=-c%20x.secret%3Dhunter2";
+    let daemon = Daemon::configured(&format!("store: {{ url: '{url}' }}"));
+    for arguments in [
+        &["check"][..],
+        &["doctor"],
+        &["backup", "saved.db"],
+        &["run"],
+        &["store", "copy", "--from", url, "--to", "sqlite:a.db"],
+    ] {
+        let said = daemon.cli(arguments);
+        let all = format!("{}{}", said.stdout, said.stderr);
+        assert!(all.contains("127.0.0.1:1/d?options=***"), "{arguments:?}: {all}");
+        assert!(!all.contains("hunter2"), "{arguments:?}: {all}");
+    }
+    // A report about the file shows its lines.
+    for url in [
+        "'postgres:///d?host=h&user=u&password=hunter2'",
+        "'postgres:///d?host=h&options=hunter2'",
+        "'postgres://u:hunter2@h/d",
+    ] {
+        daemon.configure(&format!("store:\n  url: {url}\nmax_concurrent: 0"));
+        let said = daemon.cli(&["check"]);
+        assert!(said.code == 78 && !said.stderr.contains("hunter2"), "{said:?}");
+    }
+}
+
+#[test]
 fn a_password_is_taken_from_a_file_and_never_shown() {
     let Some(mut cluster) = Cluster::start(&[]) else { return };
     cluster.run_sql("postgres", "CREATE USER guarded PASSWORD 'right-one'");
