@@ -17,6 +17,7 @@ use crate::domain::export::lines::LineSplitter;
 use crate::domain::export::{Counts, MAX_FILE};
 use crate::rest::Problem;
 use crate::service::ImportReport;
+use crate::sys::regular_file;
 
 /// The number of directories, users or agents that are listed.
 const MAX_LISTED: usize = 20;
@@ -68,7 +69,8 @@ impl ImportArguments {
             read(io::stdin().lock(), &name)?
         } else {
             let path = environment.working_directory().join(&self.file);
-            let file = File::open(path)
+            let file = regular_file::check_named(&path)
+                .and_then(|()| File::open(&path))
                 .map_err(|error| CliError::Failed(format!("could not read `{name}`: {error}")))?;
             read(file, &name)?
         };

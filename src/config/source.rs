@@ -5,6 +5,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use crate::domain::printable::is_unprintable;
+use crate::sys::regular_file;
 
 use super::tree::Span;
 
@@ -49,9 +50,10 @@ impl Source {
     pub fn read(path: &Path, working_directory: &Path) -> Result<Self, Unreadable> {
         let full = working_directory.join(path);
         let mut bytes = Vec::new();
+        regular_file::check_named(&full).map_err(Unreadable::Io)?;
         let file = std::fs::File::open(&full).map_err(Unreadable::Io)?;
         // One byte more than allowed tells a file that is too large from one that just fits. This
-        // also works for a pipe.
+        // also works for a pipe that a shell passes on.
         file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(Unreadable::Io)?;
         if bytes.len() as u64 > MAX_BYTES {
             return Err(Unreadable::TooLarge);

@@ -203,7 +203,7 @@ pub fn file(path: &Path, settings: Settings) -> Result<Engine, OpenError> {
 /// [`OpenError`] names the problem of the file and the remedy.
 pub(super) fn to_read(path: &Path) -> Result<Sqlite, OpenError> {
     let path = absolute(path)?;
-    if !exists(&path) {
+    if !exists(&path)? {
         return Err(OpenError::new(OpenErrorKind::Missing, &path));
     }
     let options = options(&path, settings_of_copy(), Access::ReadOnly);
@@ -230,7 +230,7 @@ pub(super) fn to_fill<E: From<OpenError>>(
     refuse_rows: impl FnOnce(&mut Sqlite) -> Result<(), E>,
 ) -> Result<Sqlite, E> {
     let path = absolute(path)?;
-    if exists(&path) {
+    if exists(&path)? {
         let options = options(&path, settings_of_copy(), Access::ReadOnly);
         let connection = connect(&options)?;
         let contents = check(&connection, &path)?;
@@ -279,9 +279,14 @@ fn absolute(path: &Path) -> Result<PathBuf, OpenError> {
     std::path::absolute(path).map_err(|source| failed(path, source))
 }
 
-/// Returns whether there is a file, also one that another user hides.
-fn exists(path: &Path) -> bool {
-    !std::fs::metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+/// Returns whether there is a file, also one that another user hides. Refuses anything else,
+/// because SQLite would wait for the other end of a pipe.
+fn exists(path: &Path) -> Result<bool, OpenError> {
+    match std::fs::metadata(path) {
+        Ok(found) if !found.is_file() => Err(OpenError::new(OpenErrorKind::NotAFile, path)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        _ => Ok(true),
+    }
 }
 
 /// Opens the database file at `path` and brings its schema up to date, or creates it.

@@ -8,6 +8,7 @@
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::fd::AsFd;
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
 
 use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat};
@@ -16,11 +17,17 @@ use rustix::io::Errno;
 /// The largest size of a small file, in bytes.
 pub const MAX_SMALL: u64 = 64 * 1024;
 
+/// The paths below which a shell passes on what it has opened: `<(command)` is `/dev/fd/63`, for
+/// example.
+const PASSED_ON: [&str; 3] = ["/dev/fd", "/dev/stdin", "/proc"];
+
 /// The reason why a file cannot be used, now or later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 enum Unusable {
     #[error("it is {0}, not a regular file; move it away")]
     Kind(&'static str),
+    #[error("it is {0}, not a regular file; name another path")]
+    NamedKind(&'static str),
     #[error("it is larger than {} KiB; move it away", MAX_SMALL / 1024)]
     TooLarge,
 }
@@ -97,6 +104,26 @@ pub fn read_small_text(path: &Path) -> io::Result<String> {
         .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
+/// Refuses a pipe, a socket or a device at a path that a person named, because reading it may never
+/// end. What a shell passes on and `/dev/null` can be read. A missing file is left to the caller.
+///
+/// # Errors
+/// Returns an error that names the kind of the file.
+pub fn check_named(path: &Path) -> io::Result<()> {
+    let Ok(kind) = std::fs::metadata(path).map(|found| found.file_type()) else { return Ok(()) };
+    let is_null = || std::fs::canonicalize(path).is_ok_and(|path| path == Path::new("/dev/null"));
+    let is_passed_on = PASSED_ON.iter().any(|start| path.starts_with(start));
+    if kind.is_file() || kind.is_dir() || is_passed_on || is_null() {
+        return Ok(());
+    }
+    let kind = match () {
+        () if kind.is_fifo() => "a pipe",
+        () if kind.is_socket() => "a socket",
+        () => "a device",
+    };
+    Err(Unusable::NamedKind(kind).into())
+}
+
 /// Returns whether trying again later cannot help: `false` if memory or descriptors ran out, the
 /// disk failed, or a signal came.
 pub fn is_lasting(error: &io::Error) -> bool {
@@ -171,6 +198,32 @@ mod tests {
             assert_eq!(read_small(&path(name)).unwrap(), b"");
         }
         make_anew(&path("folder")).unwrap_err();
+    }
+
+    #[test]
+    fn a_pipe_that_a_person_names_is_refused_unless_a_shell_passes_it_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        rustix::fs::mknodat(CWD, path("pipe"), FileType::Fifo, Mode::RWXU, 0).unwrap();
+        let _socket = std::os::unix::net::UnixListener::bind(path("socket")).unwrap();
+        std::fs::write(path("file"), "").unwrap();
+        for (target, name) in [("pipe", "to_pipe"), ("file", "to_file"), ("/dev/null", "to_null")] {
+            symlink(target, path(name)).unwrap();
+        }
+        for (name, kind) in [
+            ("pipe", "a pipe"),
+            ("to_pipe", "a pipe"),
+            ("socket", "a socket"),
+            ("/dev/zero", "a device"),
+        ] {
+            check_refused(check_named(&path(name)), &format!("it is {kind}, not a regular file"));
+        }
+        for name in ["file", "to_file", "missing", "/dev/null", "to_null"] {
+            check_named(&path(name)).unwrap();
+        }
+        let (end, _other) = std::io::pipe().unwrap();
+        let fd = std::os::fd::AsRawFd::as_raw_fd(&end);
+        check_named(Path::new(&format!("/dev/fd/{fd}"))).unwrap();
     }
 
     #[test]

@@ -10,6 +10,7 @@ use crate::cli::error::CliError;
 use crate::config::{self, Environment, FILE_NAME, Loaded};
 use crate::domain::workspace::WorkspaceMode;
 use crate::domain::{AgentId, ProjectId, TaskId};
+use crate::sys::regular_file;
 
 const MANIFEST: &str = "manifest.yaml";
 const CONFIGURATION: &str = "\
@@ -98,6 +99,7 @@ impl Written<'_> {
             // An earlier run was interrupted.
             Err(error)
                 if error.kind() == std::io::ErrorKind::AlreadyExists
+                    && regular_file::check_named(&path).is_ok()
                     && std::fs::read_to_string(&path).is_ok_and(|found| found == text) => {}
             Err(error) => {
                 let advice = match error.kind() {

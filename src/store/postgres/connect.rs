@@ -15,6 +15,7 @@ use tokio_postgres::{AsyncMessage, Client, Config, NoTls};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::postgres_url::Tls;
+use crate::sys::regular_file;
 
 use super::super::db::BoxError;
 use super::client::Connector;
@@ -84,6 +85,7 @@ fn client_config(root_certificate: Option<&Path>) -> Result<ClientConfig, BoxErr
     let unreadable = |error: &dyn fmt::Display| -> BoxError {
         format!("could not read the certificates in `{}`: {error}", path.display()).into()
     };
+    regular_file::check_named(path).map_err(|error| unreadable(&error))?;
     let mut roots = rustls::RootCertStore::empty();
     for certificate in CertificateDer::pem_file_iter(path).map_err(|error| unreadable(&error))? {
         roots.add(certificate.map_err(|error| unreadable(&error))?)?;

@@ -3,6 +3,8 @@
 use std::fmt::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 
+use rustix::fs::{CWD, FileType, Mode};
+
 use super::check_fails;
 use crate::daemon::{Daemon, PROGRAM, Said};
 
@@ -236,6 +238,34 @@ fn a_file_that_can_not_be_read_is_named_with_the_reason() {
         check.stderr.contains("none.yaml") && check.stderr.contains("No such file"),
         "{check:?}"
     );
+}
+
+#[test]
+fn a_pipe_is_named_and_never_waited_for_unless_a_shell_passes_it_on() {
+    let daemon = Daemon::running("");
+    let pipe = daemon.folder().join("pipe");
+    rustix::fs::mknodat(CWD, pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    daemon.done(&["backup", "saved.db"]);
+    let copy = |from, to| ["store", "copy", "--from", from, "--to", to];
+    let a_pipe = "it is a pipe, not a regular file; name another path";
+    let of_config = format!("could not read `pipe`, which --config names: {a_pipe}");
+    let a_pipe = format!("could not read `pipe`: {a_pipe}");
+    for (arguments, code, why) in [
+        (&["import", "pipe", "--yes"][..], 1, a_pipe.as_str()),
+        (&["apply", "pipe"], 78, &a_pipe),
+        (&["check", "--config", "pipe"], 78, &of_config),
+        (&["backup", "pipe", "--force"], 1, "pipe` is not a file"),
+        (&["export", "pipe", "--force"], 1, "pipe` is not a file"),
+        (&copy("sqlite:pipe", "sqlite:other.db"), 1, "pipe` is not a file"),
+        (&copy("sqlite:saved.db", "sqlite:pipe"), 1, "pipe` is not a file"),
+    ] {
+        check_fails(&daemon, arguments, code, why);
+    }
+    let said = daemon.cli_with_input(&["apply", "/dev/stdin"], "agents: { agt: {} }");
+    assert_eq!((said.code, said.stdout.as_str()), (0, "agent agt created\n"), "{said:?}");
+    let exported = daemon.done(&["export"]);
+    let said = daemon.cli_with_input(&["import", "/dev/stdin", "--yes", "--merge"], &exported);
+    assert_eq!(said.code, 0, "{said:?}");
 }
 
 const MANIFEST: &str = "
