@@ -10,6 +10,9 @@ use agent_coordinator::config::{self, Environment};
 /// The other deadlines of the shutdown (`app`), in seconds, beyond the time for ending agents.
 const STEPS_SECONDS: u64 = 20;
 
+/// The unit of a daemon of root.
+const ROOT: &str = "system/agent-coordinator-root.service";
+
 fn text(unit: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("systemd").join(unit)).unwrap()
 }
@@ -38,7 +41,12 @@ fn the_mcp_socket_unit_listens_where_the_defaults_say() {
 fn systemd_is_more_patient_than_the_daemon() {
     let config = config::Config::with_state_dir("/state");
     let daemon = config.stop.timeout.as_secs() + config.stop.leak_grace.as_secs() + STEPS_SECONDS;
-    for unit in ["agent-coordinator.service", "agent-coordinator-supervise.service"] {
+    for unit in [
+        "agent-coordinator.service",
+        "agent-coordinator-supervise.service",
+        "system/agent-coordinator.service",
+        ROOT,
+    ] {
         let systemd: u64 = setting(unit, "TimeoutStopSec").parse().unwrap();
         assert!(systemd > daemon, "{unit}: {systemd} s, and the daemon may take {daemon} s");
         // SIGUSR1 means `keep`: tests/it/sockets.rs.
@@ -57,6 +65,7 @@ fn every_service_reloads_by_its_own_command_and_is_watched() {
         "agent-coordinator-supervise.service",
         "agent-coordinator-serve.service",
         "system/agent-coordinator.service",
+        ROOT,
     ] {
         assert_eq!(setting(unit, "Type"), "notify", "{unit}");
         assert_eq!(setting(unit, "ExecReload"), "/usr/bin/agent-coordinator reload", "{unit}");
@@ -110,6 +119,115 @@ fn the_units_of_the_machine_differ_from_those_of_a_user_in_their_user_alone() {
     let (of_user, of_machine) =
         difference("agent-coordinator-http.socket", "system/agent-coordinator-http.socket");
     assert!(of_user.is_empty() && of_machine.is_empty(), "{of_user:?} {of_machine:?}");
+}
+
+/// The folders of programs that only root can change.
+const FOLDERS_OF_ROOT: [&str; 6] =
+    ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
+
+#[test]
+fn a_unit_of_root_finds_programs_in_folders_of_root_alone() {
+    let units = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("systemd/system")).unwrap();
+    let units = units.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let units = units.map(|name| format!("system/{name}")).filter(|it| it.ends_with(".service"));
+    let is_of_root = |unit: &String| {
+        let user = settings(unit).into_iter().find(|setting| setting.starts_with("User="));
+        user.is_none_or(|user| user == "User=root" || user == "User=0")
+    };
+    let of_root: Vec<String> = units.filter(is_of_root).collect();
+    assert_eq!(of_root, [ROOT]);
+    let environment = settings(ROOT).into_iter().filter(|it| it.starts_with("Environment"));
+    // A file or a second PATH would change the first one.
+    assert_eq!(
+        environment.collect::<Vec<_>>(),
+        [
+            "Environment=HOME=/root".to_owned(),
+            format!("Environment=PATH={}", FOLDERS_OF_ROOT.join(":"))
+        ]
+    );
+}
+
+#[test]
+fn the_unit_of_root_differs_from_that_of_the_machine_in_its_rights_and_its_folders() {
+    let (of_machine, of_root) = difference("system/agent-coordinator.service", ROOT);
+    assert_eq!(
+        of_machine,
+        [
+            "Description=Runs fleets of AI coding agents",
+            "After=network-online.target",
+            "User=agent-coordinator",
+            "Group=agent-coordinator",
+            "Environment=PATH=/var/lib/agent-coordinator/.local/bin:/usr/local/bin:/usr/bin:/bin",
+        ]
+    );
+    let keys: Vec<&str> = of_root.iter().map(|it| it.split_once('=').unwrap().0).collect();
+    assert_eq!(
+        keys,
+        [
+            "Description",
+            "Conflicts",
+            "After",
+            "Environment",
+            "Environment",
+            "RuntimeDirectory",
+            "RuntimeDirectoryMode",
+            "ProtectSystem",
+            "PrivateMounts",
+            "CapabilityBoundingSet",
+            "NoNewPrivileges",
+            "RestrictSUIDSGID",
+            "LockPersonality",
+            "SystemCallArchitectures",
+            "RestrictRealtime",
+            "RestrictAddressFamilies",
+            "SystemCallFilter",
+            "SystemCallErrorNumber",
+        ]
+    );
+    // Agents outlive a restart with what is in this folder.
+    assert_eq!(setting(ROOT, "RuntimeDirectoryPreserve"), "yes");
+    // Without these rights, it could not run agents as other users and end them.
+    let capabilities = setting(ROOT, "CapabilityBoundingSet");
+    for needed in ["CAP_SETUID", "CAP_SETGID", "CAP_CHOWN", "CAP_KILL", "CAP_SYS_PTRACE"] {
+        assert!(capabilities.split(' ').any(|it| it == needed), "{needed}");
+    }
+    assert!(!capabilities.contains("CAP_SYS_ADMIN") && !capabilities.contains('~'));
+    // What the drop-in of users takes from agents, this unit takes from them, too.
+    for hardening in settings("agent-coordinator.service.d/hardening.conf") {
+        assert!(of_root.contains(&hardening), "{hardening}");
+    }
+}
+
+#[test]
+fn the_unit_of_root_and_that_of_the_machine_do_not_run_at_once() {
+    let units = [
+        "agent-coordinator.service",
+        "agent-coordinator-mcp.socket",
+        "agent-coordinator-http.socket",
+    ];
+    let conflicts = setting(ROOT, "Conflicts");
+    assert_eq!(conflicts.split(' ').collect::<Vec<_>>(), units);
+    // systemd waits for the end of the other service only if there is an order.
+    let after = setting(ROOT, "After");
+    assert!(units.iter().all(|unit| after.split(' ').any(|it| it == *unit)), "{after}");
+}
+
+#[test]
+fn the_socket_of_root_is_open_to_the_users_of_agents_as_the_daemon_would_make_it() {
+    let socket = "system/agent-coordinator-root-mcp.socket";
+    assert_eq!(setting(socket, "Service"), ROOT.strip_prefix("system/").unwrap());
+    assert_eq!(setting(socket, "FileDescriptorName"), "mcp");
+    // src/app/socket.rs has the same modes.
+    let modes = ["SocketMode", "DirectoryMode"].map(|key| setting(socket, key));
+    assert_eq!(modes, ["0666", "0711"]);
+    assert_eq!(setting(ROOT, "RuntimeDirectoryMode"), modes[1]);
+    let listens = setting(socket, "ListenStream");
+    let folder = Path::new("/run").join(setting(ROOT, "RuntimeDirectory"));
+    assert_eq!(Path::new(&listens).parent(), Some(folder.as_path()));
+    // The document says how to set it.
+    let told = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/install.md");
+    let told = fs::read_to_string(told).unwrap();
+    assert!(told.contains(&format!("\nmcp_socket_path: {listens}\n")));
 }
 
 #[test]
