@@ -231,6 +231,26 @@ fn the_socket_of_root_is_open_to_the_users_of_agents_as_the_daemon_would_make_it
 }
 
 #[test]
+fn the_keeper_of_the_repositories_cannot_log_in_and_no_unit_runs_as_it() {
+    let name = "agent-coordinator-keep";
+    let users = text("system/sysusers.conf");
+    let mut lines = users.lines().filter(|line| line.starts_with(&format!("u {name} ")));
+    let line = lines.next().unwrap();
+    assert_eq!(lines.next(), None);
+    // `-` means a free number, and a group with the name of the user.
+    assert!(line.starts_with(&format!("u {name} - ")), "{line}");
+    assert!(line.ends_with(" /nonexistent /usr/sbin/nologin"), "{line}");
+    for folder in ["", "system", "agent-coordinator.service.d"] {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("systemd").join(folder);
+        for file in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            if file.is_file() && !file.ends_with("sysusers.conf") {
+                assert!(!fs::read_to_string(&file).unwrap().contains(name), "{}", file.display());
+            }
+        }
+    }
+}
+
+#[test]
 fn the_user_of_the_machine_has_a_home_with_the_folder_of_the_state() {
     let user = text("system/sysusers.conf");
     let user = user.lines().find(|line| line.starts_with("u ")).unwrap();
