@@ -192,6 +192,57 @@ fn the_image_runs_the_program_as_an_ordinary_user_below_an_init() {
     assert_eq!(added.last().unwrap(), &("USER".to_owned(), "agent-coordinator".to_owned()));
 }
 
+/// Returns whether a text is a whole version, not a tag or a range.
+fn is_version(text: &str) -> bool {
+    let parts: Vec<&str> = text.split('.').collect();
+    parts.len() == 3 && parts.iter().all(|part| part.parse::<u32>().is_ok())
+}
+
+#[test]
+fn each_package_of_npm_has_a_version_and_runs_no_script_as_root() {
+    let folders = ["packaging", "packaging/container", "packaging/debian"];
+    let mut n_packages = 0;
+    for file in folders.map(|folder| matching(&format!("{folder}/*"))).concat() {
+        let all = instructions(&file);
+        let lines: Vec<String> = all.iter().map(|(name, rest)| format!("{name} {rest}")).collect();
+        let commands = lines.iter().flat_map(|line| line.split([';', '&', '|']));
+        let commands = commands.map(|it| it.trim().trim_start_matches("RUN "));
+        for command in commands.filter(|it| it.starts_with("npm ")) {
+            let mut words = command.split_whitespace().skip(1);
+            // Its short forms and `npx` would have to be looked for as well.
+            let verb = words.next().unwrap();
+            assert!(["install", "cache"].contains(&verb), "{file}: {command}");
+            if verb != "install" {
+                continue;
+            }
+            let (options, packages): (Vec<&str>, Vec<&str>) =
+                words.partition(|word| word.starts_with('-'));
+            assert!(options.contains(&"--ignore-scripts"), "{file}: {command}");
+            for package in packages {
+                n_packages += 1;
+                let (name, version) = package.rsplit_once('@').unwrap_or((package, ""));
+                assert!(!name.is_empty(), "{file}: {package} has no version");
+                let argument = version.strip_prefix("${").and_then(|it| it.strip_suffix('}'));
+                let version = argument.map_or(version, |argument| {
+                    let value = all.iter().filter(|(name, _)| name == "ARG");
+                    let value = value.filter_map(|(_, rest)| rest.split_once('='));
+                    let mut value = value.filter(|(name, _)| *name == argument);
+                    value.next().unwrap_or_else(|| panic!("{file}: no default of {argument}")).1
+                });
+                assert!(is_version(version), "{file}: {package} has version {version:?}");
+                // It is the version that the presets were tested with.
+                let short = name.rsplit('/').next().unwrap().trim_end_matches("-code");
+                let tested = format!("{short} {version},");
+                assert!(text("docs/providers.md").contains(&tested), "{file}: {tested}");
+            }
+        }
+    }
+    assert!(n_packages > 0, "no package of npm was found");
+    for no_version in ["", "latest", "2", "2.1", "^2.1.0", "2.1.x"] {
+        assert!(!is_version(no_version), "{no_version}");
+    }
+}
+
 #[test]
 fn the_health_check_tells_a_daemon_that_answers_from_one_that_is_away() {
     let all = instructions(CONTAINERFILE);
