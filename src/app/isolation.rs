@@ -16,6 +16,9 @@ use crate::domain::{FileOwner, FileOwners, RunAs};
 use crate::provider::AgentUser;
 use crate::sys;
 
+/// The account of the machine that only keeps the work of agents. The packages make it.
+const KEEPER: &str = "agent-coordinator-keep";
+
 /// The reason why agents cannot be started as configured.
 #[derive(Debug, thiserror::Error)]
 pub enum UserProblem {
@@ -25,6 +28,11 @@ pub enum UserProblem {
     NotRoot { provider: String, user: String },
     #[error("`ai_providers.{provider}.run_as`: this machine has no user `{user}`")]
     Unknown { provider: String, user: String },
+    #[error(
+        "`ai_providers.{provider}.run_as`: `{KEEPER}` is the account that keeps the work of \
+         agents, and no agent may be that user; name another one"
+    )]
+    Keeper { provider: String },
     #[error("`ai_providers.{provider}.run_as`: could not look up user `{user}`")]
     LookUp { provider: String, user: String, source: nix::Error },
     #[error(
@@ -50,6 +58,9 @@ pub enum UserProblem {
 pub fn check_users(config: &Config) -> Result<(), UserProblem> {
     for (provider, user) in wanted_users(config) {
         let names = || (provider.to_owned(), user.to_owned());
+        if user == KEEPER {
+            return Err(UserProblem::Keeper { provider: provider.to_owned() });
+        }
         if !rustix::process::geteuid().is_root() {
             let (provider, user) = names();
             return Err(UserProblem::NotRoot { provider, user });

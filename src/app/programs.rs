@@ -16,6 +16,7 @@ use crate::config::{CommandLine, Config, Environment, Preset, ProviderConfig};
 use crate::locks::lock;
 use crate::provider::{Login, login_of, program_of};
 use crate::rest::{FoundProgram, ProgramLogin, Programs};
+use crate::sys::ownership::is_changed_by_others;
 
 /// The time that a CLI has to print its version.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(5);
@@ -167,8 +168,13 @@ pub fn find_program(program: &str, environment: &Environment) -> Option<PathBuf>
 /// be secrets.
 const PASSED_ON: [&str; 4] = ["HOME", "LANG", "PATH", "TMPDIR"];
 
-/// Returns the first line that a program prints for `--version`.
+/// Returns the first line that a program prints for `--version`. Root runs no program that another
+/// user can change.
 pub async fn version_of(program: &Path) -> Option<String> {
+    let is_root = rustix::process::geteuid().is_root();
+    if is_root && program.canonicalize().is_ok_and(|real| is_changed_by_others(&real)) {
+        return None;
+    }
     let mut command = tokio::process::Command::new(program);
     command.arg("--version").stdin(Stdio::null()).kill_on_drop(true).env_clear();
     command.envs(PASSED_ON.into_iter().filter_map(|name| Some((name, std::env::var_os(name)?))));

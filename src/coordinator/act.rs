@@ -203,6 +203,7 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         };
         crash_point::reach(CrashPoint::Claimed);
         self.shared.snapshots.claimed(&key, &launch);
+        let check = check.map(|check| self.workspaces.with_note(check));
         let clean = check.as_ref().and_then(|check| check.clean.as_deref());
         let folders =
             clone.as_ref().and_then(|clone| self.workspaces.folders(&key.project, clone, clean));

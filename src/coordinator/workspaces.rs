@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 use super::control::ControlPlane;
 use super::hooks::HookRunner;
 use crate::crash_point::{self, CrashPoint};
+use crate::domain::check::CheckOrder;
 use crate::domain::workspace::{
     CleanOrder, Content, Hook, HookFacts, Job, KeepOrder, Order, RemoveOrder, WorkspaceReport,
 };
@@ -150,6 +151,16 @@ impl<C: ControlPlane> WorkspaceJobs<C> {
             }
             Some(_) => Err("the fresh clone of the check is not there".to_owned()),
         }
+    }
+
+    /// Returns the check with a note in its output, if its fresh clone was written with other
+    /// attributes than those of the result.
+    pub(super) fn with_note(&self, check: CheckOrder) -> CheckOrder {
+        let host = self.host.as_ref();
+        let has_other = host.zip(check.clean.as_deref());
+        let has_other =
+            has_other.is_some_and(|(host, clean)| host.checkouts.has_first_attributes(clean));
+        if has_other { check.with_attributes_note() } else { check }
     }
 
     /// Checks that the agent of a launch, which runs as `user` or as the daemon's own user, owns

@@ -173,6 +173,20 @@ pub struct CheckOrder {
     pub clean: Option<Box<CleanOrder>>,
 }
 
+/// Says in the output of a check with which attributes its files were written.
+const ATTRIBUTES_NOTE: &str = "agent-coordinator: the result changes .gitattributes; the files of \
+    this check were written with the attributes of the commit that the work began at";
+
+impl CheckOrder {
+    /// Returns the check with a line before its own output, which says that the result has other
+    /// attributes than those that its files were written with.
+    pub fn with_attributes_note(self) -> Self {
+        let say = ["/bin/sh", "-c", "printf '%s\\n' \"$0\" >&2; exec \"$@\"", ATTRIBUTES_NOTE];
+        let command = say.into_iter().map(str::to_owned).chain(self.command).collect();
+        Self { command, ..self }
+    }
+}
+
 /// The longest pattern of protected paths, in bytes.
 const MAX_PATTERN: usize = 1000;
 

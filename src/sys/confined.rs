@@ -1,14 +1,31 @@
 //! Starts child processes as another user.
 #![allow(unsafe_code, reason = "what runs between fork and exec may only make plain system calls")]
 
+use std::ffi::CString;
+use std::io;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::process::CommandExt as _;
+use std::path::Path;
 use std::process::Command;
 
 use super::birth;
 
-/// Lets a command run as another user, with these groups and no other ones. Needs root. The
-/// child enters its working directory before it becomes that user.
-pub fn run_as(command: &mut Command, uid: u32, gid: u32, groups: Vec<u32>) {
+/// Lets a command run as another user, with a group and all groups, and no other ones. Needs root.
+/// The child enters `folder` as that user, who must have the right to.
+///
+/// # Errors
+/// The path of the folder has a zero byte.
+pub fn run_as(
+    command: &mut Command,
+    (uid, gid, groups): (u32, u32, Vec<u32>),
+    folder: &Path,
+) -> io::Result<()> {
+    let folder = CString::new(folder.as_os_str().as_bytes())?;
+    let become_user = move || {
+        birth::become_user(uid, gid, &groups)?;
+        Ok(rustix::process::chdir(&folder)?)
+    };
     // SAFETY: only system calls between fork and exec, no allocation and no lock.
-    unsafe { command.pre_exec(move || birth::become_user(uid, gid, &groups)) };
+    unsafe { command.pre_exec(become_user) };
+    Ok(())
 }

@@ -12,8 +12,9 @@ use super::refs::is_id;
 use super::repository::Repository;
 use super::scratch::{Scratch, Settings};
 use super::snapshot::inside;
-use super::source::{Head, Source, entries};
+use super::source::{Head, Source, entries, open_to_others};
 use super::transfer::revisions;
+use super::walk::find_open;
 use super::{CheckoutError, Checkouts, Place, blocking};
 use crate::domain::WorkspaceId;
 use crate::domain::nearest::nearest;
@@ -160,10 +161,18 @@ impl Checkouts {
         }
         let format = Repository { own: place.keep(), common: place.keep() }.format();
         let settings = Settings { format, attributes: "", excluded: "" };
-        let (project, owner) = (place.project.clone(), source.owner);
+        let project = place.project.clone();
+        let owner = source.owner;
         let scratch = blocking(move || Scratch::new(&project, owner, &settings)).await?;
         let excludes = source.top.join(".git/info/exclude");
         let excludes = format!("core.excludesFile={}", excludes.display());
+        let top = source.top.clone();
+        // Another owner runs git with rights of its own.
+        let look = move || Ok(if owner.is_none() { find_open(&top) } else { None });
+        let open = blocking(look).await?;
+        if let Some(open) = open {
+            return Err(CheckoutError::Refused(open_to_others(&source.top, &open)));
+        }
         let theirs = Repository { own: source.common.clone(), common: source.common.clone() };
         let on_files = |arguments: &[&OsStr]| {
             let all = ["-c", &excludes].map(OsStr::new).into_iter();

@@ -29,6 +29,8 @@ use crate::domain::{ProjectId, RunAs, WorkspaceId};
 const MAX_GONE: usize = 8;
 /// All files that give attributes.
 const ATTRIBUTES: &str = ":(glob)**/.gitattributes";
+/// The file that says that the files were written with the attributes that the work began with.
+const FIRST_ATTRIBUTES: &str = "first-attributes";
 /// The author of the commit that brings protected paths back.
 const AUTHOR: &str = "agent-coordinator";
 
@@ -110,6 +112,9 @@ impl Checkouts {
             remove_folder(&new)?;
         }
         made?;
+        if attributes.is_some() {
+            write(&new.join(FIRST_ATTRIBUTES), b"")?;
+        }
         write(&new.join(MADE), serde_json::to_vec(order).unwrap_or_default())?;
         set_mode(&new.join(MADE), 0o600)?;
         crash_point::reach(CrashPoint::WorkspaceMade);
@@ -121,6 +126,12 @@ impl Checkouts {
         let place = self.place(&order.project, &order.id);
         let text = std::fs::read(folder(&place).join(MADE)).unwrap_or_default();
         serde_json::from_slice::<CleanOrder>(&text).is_ok_and(|made| made == *order)
+    }
+
+    /// Returns whether the files of a fresh clone were written with the attributes that the work
+    /// began with, because the result has other ones.
+    pub fn has_first_attributes(&self, order: &CleanOrder) -> bool {
+        folder(&self.place(&order.project, &order.id)).join(FIRST_ATTRIBUTES).exists()
     }
 
     /// Returns the folder that a check gets as its working directory.

@@ -106,7 +106,9 @@ impl Checkouts {
             if let (Some(source), Some(start), true) =
                 (&source, &chosen.1, order.submodules && is_new)
             {
-                let origin = Origin::of_source(source, source.upstream(&self.git).await, owner);
+                let upstream = source.upstream(&self.git).await;
+                let is_of_person = self.is_of_source(&place, start).await?;
+                let origin = Origin::of_source(source, upstream, owner, is_of_person);
                 let fetched = self.fetch_submodules(&place, start, &origin).await;
                 self.unpin_without_submodule(fetched, order, &place).await?;
             }
@@ -419,7 +421,7 @@ impl Checkouts {
         let writer = Writer { git: &self.git, scratch, owner, keep: place.keep(), content };
         if owner.is_some() {
             // Another user cannot read the keep repository.
-            let receive = |unpack: [&'static str; 3]| {
+            let receive = |unpack: [&'static str; 4]| {
                 self.git.on(writer.scratch.path(), unpack).run_as(owner)
             };
             self.give_pack(place, format!("{}\n", writer.content), receive).await?;

@@ -81,7 +81,9 @@ impl Checkouts {
     /// It cannot be told.
     async fn is_clean(&self, source: &Source, commit: &str) -> Result<bool, CheckoutError> {
         let unknown = || CheckoutError::Refused("the files cannot be compared".to_owned());
-        let (root, top, owner) = (self.root.clone(), source.top.clone(), source.owner);
+        let root = self.root.clone();
+        let top = source.top.clone();
+        let owner = source.owner;
         let (scratch, repository) = blocking(move || {
             let read = || {
                 let repository = Repository::of(&top).ok_or_else(unknown)?;

@@ -5,14 +5,15 @@
 //! time. The repository of an agent is never the `GIT_DIR` of a call: its filters would run. Names
 //! are full names of refs, or follow `--end-of-options`.
 //!
-//! A call runs as the owner of the files that it is about ([`Call::run_as`]). Only the coordinator's
-//! own repositories are read by the daemon's own user. Objects go from one user to another through
-//! a pipe ([`Call::send_to`]).
+//! A call runs as the owner of the files that it is about ([`Call::run_as`]). Only the
+//! coordinator's own repositories are read by the daemon's own user. Objects go from one user to
+//! another through a pipe ([`Call::send_to`]).
 
 use std::ffi::{OsStr, OsString};
+use std::fmt::Write as _;
 use std::fs::Permissions;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -44,7 +45,7 @@ const MAX_MESSAGE: usize = 4 * 1024;
 const MAX_MEMORY: u64 = 1 << 30;
 
 /// The options of each call. They come before the configuration of the repository.
-const OPTIONS: [&str; 14] = [
+const OPTIONS: [&str; 15] = [
     "core.hooksPath=/dev/null",
     "core.fsmonitor=false",
     "core.fsync=objects,derived-metadata,reference",
@@ -52,6 +53,7 @@ const OPTIONS: [&str; 14] = [
     "core.bigFileThreshold=64m",
     "core.packedGitLimit=64m",
     "core.packedGitWindowSize=16m",
+    "pack.threads=4",
     "pack.windowMemory=64m",
     "gc.auto=0",
     "maintenance.auto=false",
@@ -234,9 +236,13 @@ impl Git {
 /// users can put a program.
 fn safe_path() -> OsString {
     let is_root = rustix::process::geteuid().is_root();
-    let is_safe = |folder: &PathBuf| {
-        folder.is_absolute() && !(is_root && folder.is_dir() && is_changed_by_others(folder))
+    let is_roots = |folder: &Path| {
+        let real = folder.canonicalize();
+        let found = folder.join("git").metadata();
+        real.is_ok_and(|real| ![&*real, folder].into_iter().any(is_changed_by_others))
+            && found.map_or(true, |git| git.uid() == 0 && git.mode() & 0o022 == 0)
     };
+    let is_safe = |folder: &PathBuf| folder.is_absolute() && (!is_root || is_roots(folder));
     let path = std::env::var_os("PATH").unwrap_or_default();
     let safe = std::env::split_paths(&path).filter(is_safe);
     std::env::join_paths(safe).unwrap_or_default()
@@ -376,7 +382,8 @@ impl<'a> Call<'a> {
     /// # Errors
     /// The errors of [`Self::run`], of either call.
     pub(super) async fn send_to(self, receiver: Call<'_>) -> Result<(), GitError> {
-        let (command, limit) = (self.name(), self.limit);
+        let command = self.name();
+        let limit = self.limit;
         match tokio::time::timeout(limit, self.stream(receiver)).await {
             Ok(ended) => ended,
             Err(_) => Err(GitError::TimedOut { command, limit }),
@@ -404,7 +411,8 @@ impl<'a> Call<'a> {
         for at in order {
             let (code, said) = &ends[at];
             if *code != Some(0) {
-                let (command, message) = (names[at].clone(), message(said));
+                let command = names[at].clone();
+                let message = message(said);
                 return Err(GitError::Failed { command, message });
             }
         }
@@ -420,7 +428,8 @@ impl<'a> Call<'a> {
             }
         };
         let cut_at = self.cut_at;
-        let (stdout, stderr) = (running.child.stdout.take(), running.child.stderr.take());
+        let stdout = running.child.stdout.take();
+        let stderr = running.child.stderr.take();
         let ((), stdout, said) =
             tokio::join!(running.give(input), read(stdout, cut_at), read(stderr, None));
         let code = running.end().await?;
@@ -473,16 +482,23 @@ impl<'a> Call<'a> {
         command.envs(self.variables.drain(..));
         // A call never depends on the folder in which the daemon was started.
         let folder = self.folder.as_deref().unwrap_or(home);
-        command.current_dir(folder);
         command.stdin(input.unwrap_or_else(Stdio::piped));
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         command.process_group(0).kill_on_drop(true);
         if let Some(owner) = self.run_as {
             let Groups { own, all } = owner.groups().await;
-            confined::run_as(command.as_std_mut(), owner.uid, own, all.to_vec());
+            // The user may not enter the folders of the daemon.
+            let folder = self.folder.as_deref().unwrap_or(Path::new("/"));
+            confined::run_as(command.as_std_mut(), (owner.uid, own, all.to_vec()), folder)?;
+        } else {
+            command.current_dir(folder);
         }
-        let child = command.spawn().map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound if folder.is_dir() => GitError::Missing,
+        let child = command.spawn().map_err(|error| match (error.kind(), self.run_as) {
+            (io::ErrorKind::NotFound, _) if folder.is_dir() => GitError::Missing,
+            (io::ErrorKind::PermissionDenied, Some(owner)) => {
+                let message = format!("user {} may not enter `{}`", owner.uid, folder.display());
+                GitError::Failed { command: self.name(), message }
+            }
             _ => GitError::Io(error),
         })?;
         let group = Group::of(&child, n_killed);
@@ -525,7 +541,7 @@ fn message(said: &[u8]) -> String {
     message.truncate(message.floor_char_boundary(MAX_MESSAGE));
     if message.contains("Out of memory") {
         let limit = MAX_MEMORY >> 20;
-        message.push_str(&format!(" (a process of git may use {limit} MiB of memory)"));
+        let _ = write!(message, " (a process of git may use {limit} MiB of memory)");
     }
     message
 }

@@ -11,7 +11,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::fs::{AtFlags, Mode, OFlags, RawMode};
 use rustix::io::Errno;
 
 use super::CheckoutError;
@@ -84,20 +84,20 @@ impl Inside {
         &self,
         path: &Path,
         content: &[u8],
-        mode: u32,
+        mode: RawMode,
     ) -> Result<(), CheckoutError> {
         let mut file = self.make_file(path, mode)?;
         file.write_all(content).map_err(CheckoutError::io("write", &self.path.join(path)))
     }
 
     /// Makes an empty file, in the place of a file or a link that has this path.
-    pub(super) fn make_file(&self, path: &Path, mode: u32) -> Result<File, CheckoutError> {
+    pub(super) fn make_file(&self, path: &Path, mode: RawMode) -> Result<File, CheckoutError> {
         let (folder, name) = self.place_of(path)?;
         let failed = |error: Errno| CheckoutError::io("write", &self.path.join(path))(error.into());
         remove(&folder, &name).map_err(failed)?;
         let flags =
             OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let mode = Mode::from_raw_mode(mode.try_into().unwrap_or(0o600));
+        let mode = Mode::from_raw_mode(mode);
         let file = rustix::fs::openat(&folder, &name, flags, mode).map_err(failed)?;
         rustix::fs::fchmod(&file, mode).map_err(failed)?;
         Ok(file.into())
@@ -134,7 +134,7 @@ impl Inside {
     }
 
     /// Returns the mode of a regular file; `None` for anything else, and behind a link.
-    pub(super) fn mode_of(&self, path: &Path) -> Option<u32> {
+    pub(super) fn mode_of(&self, path: &Path) -> Option<RawMode> {
         let file = self.open_file(path).ok()?;
         Some(rustix::fs::fstat(&file).ok()?.st_mode & 0o777)
     }
@@ -186,7 +186,8 @@ mod tests {
     #[test]
     fn nothing_is_written_read_or_removed_through_a_link() {
         let folder = tempfile::tempdir().unwrap();
-        let (top, other) = (folder.path().join("top"), folder.path().join("other"));
+        let top = folder.path().join("top");
+        let other = folder.path().join("other");
         std::fs::create_dir(&top).unwrap();
         std::fs::create_dir(&other).unwrap();
         std::fs::write(other.join("file"), "theirs").unwrap();

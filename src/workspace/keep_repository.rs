@@ -35,7 +35,7 @@ const PRE_RECEIVE: &str = "#!/bin/sh\n\
 /// Files are read and written byte for byte: these attributes come before their own.
 pub(super) const ATTRIBUTES: &str = "* -text !eol -ident -filter -working-tree-encoding\n";
 
-/// The beginning of each fetch of a forge into a keep repository. It writes nothing but the named refs.
+/// The beginning of each fetch of a forge into a keep repository. It writes only the named refs.
 pub(super) const FETCH: [&str; 6] = [
     "fetch",
     "--quiet",
@@ -64,8 +64,8 @@ impl Checkouts {
         Ok(head)
     }
 
-    /// Makes the keep repository of a project unless it exists, and the repository with the settings
-    /// with which the files of workspaces are read. It has nothing of the source yet.
+    /// Makes the keep repository of a project unless it exists, and the repository with the
+    /// settings with which the files of workspaces are read. It has nothing of the source yet.
     pub(super) async fn make_keep(&self, format: &str, place: &Place) -> Result<(), CheckoutError> {
         if !place.keep().join("HEAD").is_file() {
             make_folder(&place.project)?;

@@ -23,12 +23,13 @@ use std::path::Path;
 use super::author::address_of;
 use super::create::{MADE, read_made};
 use super::git::GitError;
+use super::inside::Inside;
 use super::objects::lines;
 use super::refs::{Refs, read_refs, read_text};
 use super::rights::blocking_as;
 use super::source::entries;
 use super::sparse::cone_at;
-use super::walk::{Walk, walk};
+use super::walk::{Walk, find_waiting, walk};
 use super::{CheckoutError, Checkouts, KeepPolicy, Place};
 use crate::crash_point::{self, CrashPoint};
 use crate::domain::workspace::{Cone, Content, KeepOrder};
@@ -61,6 +62,7 @@ impl Checkouts {
     ) -> Result<Content, CheckoutError> {
         place.check_tree()?;
         let cone = cone_at(place)?;
+        remove_waiting(place, policy).await?;
         let before = walked(place).await?;
         let mut left_out = Vec::new();
         let _locked = self.lock_keep(&order.project, place).await?;
@@ -80,16 +82,21 @@ impl Checkouts {
         crash_point::reach(CrashPoint::ObjectsTaken);
         let refs = read_refs(place).await?;
         let mut result = self.existing(place, refs.result(&order.branch)).await?;
-        if let Some(commit) = result.as_ref().filter(|_| !objects.is_empty())
-            && let Err(CheckoutError::Malformed(reason)) = self.check_size(place, commit).await
+        // An agent that removed its repository does not take back what it had committed.
+        let earlier = self.resolve(place, &format!("refs/heads/{}", order.branch)).await?;
+        if let Some(commit) = &result
+            && result != earlier
+            && result != order.base_commit
         {
-            left_out.push(format!(".git/objects: {reason}"));
-            result = None;
+            match self.check_result(place, &order.id, commit, &objects).await {
+                Err(CheckoutError::Malformed(reason)) => {
+                    left_out.push(format!(".git/objects: {reason}"));
+                    result = None;
+                }
+                checked => checked?,
+            }
         }
-        if result.is_none() {
-            // An agent that removed its repository does not take back what it had committed.
-            result = self.resolve(place, &format!("refs/heads/{}", order.branch)).await?;
-        }
+        let result = result.or(earlier);
         let result = result.or_else(|| order.base_commit.clone());
         self.prepare_reading(place).await?;
         // The owner of a workspace can change its index.
@@ -138,17 +145,16 @@ impl Checkouts {
             return Ok(None);
         }
         let _locked = self.lock_keep(project, &place).await?;
-        let taken = self.take_objects(&place, workspace).await;
-        if matches!(taken, Err(CheckoutError::Malformed(_))) {
-            return Ok(None);
-        }
-        taken?;
+        let objects = match self.take_objects(&place, workspace).await {
+            Err(CheckoutError::Malformed(_)) => return Ok(None),
+            taken => taken?,
+        };
         let refs = read_refs(&place).await?;
         let newest = self.existing(&place, refs.head_commit()).await?;
         let Some(commit) = &newest else {
             return Ok(None);
         };
-        match self.check_size(&place, commit).await {
+        match self.check_result(&place, workspace, commit, &objects).await {
             Err(CheckoutError::Malformed(_)) => Ok(None),
             checked => checked.map(|()| newest),
         }
@@ -407,6 +413,21 @@ impl Checkouts {
 /// branch below another one.
 pub(super) fn uncommitted_ref(branch: &str) -> String {
     format!("refs/heads/{branch}-uncommitted")
+}
+
+/// Removes the pipes of a clone for which git would wait. No process is there that would use them,
+/// and a pipe has no content.
+async fn remove_waiting(place: &Place, policy: &KeepPolicy) -> Result<(), CheckoutError> {
+    let tree = place.tree();
+    let skipped = policy.rebuildable.clone();
+    blocking_as(place.owner, move || {
+        while let Some(path) = find_waiting(&tree, &skipped) {
+            tracing::warn!(tree = %tree.display(), path = %path.display(), "removed a pipe");
+            Inside::open(&tree)?.remove_file(&path)?;
+        }
+        Ok(())
+    })
+    .await
 }
 
 async fn walked(place: &Place) -> Result<Walk, CheckoutError> {

@@ -203,9 +203,9 @@ impl Checkouts {
     }
 }
 
-/// Makes the folders of a new workspace: one for the files, and one for git's files of it if another
-/// user owns them. Git and the daemon write there as that user from the beginning, so that no link
-/// leads them to more than that user has.
+/// Makes the folders of a new workspace: one for the files, and one for git's files of it if
+/// another user owns them. Git and the daemon write there as that user from the beginning, so that
+/// no link leads them to more than that user has.
 pub(super) fn make_tree(new: &Path, owner: Option<Owner>) -> Result<(), CheckoutError> {
     let tree = new.join("tree");
     make_folder(&tree)?;

@@ -122,7 +122,8 @@ impl Checkouts {
         }
         // The file `.lfsconfig` does not change this folder, which is the usual one.
         on_own(&["config", "lfs.storage", "lfs"]).run().await?;
-        let (from, reader) = (source.common.join("lfs/objects"), source.owner);
+        let from = source.common.join("lfs/objects");
+        let reader = source.owner;
         let upstream = source.upstream(&self.git).await;
         let upstream = upstream.filter(|url| url.starts_with("https://"));
         let url = upstream.unwrap_or_else(|| format!("file://{}", source.top.display()));

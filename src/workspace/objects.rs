@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use super::git::Call;
 use super::rights::{Owner, hand_over};
-use super::trees::MAX_OBJECTS;
+use super::trees::{MAX_BYTES, MAX_OBJECTS};
 use super::{CheckoutError, Checkouts, Place, blocking, make_folder, remove_folder};
 use crate::crash_point::{self, CrashPoint};
 use crate::domain::WorkspaceId;
@@ -188,6 +188,7 @@ struct ObjectFile {
 fn copy_objects(owner: Option<Owner>, from: &Path, to: &Path) -> Result<Copied, CheckoutError> {
     let mut copied = Copied { loose: Vec::new(), packs: Vec::new(), unread: Vec::new() };
     make_folder(&to.join("pack"))?;
+    let mut n_bytes = 0;
     let take = |ObjectFile { folder, name, file }: ObjectFile| {
         let is_pack = folder == "pack";
         let id = if is_pack { plain(&name) } else { format!("{folder}{name}") };
@@ -195,6 +196,10 @@ fn copy_objects(owner: Option<Owner>, from: &Path, to: &Path) -> Result<Copied, 
             copied.unread.push(id);
             return Ok(());
         };
+        n_bytes += file.metadata().map_err(CheckoutError::io("read", from))?.len();
+        if n_bytes > MAX_BYTES {
+            return Err(CheckoutError::Malformed(format!("there are more than {MAX_BYTES} bytes")));
+        }
         let target = to.join(&folder).join(&name);
         make_folder(&to.join(&folder))?;
         copy_into(&mut file, &target)?;

@@ -3,13 +3,15 @@
 //! A merge is made in the keep repository. The source only gets a commit that continues its own
 //! branch, and never by force. Files that a person has changed are not overwritten.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::author::Author;
 use super::git::GitError;
 use super::keep_repository::SOURCE;
 use super::keeping::uncommitted_ref;
-use super::source::{Source, entries, owner_of_files};
+use super::rights::is_open_to_others;
+use super::source::{Source, entries, open_to_others, owner_of_files};
 use super::{CheckoutError, Checkouts, Place};
 use crate::crash_point::{self, CrashPoint};
 use crate::domain::workspace::{KeepOrder, Published};
@@ -344,6 +346,7 @@ impl Checkouts {
                     folder.display()
                 )));
             }
+            self.check_written(source, place, &folder, (target, new)).await?;
             let merge = ["merge", "--ff-only", "--no-verify-signatures", "--quiet", new];
             self.git.in_folder(&folder, merge).run_as(source.owner).long().run().await
         } else {
@@ -355,6 +358,30 @@ impl Checkouts {
             Err(CheckoutError::Git(GitError::Failed { message, .. })) => Ok(Err(message)),
             Err(error) => Err(error),
         }
+    }
+
+    /// Checks that only root can change the folders in which a merge writes, if root merges.
+    async fn check_written(
+        &self,
+        source: &Source,
+        place: &Place,
+        folder: &Path,
+        (target, new): (&str, &str),
+    ) -> Result<(), CheckoutError> {
+        if source.owner.is_some() || !rustix::process::geteuid().is_root() {
+            return Ok(());
+        }
+        let list = ["diff-tree", "-r", "-z", "--name-only", "--no-renames", target, new];
+        let listed = self.git.on(&place.keep(), list).long().run().await?;
+        let folders: BTreeSet<&Path> =
+            entries(&listed).flat_map(|path| path.ancestors().skip(1)).collect();
+        for below in folders {
+            let below = folder.join(below);
+            if below.symlink_metadata().is_ok_and(|found| is_open_to_others(&found)) {
+                return Err(CheckoutError::Refused(open_to_others(folder, &below)));
+            }
+        }
+        Ok(())
     }
 
     /// Returns the folder in which a branch of the source is checked out.

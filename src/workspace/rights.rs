@@ -170,7 +170,8 @@ fn panicked() -> CheckoutError {
 /// Returns whether this thread has the rights of root, and others can change the folder.
 pub(super) fn is_open_to_others(folder: &Metadata) -> bool {
     let is_root = rustix::process::geteuid().is_root() && !IS_ANOTHER.get();
-    is_root && (folder.uid() != 0 || folder.mode() & 0o022 != 0)
+    let is_writable = !folder.is_symlink() && folder.mode() & 0o022 != 0;
+    is_root && (folder.uid() != 0 || is_writable)
 }
 
 /// Returns whether this thread may read a file.

@@ -8,19 +8,17 @@ use std::fs::{File, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _, lchown};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::inside::{InTheWay, Inside};
 use super::rights::{Owner, run_as};
 use super::{CheckoutError, make_folder};
 
-/// The number of the next folder of this process.
-static NEXT: AtomicU64 = AtomicU64::new(0);
-
 /// A folder with a bare repository, which is removed when this is dropped.
 #[derive(Debug)]
 pub(super) struct Scratch {
+    /// The daemon's own folder around the repository.
     folder: PathBuf,
+    path: PathBuf,
     owner: Option<Owner>,
 }
 
@@ -33,39 +31,51 @@ impl Scratch {
         settings: &Settings<'_>,
     ) -> Result<Self, CheckoutError> {
         make_folder(project)?;
-        let name =
-            format!(".new-scratch-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let can_enter = |folder: &Path| {
-            run_as(owner, || Ok(folder.join(".").symlink_metadata().is_ok())).unwrap_or(false)
-        };
-        let near = project.join(&name);
-        make_private(&near)?;
-        let scratch = Self { folder: near, owner };
-        scratch.give()?;
-        let scratch = if can_enter(&scratch.folder) {
+        let mut number = [0; 8];
+        getrandom::fill(&mut number)
+            .map_err(io::Error::from)
+            .map_err(CheckoutError::io("make a folder in", project))?;
+        let name = format!(".new-scratch-{:016x}", u64::from_le_bytes(number));
+        let scratch = Self::make(&project.join(&name), owner)?;
+        let can_enter = run_as(owner, || Ok(scratch.path.join(".").symlink_metadata().is_ok()))?;
+        let scratch = if can_enter {
             scratch
         } else {
-            let far = std::env::temp_dir().join(format!("agent-coordinator{name}"));
-            make_private(&far)?;
-            let far = Self { folder: far, owner };
-            far.give()?;
-            far
+            Self::make(&std::env::temp_dir().join(format!("agent-coordinator{name}")), owner)?
         };
-        run_as(owner, || make_repository(&scratch.folder, settings))?;
+        run_as(owner, || make_repository(&scratch.path, settings))?;
+        Ok(scratch)
+    }
+
+    /// Makes the folder. Its owner cannot put something else in the place of the repository,
+    /// because the folder around it is the daemon's.
+    fn make(folder: &Path, owner: Option<Owner>) -> Result<Self, CheckoutError> {
+        let make = |path: &Path, mode: u32| {
+            let mut builder = std::fs::DirBuilder::new();
+            let made = builder.mode(mode).create(path);
+            made.and_then(|()| std::fs::set_permissions(path, Permissions::from_mode(mode)))
+                .map_err(CheckoutError::io("make the folder", path))
+        };
+        make(folder, 0o711)?;
+        let scratch = Self { folder: folder.to_owned(), path: folder.join("repository"), owner };
+        make(&scratch.path, 0o700)?;
+        if let Some(Owner { uid, gid }) = owner {
+            lchown(&scratch.path, Some(uid), Some(gid))
+                .map_err(CheckoutError::io("give to its user", &scratch.path))?;
+        }
         Ok(scratch)
     }
 
     /// Returns the folder of the repository. It has place for other files of the step, too.
     pub(super) fn path(&self) -> &Path {
-        &self.folder
+        &self.path
     }
 
     /// Copies a file into the folder, as its owner. Blocks.
     pub(super) fn fill(&self, name: &str, from: &mut File) -> Result<(), CheckoutError> {
         run_as(self.owner, || {
-            let mut file = Inside::open(&self.folder)?.make_file(Path::new(name), 0o600)?;
-            io::copy(from, &mut file)
-                .map_err(CheckoutError::io("write", &self.folder.join(name)))?;
+            let mut file = Inside::open(&self.path)?.make_file(Path::new(name), 0o600)?;
+            io::copy(from, &mut file).map_err(CheckoutError::io("write", &self.path.join(name)))?;
             Ok(())
         })
     }
@@ -73,17 +83,9 @@ impl Scratch {
     /// Opens a regular file in the folder, as its owner. Blocks.
     pub(super) fn open_file(&self, name: &str) -> Result<File, CheckoutError> {
         run_as(self.owner, || {
-            let opened = Inside::open(&self.folder)?.open_file(Path::new(name));
-            opened.map_err(CheckoutError::io("read", &self.folder.join(name)))
+            let opened = Inside::open(&self.path)?.open_file(Path::new(name));
+            opened.map_err(CheckoutError::io("read", &self.path.join(name)))
         })
-    }
-
-    fn give(&self) -> Result<(), CheckoutError> {
-        let Some(Owner { uid, gid }) = self.owner else {
-            return Ok(());
-        };
-        lchown(&self.folder, Some(uid), Some(gid))
-            .map_err(CheckoutError::io("give to its user", &self.folder))
     }
 }
 
@@ -91,19 +93,6 @@ impl Drop for Scratch {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.folder);
     }
-}
-
-/// Makes a folder that did not exist, and that only its owner can enter.
-fn make_private(folder: &Path) -> Result<(), CheckoutError> {
-    let mut builder = std::fs::DirBuilder::new();
-    let made = match builder.mode(0o700).create(folder) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            std::fs::remove_dir_all(folder).and_then(|()| builder.create(folder))
-        }
-        made => made,
-    };
-    made.and_then(|()| std::fs::set_permissions(folder, Permissions::from_mode(0o700)))
-        .map_err(CheckoutError::io("make the folder", folder))
 }
 
 /// The settings of a bare repository.

@@ -10,9 +10,9 @@
 //! | `lost` | staged files that differ from HEAD |
 //! | `git` | HEAD, refs, logs of refs, and the list of staged files, as text |
 //!
-//! Agents write to the work tree, so git looks at it as its owner, with settings of the daemon's. In
-//! its repository, git only packs objects and compares the index with HEAD, as the owner, too. No
-//! hook and no filter runs.
+//! Agents write to the work tree, so git looks at it as its owner, with settings of the daemon's.
+//! In its repository, git only packs objects and compares the index with HEAD, as the owner, too.
+//! No hook and no filter runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -29,11 +29,12 @@ use super::repository::Repository;
 use super::rights::{Owner, blocking_as};
 use super::scratch::{Scratch, Settings};
 use super::source::{Source, check_folders, check_kinds, owner_of_files};
-use super::walk::find_refused;
+use super::walk::{find_refused, find_waiting};
 use super::{CheckoutError, Checkouts, KeepPolicy, Place, blocking, make_folder, rename, write};
 use crate::domain::plan::shared::{SnapshotCause, SnapshotOrder};
 use crate::domain::workspace::Moment;
 use crate::domain::{LaunchId, ProjectId, Timestamp};
+use crate::sys::ownership::is_changed_by_others;
 
 /// The refs of snapshots, by launch.
 const SNAPSHOTS: &str = "refs/agent-coordinator/snapshot";
@@ -223,7 +224,13 @@ impl Checkouts {
             )));
         }
         let above = to.ancestors().find(|folder| folder.is_dir()).unwrap_or(to);
-        let owner = owner_of_files(above)?;
+        let owner = Owner::of(above);
+        if rustix::process::geteuid().is_root() && owner.is_none() && is_changed_by_others(to) {
+            return Err(CheckoutError::Refused(format!(
+                "other users can change `{}`, so root writes no files there; name another folder",
+                above.display()
+            )));
+        }
         let folder = to.to_owned();
         let make = move || {
             std::fs::create_dir_all(&folder).map_err(CheckoutError::io("make the folder", &folder))
@@ -249,6 +256,7 @@ impl Checkouts {
         let mut n_left = N_ATTEMPTS;
         loop {
             n_left -= 1;
+            self.check_waiting(place, policy).await?;
             let ignored = self.list_ignored(place).await?;
             let is_rebuildable = |path: &&PathBuf| policy.is_rebuildable(path);
             let skipped: BTreeSet<PathBuf> =
@@ -276,8 +284,8 @@ impl Checkouts {
         }
     }
 
-    /// Takes the files of another user, in a repository of that user. The index goes there and back,
-    /// so that only new files are read.
+    /// Takes the files of another user, in a repository of that user. The index goes there and
+    /// back, so that only new files are read.
     async fn take_files_of_owner(
         &self,
         place: &Place,
@@ -287,7 +295,8 @@ impl Checkouts {
     ) -> Result<Files, CheckoutError> {
         let index = place.folder.join("index");
         let scratch = blocking({
-            let (project, index) = (place.project.clone(), index.clone());
+            let project = place.project.clone();
+            let index = index.clone();
             move || {
                 let settings = Settings { format, attributes: ATTRIBUTES, excluded: &excluded };
                 let scratch = Scratch::new(&project, Some(owner), &settings)?;
@@ -314,6 +323,20 @@ impl Checkouts {
         })
         .await?;
         Ok(files)
+    }
+
+    /// Checks that git waits for no pipe in the files of a person.
+    async fn check_waiting(&self, place: &Place, policy: &KeepPolicy) -> Result<(), CheckoutError> {
+        let tree = place.tree();
+        let skipped = policy.rebuildable.clone();
+        blocking_as(place.owner, move || match find_waiting(&tree, &skipped) {
+            Some(pipe) => Err(CheckoutError::Refused(format!(
+                "`{}` is a pipe, a socket or a device, for which git would wait; remove it",
+                tree.join(pipe).display()
+            ))),
+            None => Ok(()),
+        })
+        .await
     }
 
     /// Takes the commits that refs and logs name, and the staged files, with all that they reach.
@@ -507,7 +530,8 @@ struct Read {
 /// `Gone` if there is none; `Refused` for one of several users, and for a pipe for which git would
 /// wait.
 async fn read(work_tree: &Path, owner: Option<Owner>) -> Result<Read, CheckoutError> {
-    let (work_tree, shown) = (work_tree.to_owned(), work_tree.to_owned());
+    let work_tree = work_tree.to_owned();
+    let shown = work_tree.to_owned();
     let read = blocking_as(owner, move || {
         let Some(repository) = Repository::of(&work_tree) else {
             return Err(CheckoutError::Gone(work_tree.join(".git")));

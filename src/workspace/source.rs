@@ -33,6 +33,11 @@ pub(super) struct Source {
     pub(super) common: PathBuf,
 }
 
+/// The folders of a repository of root whose entries must be root's, so that git does only what
+/// root wants.
+const OF_ROOT: [&str; 9] =
+    ["", "info", "lfs", "logs", "objects", "objects/info", "objects/pack", "refs", "refs/heads"];
+
 /// The branch and the commit that the HEAD of a repository names.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Head {
@@ -86,13 +91,15 @@ impl Source {
                 }
                 Err(GitError::Failed { .. }) => {
                     return Err(CheckoutError::Refused(format!(
-                        "`{shown}` is inside the `.git` folder of a repository; name the folder with its files"
+                        "`{shown}` is inside the `.git` folder of a repository; name the folder \
+                         with its files"
                     )));
                 }
                 Err(error) => return Err(error.into()),
             }
         };
-        let (top, common) = (source.top.clone(), source.common.clone());
+        let top = source.top.clone();
+        let common = source.common.clone();
         let directory = directory.to_owned();
         blocking(move || {
             check_place(&directory, &top, owner)?;
@@ -236,8 +243,9 @@ pub(super) fn owner_of_files(work_tree: &Path) -> Result<Option<Owner>, Checkout
 }
 
 /// Returns the sentence about a repository of root that others can change.
-fn open_to_others(top: &Path, open: &Path) -> String {
-    let (top, open) = (top.display(), open.display());
+pub(super) fn open_to_others(top: &Path, open: &Path) -> String {
+    let top = top.display();
+    let open = open.display();
     format!(
         "the repository `{top}` belongs to root, but other users can change `{open}`, so root does \
          not run git there; give it to the user who works in it (`chown -R USER {top}`), or take \
@@ -251,7 +259,8 @@ fn check_owner(top: &Path, folder: &Path, owner: Option<Owner>) -> Result<(), Ch
     let read = |path: &Path| path.metadata().map_err(CheckoutError::io("read", path));
     let found = read(folder)?.uid();
     let Some(Owner { uid, .. }) = owner else {
-        let entries = std::fs::read_dir(folder).map_err(CheckoutError::io("read", folder))?;
+        let below = OF_ROOT.map(|name| std::fs::read_dir(folder.join(name)));
+        let entries = below.into_iter().flatten().flatten();
         let is_open = |path: &PathBuf| {
             let found = path.symlink_metadata();
             found.is_ok_and(|it| it.uid() != 0 || (!it.is_symlink() && it.mode() & 0o022 != 0))
@@ -266,7 +275,8 @@ fn check_owner(top: &Path, folder: &Path, owner: Option<Owner>) -> Result<(), Ch
     if [0, uid].contains(&found) {
         return Ok(());
     }
-    let (shown, user) = (folder.display(), name_of(uid));
+    let shown = folder.display();
+    let user = name_of(uid);
     Err(CheckoutError::Refused(format!(
         "`{shown}` belongs to {}, but the work tree `{}` belongs to {user}; give both to one user: \
          `chown -R {uid} {shown}`",
@@ -301,7 +311,8 @@ fn not_a_repository(directory: &Path, message: &str) -> String {
     let shown = directory.display();
     if message.contains("not a git repository (or any") {
         return format!(
-            "`{shown}` is in no git repository; run `git init` and commit there, or set the workspace of the project to `shared`"
+            "`{shown}` is in no git repository; run `git init` and commit there, or set the workspace \
+             of the project to `shared`"
         );
     }
     format!("git does not use the repository of `{shown}`: {message}")

@@ -71,7 +71,8 @@ impl Checkouts {
         for name in ["core.sparseCheckout", "core.sparseCheckoutCone"] {
             self.git.on(own, ["config", name, "true"]).run_as(owner).run().await?;
         }
-        let (own, patterns) = (own.to_owned(), cone.patterns());
+        let own = own.to_owned();
+        let patterns = cone.patterns();
         blocking_as(owner, move || {
             let file = Path::new("info/sparse-checkout");
             Inside::open(&own)?.write(file, patterns.as_bytes(), 0o644)
@@ -90,7 +91,8 @@ impl Checkouts {
         if cone.is_all() {
             return Ok(());
         }
-        let (tree, begins_in) = (made.tree(), PathBuf::from(subdirectory));
+        let tree = made.tree();
+        let begins_in = PathBuf::from(subdirectory);
         blocking_as(made.owner, move || {
             Inside::open(&tree)?.make_folder(&begins_in, InTheWay::Refuse).map(drop)
         })

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest as _, Sha256};
 
 use super::inside::Inside;
-use super::keep_repository::FETCH;
+use super::keep_repository::{FETCH, SOURCE};
 use super::lending::alternates;
 use super::nested::path_in;
 use super::objects::{is_folder, open};
@@ -53,6 +53,9 @@ pub(super) struct Origin<'a> {
     remote: Option<&'a Remote>,
     /// The user who gets the files, if that is another one than the daemon's.
     reader: Option<Owner>,
+    /// A branch of the person's repository has the commit whose submodules are wanted. An agent did
+    /// not choose them.
+    is_of_person: bool,
 }
 
 /// The treatment of a submodule that cannot be made.
@@ -77,8 +80,9 @@ impl<'a> Origin<'a> {
         source: &'a Source,
         upstream: Option<String>,
         reader: Option<Owner>,
+        is_of_person: bool,
     ) -> Self {
-        Self { upstream, source: Some(source), remote: None, reader }
+        Self { upstream, source: Some(source), remote: None, reader, is_of_person }
     }
 
     pub(super) fn of_remote(remote: &'a Remote) -> Self {
@@ -87,6 +91,7 @@ impl<'a> Origin<'a> {
             source: None,
             remote: Some(remote),
             reader: None,
+            is_of_person: false,
         }
     }
 }
@@ -156,9 +161,12 @@ impl Checkouts {
         address: Result<String, String>,
         origin: &Origin<'_>,
     ) -> Result<(), CheckoutError> {
-        if let Some(modules) = modules {
+        if let Some((modules, source)) = modules.zip(origin.source)
+            && let Some(modules) = folder_in(modules, source)
+            && (origin.is_of_person || may_read(&modules, origin.reader)?)
+        {
             // One that a person has half is no fault.
-            let _ = self.bring_submodule(place, submodule, modules).await;
+            let _ = self.bring_submodule(place, submodule, &modules, source.owner).await;
             if self.has_history(place, &submodule.commit).await? {
                 return Ok(());
             }
@@ -168,8 +176,8 @@ impl Checkouts {
         let found = check_address(&address, origin.upstream.as_deref(), origin.source.is_some());
         let shown = match found.map_err(refused)? {
             SubmoduleSource::Folder(folder) => {
-                check_folder(&folder, &self.root, origin)?;
-                self.bring_submodule(place, submodule, &folder).await?;
+                let (folder, owner) = check_folder(&folder, &self.root, origin)?;
+                self.bring_submodule(place, submodule, &folder, owner).await?;
                 folder.display().to_string()
             }
             SubmoduleSource::Url(url) => {
@@ -193,8 +201,14 @@ impl Checkouts {
         place: &Place,
         submodule: &Submodule,
         folder: &Path,
+        owner: Option<Owner>,
     ) -> Result<(), CheckoutError> {
         let source = Source::of_folder(folder).await?;
+        if source.owner != owner {
+            let shown = folder.display();
+            let reason = format!("`{shown}` has another owner than a moment ago");
+            return Err(CheckoutError::Refused(reason));
+        }
         let exists = ["cat-file", "-e", &format!("{}^{{commit}}", submodule.commit)];
         if source.git(&self.git, exists).end().await?.code != Some(0) {
             return Ok(());
@@ -323,6 +337,18 @@ impl Checkouts {
         Ok(found)
     }
 
+    /// Returns whether a branch of the source has a commit.
+    pub(super) async fn is_of_source(
+        &self,
+        place: &Place,
+        commit: &str,
+    ) -> Result<bool, CheckoutError> {
+        let followed = format!("--glob={SOURCE}/*");
+        let list = ["rev-list", "--max-count=1", commit, "--not", &followed];
+        let ended = self.git.on(&place.keep(), list).long().end().await?;
+        Ok(ended.code == Some(0) && ended.stdout.is_empty())
+    }
+
     async fn is_of_submodules(&self, place: &Place, commit: &str) -> Result<bool, CheckoutError> {
         let name = place.folder.file_name().unwrap_or_default().to_string_lossy();
         let followed = format!("--glob={SUBMODULES}/*");
@@ -375,7 +401,9 @@ impl Checkouts {
         let to_path = "../".repeat(path.components().count());
         let named = format!("gitdir: {to_path}{}\n", modules.display());
         blocking_as(owner, {
-            let (top, modules, path) = (tree.to_owned(), modules.to_owned(), path.to_owned());
+            let top = tree.to_owned();
+            let modules = modules.to_owned();
+            let path = path.to_owned();
             move || {
                 let inside = Inside::open(&top)?;
                 let alternates = modules.join("objects/info/alternates");
@@ -485,7 +513,13 @@ impl Checkouts {
 
 /// Checks that a folder is beside the project's repository or the one that it was cloned from, and
 /// belongs to the same user. `root` is the folder of all workspaces.
-fn check_folder(folder: &Path, root: &Path, origin: &Origin<'_>) -> Result<(), CheckoutError> {
+///
+/// Returns the folder without links in its path, and its owner.
+fn check_folder(
+    folder: &Path,
+    root: &Path,
+    origin: &Origin<'_>,
+) -> Result<(PathBuf, Option<Owner>), CheckoutError> {
     let shown = folder.display();
     let refused = |why: String| {
         Err(CheckoutError::Refused(format!("its address `{shown}` is not used: {why}")))
@@ -514,7 +548,16 @@ fn check_folder(folder: &Path, root: &Path, origin: &Origin<'_>) -> Result<(), C
     if !may_read(&found, origin.reader)? {
         return refused("the user of the agent may not read it".to_owned());
     }
-    Ok(())
+    let owner = Owner::of(&found);
+    Ok((found, owner))
+}
+
+/// Returns the folder of a submodule in the source without links in its path, if it is in the
+/// source and has its owner. Blocks shortly.
+fn folder_in(modules: &Path, source: &Source) -> Option<PathBuf> {
+    let found = modules.canonicalize().ok()?;
+    let common = source.common.canonicalize().ok()?;
+    (found.starts_with(common) && Owner::of(&found) == source.owner).then_some(found)
 }
 
 /// Returns whether the user who gets the files of a repository may read them there. Otherwise an

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use super::git::{Call, GitError};
-use super::keep_repository::SOURCE;
+use super::keep_repository::{SOURCE, remove_temporary};
 use super::objects::lines;
 use super::refs::{is_id, read_text};
 use super::rights::blocking_as;
@@ -20,7 +20,9 @@ use crate::sys::user_names::name_of;
 const PACK: [&str; 6] =
     ["pack-objects", "--quiet", "--revs", "--stdout", "--thin", "--delta-base-offset"];
 /// Takes such a pack.
-const UNPACK: [&str; 3] = ["index-pack", "--stdin", "--fix-thin"];
+const UNPACK: [&str; 4] = ["index-pack", "--stdin", "--fix-thin", MAX_PACK];
+/// The largest pack: 64 GiB.
+const MAX_PACK: &str = "--max-input-size=68719476736";
 
 /// Returns the lines that name what is wanted, and what is there.
 pub(super) fn revisions<'a>(
@@ -111,7 +113,12 @@ impl Checkouts {
 
     async fn send(&self, source: &Source, place: &Place, input: String) -> Result<(), GitError> {
         let to = self.git.on(&place.keep(), UNPACK);
-        source.git(&self.git, PACK).input(input).long().send_to(to).await
+        let sent = source.git(&self.git, PACK).input(input).long().send_to(to).await;
+        if sent.is_err() {
+            // No other call writes into the repository meanwhile.
+            remove_temporary(&place.keep().join("objects"));
+        }
+        sent
     }
 
     /// Returns whether the keep repository has all that `wanted` reach. It has what `known` reach.
@@ -192,7 +199,7 @@ impl Checkouts {
         &'a self,
         place: &Place,
         input: String,
-        receiver: impl FnOnce([&'static str; 3]) -> Call<'a>,
+        receiver: impl FnOnce([&'static str; 4]) -> Call<'a>,
     ) -> Result<(), CheckoutError> {
         Ok(self.git.on(&place.keep(), PACK).input(input).long().send_to(receiver(UNPACK)).await?)
     }
@@ -210,8 +217,12 @@ impl Checkouts {
         };
         let path = place.keep().join("shallow");
         let ours = read_text(&path).unwrap_or_default();
-        let lines = theirs.lines().chain(ours.lines()).filter(|line| is_id(line));
-        let all: BTreeSet<&str> = lines.collect();
+        // A commit that is there already, perhaps of an agent, keeps its parents.
+        let theirs: BTreeSet<String> =
+            theirs.lines().filter(|line| is_id(line)).map(str::to_owned).collect();
+        let there = self.kinds(place, theirs.iter()).await?;
+        let new = theirs.iter().filter(|id| !there.contains_key(*id)).map(String::as_str);
+        let all: BTreeSet<&str> = ours.lines().chain(new).collect();
         if all.len() > ours.lines().count() {
             let text: String = all.iter().flat_map(|id| [id, "\n"]).collect();
             write(&path, text)?;
@@ -239,7 +250,8 @@ impl Source {
             (GitError::Failed { message, .. }, Some(owner)) if message.contains("ermission") => {
                 let folder = self.common.display();
                 CheckoutError::Refused(format!(
-                    "{} cannot write into the repository `{}`: {message}; run `chown -R {} {folder}`",
+                    "{} cannot write into the repository `{}`: {message}; run `chown -R {} \
+                     {folder}`",
                     name_of(owner.uid),
                     self.top.display(),
                     owner.uid

@@ -6,15 +6,20 @@
 use std::collections::BTreeSet;
 
 use super::git::{Call, GitError};
+use super::keep_repository::SOURCE;
 use super::nested::raw_objects;
 use super::objects::lines;
+use super::remote::FORGE;
 use super::{CheckoutError, Checkouts, Place};
+use crate::domain::WorkspaceId;
 use crate::domain::workspace::fault_of;
 
-/// The most files of a commit.
+/// The most files and folders of a commit.
 const MAX_FILES: u64 = 1_000_000;
 /// The most objects that are taken from a clone at once.
 pub(super) const MAX_OBJECTS: usize = 5_000_000;
+/// The most bytes of objects that are taken from a clone at once: 64 GiB.
+pub(super) const MAX_BYTES: u64 = 64 << 30;
 /// The most bytes of trees that are read at once.
 const MAX_READ: u64 = 16 << 20;
 
@@ -96,6 +101,40 @@ impl Checkouts {
         self.check_trees(&ids, &on_keep).await.map_err(refused)
     }
 
+    /// Checks the commit that the work in a clone has come to. `objects` were just taken from the
+    /// clone.
+    ///
+    /// # Errors
+    /// `Malformed` if it has too many files, or if the user of the agent has named a commit that
+    /// neither the clone nor what it borrows from has: another agent's, for example.
+    pub(super) async fn check_result(
+        &self,
+        place: &Place,
+        id: &WorkspaceId,
+        commit: &str,
+        objects: &BTreeSet<String>,
+    ) -> Result<(), CheckoutError> {
+        self.check_size(place, commit).await?;
+        if place.owner.is_none() {
+            // Such an agent can read the keep repository itself.
+            return Ok(());
+        }
+        let of_source = format!("--glob={SOURCE}/*");
+        let of_forge = format!("--glob={FORGE}/*");
+        let bases = "--glob=refs/agent-coordinator/base/*";
+        let own = format!("--glob=refs/agent-coordinator/kept/{id}/*");
+        let uncommitted = "--exclude=refs/heads/*-uncommitted";
+        let lent = [&of_source, &of_forge, bases, &own, uncommitted, "--branches"];
+        let list = ["rev-list", commit, "--not"].into_iter().chain(lent);
+        let listed = self.git.on(&place.keep(), list).long().text().await?;
+        match listed.lines().find(|id| !objects.contains(*id)) {
+            Some(other) => Err(CheckoutError::Malformed(format!(
+                "the commit {commit} is not used: {other} is not of this clone"
+            ))),
+            None => Ok(()),
+        }
+    }
+
     /// Checks that a commit of the keep repository has not too many files. A few objects can name
     /// more files than any disk has.
     ///
@@ -106,13 +145,13 @@ impl Checkouts {
         place: &Place,
         commit: &str,
     ) -> Result<(), CheckoutError> {
-        // Two bytes for each file.
-        let list = ["ls-tree", "-r", "-z", "--full-tree", "--format=.", commit];
+        // Two bytes for each file and each folder.
+        let list = ["ls-tree", "-r", "-t", "-z", "--full-tree", "--format=.", commit];
         let listed = self.git.on(&place.keep(), list).long().cut_at(2 * MAX_FILES + 1);
         let ended = listed.end().await?;
         if ended.stdout.len() as u64 > 2 * MAX_FILES {
             return Err(CheckoutError::Malformed(format!(
-                "the commit {commit} is not used: it has more than {MAX_FILES} files"
+                "the commit {commit} is not used: it has more than {MAX_FILES} files and folders"
             )));
         }
         if ended.code != Some(0) {

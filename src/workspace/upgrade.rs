@@ -13,9 +13,10 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, Dir, FileType, Gid, Mode, OFlags, Uid, fchown, openat, statat};
+use rustix::io::Errno;
 
 use super::objects::names_in;
-use super::rights::Owner;
+use super::rights::{Owner, run_as};
 use super::source::Source;
 use super::{CheckoutError, Checkouts, Place, blocking, make_folder, remove_folder, rename, write};
 use crate::sys::beneath;
@@ -26,8 +27,8 @@ pub(super) const MENDED: &str = "mended";
 const MAX_NAMED: usize = 20;
 
 impl Checkouts {
-    /// Mends what version 0.1.0 left of a project, unless that was done. Ends in the same state after
-    /// a crash. The caller has the lock of the project.
+    /// Mends what version 0.1.0 left of a project, unless that was done. Ends in the same state
+    /// after a crash. The caller has the lock of the project.
     ///
     /// # Errors
     /// Nothing is lost then, and the next attempt goes on.
@@ -39,9 +40,8 @@ impl Checkouts {
         }
         self.copy_linked_packs(&keep).await.map_err(|error| self.name_full_disk(error))?;
         if let Some(owner) = source.owner {
-            let (top, common) = (source.top.clone(), source.common.clone());
-            let is_bare = source.is_bare;
-            let left = blocking(move || give_back(&top, &common, is_bare, owner)).await?;
+            let top = source.top.clone();
+            let left = blocking(move || give_back(&top, owner)).await?;
             if !left.is_empty() {
                 let shown: Vec<String> =
                     left.iter().take(MAX_NAMED).map(|path| path.display().to_string()).collect();
@@ -63,14 +63,16 @@ impl Checkouts {
             found.is_ok_and(|found| found.is_file() && found.nlink() > 1)
         };
         let linked: Vec<String> = names_in(&packs).into_iter().filter(is_linked).collect();
-        for pack in linked.iter().filter(|name| name.ends_with(".pack")) {
+        let is_pack = |name: &&String| Path::new(name).extension() == Some(OsStr::new("pack"));
+        for pack in linked.iter().filter(is_pack) {
             remove_folder(&copies)?;
             make_folder(&copies)?;
             let stem = pack.trim_end_matches(".pack");
             let names: Vec<String> =
                 names_in(&packs).into_iter().filter(|name| name.starts_with(stem)).collect();
             for name in &names {
-                let (from, to) = (packs.join(name), copies.join(name));
+                let from = packs.join(name);
+                let to = copies.join(name);
                 let copy = move || {
                     std::fs::copy(&from, &to).map_err(CheckoutError::io("copy", &from))?;
                     File::open(&to)
@@ -81,7 +83,11 @@ impl Checkouts {
             }
             let index = copies.join(stem).with_extension("idx");
             let check = [OsStr::new("verify-pack"), index.as_os_str()];
-            self.git.on(keep, check).long().run().await?;
+            if let Err(error) = self.git.on(keep, check).long().run().await {
+                // A copy of what is damaged mends nothing.
+                tracing::error!(%pack, %error, "a kept pack is damaged; restore it from a backup");
+                continue;
+            }
             // Git looks for the index, so the pack comes first.
             for name in names
                 .iter()
@@ -95,18 +101,17 @@ impl Checkouts {
     }
 }
 
-/// Gives the files and folders of root in a repository and its work tree to the owner: folders, and
-/// files with one name that all users may read. Returns the other entries of root. Blocks.
-fn give_back(
-    top: &Path,
-    common: &Path,
-    is_bare: bool,
-    owner: Owner,
-) -> Result<Vec<PathBuf>, CheckoutError> {
+/// Gives the files and folders of root in a repository and its work tree to the owner, as far as
+/// all users may read them. Returns the other entries of root. Blocks.
+fn give_back(top: &Path, owner: Owner) -> Result<Vec<PathBuf>, CheckoutError> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let failed = |error: Errno| CheckoutError::io("open", top)(error.into());
+    // The owner may have put another folder on the way, but only one that is its own counts.
+    let opened =
+        run_as(Some(owner), || rustix::fs::open(top, flags, Mode::empty()).map_err(failed))?;
     let mut giver = Giver { owner, left: Vec::new() };
-    giver.look_below(common)?;
-    if !is_bare {
-        giver.look_below(top)?;
+    if rustix::fs::fstat(&opened).map_err(failed)?.st_uid == owner.uid {
+        giver.look(opened.as_fd(), top)?;
     }
     Ok(giver.left)
 }
@@ -117,13 +122,6 @@ struct Giver {
 }
 
 impl Giver {
-    fn look_below(&mut self, path: &Path) -> Result<(), CheckoutError> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let folder = rustix::fs::open(path, flags, Mode::empty());
-        let folder = folder.map_err(|error| CheckoutError::io("open", path)(error.into()))?;
-        self.look(folder.as_fd(), path)
-    }
-
     fn look(&mut self, folder: BorrowedFd<'_>, path: &Path) -> Result<(), CheckoutError> {
         let entries = Dir::read_from(folder)
             .and_then(Iterator::collect::<Result<Vec<_>, _>>)
@@ -141,34 +139,36 @@ impl Giver {
     }
 
     fn look_at(&mut self, folder: BorrowedFd<'_>, name: &CStr, path: &Path) -> io::Result<()> {
+        let uid = Uid::from_raw(self.owner.uid);
+        let gid = Gid::from_raw(self.owner.gid);
         let found = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
-        let (uid, gid) = (Uid::from_raw(self.owner.uid), Gid::from_raw(self.owner.gid));
-        match FileType::from_raw_mode(found.st_mode) {
-            FileType::Directory => {
-                let inner = beneath::open_folder(folder, name)?;
-                if found.st_uid == 0 {
-                    fchown(&inner, Some(uid), Some(gid))?;
-                }
-                self.look(inner.as_fd(), path).map_err(io::Error::other)
-            }
+        let opened = match FileType::from_raw_mode(found.st_mode) {
+            FileType::Directory => beneath::open_folder(folder, name)?,
             FileType::RegularFile if found.st_uid == 0 => {
                 let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-                let file = openat(folder, name, flags, Mode::empty())?;
-                let found = rustix::fs::fstat(&file)?;
-                let is_plain = FileType::from_raw_mode(found.st_mode) == FileType::RegularFile;
-                // What its new owner could not read may be root's own.
-                if is_plain && found.st_nlink == 1 && found.st_mode & 0o004 != 0 {
-                    fchown(&file, Some(uid), Some(gid))?;
-                } else {
-                    self.left.push(path.to_owned());
-                }
-                Ok(())
+                openat(folder, name, flags, Mode::empty())?
             }
-            _ if found.st_uid == 0 => {
+            _ => {
+                self.left.extend((found.st_uid == 0).then(|| path.to_owned()));
+                return Ok(());
+            }
+        };
+        // Another entry may have this name by now, so only the opened one counts.
+        let found = rustix::fs::fstat(&opened)?;
+        let is_folder = FileType::from_raw_mode(found.st_mode) == FileType::Directory;
+        if found.st_uid == 0 {
+            // What its new owner could not read may be root's own.
+            let is_given = if is_folder {
+                found.st_mode & 0o005 == 0o005
+            } else {
+                found.st_nlink == 1 && found.st_mode & 0o004 != 0
+            };
+            if !is_given {
                 self.left.push(path.to_owned());
-                Ok(())
+                return Ok(());
             }
-            _ => Ok(()),
+            fchown(&opened, Some(uid), Some(gid))?;
         }
+        if is_folder { self.look(opened.as_fd(), path).map_err(io::Error::other) } else { Ok(()) }
     }
 }

@@ -19,6 +19,9 @@ use super::rights::{is_open_to_others, may_read};
 /// The longest path that git and the system accept, in bytes.
 const MAX_PATH: usize = 4_095;
 
+/// The files of a work tree that git reads for itself.
+const OF_GIT: [&str; 3] = [".gitignore", ".gitattributes", ".gitmodules"];
+
 /// The findings of a walk.
 #[derive(Debug, Default)]
 pub(super) struct Walk {
@@ -89,6 +92,46 @@ pub(super) fn find_refused(
         }
     }
     Ok(found)
+}
+
+/// Returns a pipe, a socket or a device that git would read to know which files it ignores, and how
+/// it reads files. It is in no folder with one of the names `skipped`. Its path is relative to
+/// `tree`.
+pub(super) fn find_waiting(tree: &Path, skipped: &[String]) -> Option<PathBuf> {
+    let mut folders = vec![PathBuf::new()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(tree.join(&folder)).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            let Ok(kind) = entry.file_type() else {
+                continue;
+            };
+            let is_read = OF_GIT.into_iter().any(|other| name == other);
+            if kind.is_dir() && name != ".git" && skipped.iter().all(|other| name != **other) {
+                folders.push(folder.join(name));
+            } else if is_read && !(kind.is_dir() || kind.is_file() || kind.is_symlink()) {
+                return Some(folder.join(name));
+            }
+        }
+    }
+    None
+}
+
+/// Returns the first folder of a tree that another user can change, while root reads or writes
+/// there.
+pub(super) fn find_open(tree: &Path) -> Option<PathBuf> {
+    if !rustix::process::geteuid().is_root() {
+        return None;
+    }
+    let mut folders = vec![tree.to_owned()];
+    while let Some(folder) = folders.pop() {
+        if folder.symlink_metadata().is_ok_and(|found| is_open_to_others(&found)) {
+            return Some(folder);
+        }
+        let entries = std::fs::read_dir(&folder).into_iter().flatten().flatten();
+        let below = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        folders.extend(below.filter(|entry| entry.file_name() != ".git").map(|it| it.path()));
+    }
+    None
 }
 
 /// Returns the reason for which git cannot take an entry that is not in the repository itself.

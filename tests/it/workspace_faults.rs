@@ -91,7 +91,7 @@ fn a_git_that_hangs_delays_no_other_project_and_never_asks_for_a_password() {
     let folder = bed.daemon.folder().to_owned();
     let seen = folder.join("seen");
     let hangs = format!(
-        "case \"$*\" in *clone*) env >{0}.new; echo $$ >>{0}.new; mv {0}.new {0}; \
+        "case \"$*\" in *index-pack*) env >{0}.new; echo $$ >>{0}.new; mv {0}.new {0}; \
          exec sleep 600;; esac\n\
          exec GIT \"$@\"",
         seen.display()

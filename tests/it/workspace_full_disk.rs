@@ -201,7 +201,7 @@ fn a_disk_that_is_full_when_a_clone_is_made_is_named_and_the_task_starts_later()
     let project = root.join("prj");
     let filler = Filler::new(&root);
     // There is no room for the objects, and then for them, but not for the files.
-    for (mebibytes, step) in [(10, "`git fetch`"), (30, "`git read-tree`")] {
+    for (mebibytes, step) in [(10, "`git index-pack`"), (30, "`git read-tree`")] {
         filler.leave(mebibytes);
         if mebibytes == 10 {
             daemon.task("tsk", "prj", "one");

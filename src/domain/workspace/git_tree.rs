@@ -27,16 +27,19 @@ pub enum TreeFault {
 /// The files of git in a work tree, which are never links.
 const OF_GIT: [&str; 2] = [".gitmodules", ".gitattributes"];
 
+/// The bits of a mode that tell the kind of an entry.
+const KIND: u32 = 0o170_000;
+
 /// An entry of a tree.
 struct Entry<'a> {
-    mode: &'a [u8],
+    mode: u32,
     name: &'a [u8],
     id: &'a [u8],
 }
 
 impl Entry<'_> {
-    fn is_folder(&self) -> bool {
-        matches!(self.mode, b"40000" | b"040000")
+    const fn is_folder(&self) -> bool {
+        self.mode & KIND == 0o040_000
     }
 
     /// Returns the name as git sorts it.
@@ -54,7 +57,7 @@ impl Entry<'_> {
         if [".", "..", ".git", ""].into_iter().any(is) || self.name.contains(&b'/') {
             return Some(TreeFault::Name(self.shown()));
         }
-        if self.mode == b"120000" && OF_GIT.into_iter().any(is) {
+        if self.mode & KIND == 0o120_000 && OF_GIT.into_iter().any(is) {
             return Some(TreeFault::Link(self.shown()));
         }
         self.id.iter().all(|byte| *byte == 0).then(|| TreeFault::NoId(self.shown()))
@@ -64,15 +67,17 @@ impl Entry<'_> {
 /// Splits the first entry off a tree whose ids have this number of bytes.
 fn split(tree: &[u8], id_size: usize) -> Option<(Entry<'_>, &[u8])> {
     let space = tree.iter().position(|byte| *byte == b' ')?;
-    let (mode, rest) = (tree.get(..space)?, tree.get(space + 1..)?);
+    let mode = tree.get(..space)?;
+    let rest = tree.get(space + 1..)?;
+    let mode = u32::from_str_radix(std::str::from_utf8(mode).ok()?, 8).ok()?;
     let nul = rest.iter().position(|byte| *byte == 0)?;
     let name = rest.get(..nul)?;
     let id = rest.get(nul + 1..nul + 1 + id_size)?;
     Some((Entry { mode, name, id }, rest.get(nul + 1 + id_size..)?))
 }
 
-/// Returns the defect of a tree, in the form of `git cat-file tree`, if it has one. `id_size` is the
-/// number of bytes of an id: 20, or 32 for SHA-256.
+/// Returns the defect of a tree, in the form of `git cat-file tree`, if it has one. `id_size` is
+/// the number of bytes of an id: 20, or 32 for SHA-256.
 pub fn fault_of(mut tree: &[u8], id_size: usize) -> Option<TreeFault> {
     let mut names: BTreeSet<Vec<u8>> = BTreeSet::new();
     let mut last: Vec<u8> = Vec::new();
@@ -136,7 +141,11 @@ mod tests {
             assert_eq!(fault(&[("40000", bad)]), name(bad), "{bad}");
         }
         let link = Some(TreeFault::Link(".gitmodules".to_owned()));
-        assert_eq!(fault(&[("120000", ".gitmodules")]), link);
+        for mode in ["120000", "0120000"] {
+            assert_eq!(fault(&[(mode, ".gitmodules")]), link, "{mode}");
+        }
+        assert_eq!(fault(&[("0040000", "link"), ("120000", "link")]), twice);
+        assert_eq!(fault(&[("link", "a")]), Some(TreeFault::Unreadable));
         let nothing = [b"100644 a\0".as_slice(), &[0; 20]].concat();
         assert_eq!(fault_of(&nothing, 20), Some(TreeFault::NoId("a".to_owned())));
         assert_eq!(fault_of(b"100644 a", 20), Some(TreeFault::Unreadable));

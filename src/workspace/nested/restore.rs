@@ -69,7 +69,8 @@ impl Checkouts {
             }
             None => None,
         };
-        let (top, path) = (tree.to_owned(), part.path.clone());
+        let top = tree.to_owned();
+        let path = part.path.clone();
         blocking_as(writer.owner, move || {
             let inside = Inside::open(&top)?;
             // A link that is in its place, or above it, would lead elsewhere.

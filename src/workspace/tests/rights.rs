@@ -282,9 +282,9 @@ async fn a_commit_with_more_files_than_a_disk_has_costs_little_and_is_named_once
     let blob = bed.git(&tree, &["rev-parse", "HEAD:main.txt"]);
     let mut below = format!("100644 blob {blob}");
     for _ in 0..10 {
-        let entries: String = (0..10).map(|n| format!("{below}\tf{n}\n")).collect();
+        let entries: Vec<String> = (0..10).map(|n| format!("{below}\tf{n}\n")).collect();
         let file = bed.folder.path().join("entries");
-        std::fs::write(&file, entries).unwrap();
+        std::fs::write(&file, entries.concat()).unwrap();
         let mut made = Command::new("git");
         made.arg("mktree").current_dir(&tree).stdin(std::fs::File::open(&file).unwrap());
         let made = made.output().unwrap();
@@ -333,6 +333,7 @@ async fn attributes_of_a_result_change_no_protected_file() {
     assert_eq!(read(".gitattributes"), "ci/** working-tree-encoding=UTF-7\n");
     assert_eq!(read("sub/.gitattributes"), "* text eol=crlf\n");
     assert_eq!(Some(bed.git(&fresh, &["rev-parse", "HEAD"])), kept.head_commit);
+    assert!(bed.checkouts.has_first_attributes(&order), "the output of the check says so");
     bed.checkouts.remove_clean(&order.project, &order.id).await.unwrap();
 }
 
@@ -399,7 +400,8 @@ async fn a_clone_of_another_user_is_made_kept_and_restored_as_that_user() {
     let home = bed.folder.path().join("home");
     std::fs::create_dir(&home).unwrap();
     give(&home, PERSON);
-    let (project, id) = ("shop".parse().unwrap(), "one".parse().unwrap());
+    let project = "shop".parse().unwrap();
+    let id = "one".parse().unwrap();
     let to = home.join("restored");
     let commit = &kept.kept_commit;
     bed.checkouts.write_kept_to(&project, &id, commit, &to).await.unwrap();

@@ -132,3 +132,54 @@ fn nothing_that_an_agent_wrote_runs_when_its_clone_is_kept() {
     assert!(to.join("mark").exists());
     assert!(!ran.exists(), "{}", fs::read_to_string(&ran).unwrap());
 }
+
+#[test]
+fn the_settings_of_a_project_that_its_user_owns_never_run_as_root() {
+    let steps: &[&str] = &[
+        "authenticate",
+        "get-my-task",
+        "run:echo one >one.txt; git add one.txt",
+        "run:git commit -qm work",
+        "report:success",
+    ];
+    let more = "workspace: { keep: off, root: ROOT, publish: branch }\n";
+    let Some(users) = Users::new(more, &[("one", "claude", steps)]) else { return };
+    let work = users.daemon().work();
+    let marks = users.beside("marks");
+    fs::create_dir(&marks).unwrap();
+    fs::set_permissions(&marks, Permissions::from_mode(0o777)).unwrap();
+    let script = users.beside("mark");
+    fs::write(&script, format!("#!/bin/sh\n>{}/$(id -u)\ncat\n", marks.display())).unwrap();
+    fs::set_permissions(&script, Permissions::from_mode(0o755)).unwrap();
+    let script = script.display();
+    let settings = format!(
+        "[core]\n\talternateRefsCommand = {script}\n\tfsmonitor = {script}\n\thooksPath = hooks\n\
+         [filter \"mark\"]\n\tsmudge = {script}\n\tclean = {script}\n[diff]\n\texternal = {script}\n"
+    );
+    let config = work.join(".git/config");
+    let before = fs::read_to_string(&config).unwrap();
+    fs::write(&config, before + &settings).unwrap();
+    fs::write(work.join(".git/info/attributes"), "* filter=mark\n").unwrap();
+    give_all(&work);
+    users.daemon().task("tsk", "prj", "one");
+    let shown = users.bed.until_kept("tsk");
+    let branch = shown["branch"].as_str().unwrap().to_owned();
+    let name = work.join(".git/refs/heads").join(&branch);
+    until("the result is published", || name.exists());
+    users.daemon().done(&["task", "merge", "tsk"]);
+    assert_eq!(fs::read_to_string(work.join("one.txt")).unwrap(), "one\n");
+    assert!(!marks.join("0").exists(), "a program of the project ran as root");
+    for made in [name, work.join("one.txt"), work.join(".git/refs/heads/main")] {
+        assert_eq!(made.metadata().unwrap().uid(), USER, "{}", made.display());
+    }
+}
+
+/// Gives all below a path to the user of the agents.
+fn give_all(path: &Path) {
+    lchown(path, Some(USER), Some(USER)).unwrap();
+    if path.symlink_metadata().unwrap().is_dir() {
+        for entry in fs::read_dir(path).unwrap() {
+            give_all(&entry.unwrap().path());
+        }
+    }
+}
