@@ -8,6 +8,7 @@ use crate::domain::workspace::{Content, KeepOrder, Order, Prepared, RemoveOrder,
 
 mod base;
 mod folder;
+mod hostile;
 mod kept;
 mod nested;
 mod odd;

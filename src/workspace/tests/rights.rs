@@ -8,12 +8,12 @@ use crate::domain::plan::shared::{SnapshotCause, SnapshotOrder};
 use crate::domain::workspace::{CleanOrder, PublishOrder};
 
 /// A user who owns the repository of a project, and one as whom agents run.
-const PERSON: u32 = 1;
-const AGENT: u32 = 65_534;
-const SECRET: &str = "only root may read this";
+pub(super) const PERSON: u32 = 1;
+pub(super) const AGENT: u32 = 65_534;
+pub(super) const SECRET: &str = "only root may read this";
 
 /// The settings of git that name a program.
-const PROGRAMS: [&str; 22] = [
+pub(super) const PROGRAMS: [&str; 22] = [
     "core.alternateRefsCommand",
     "core.askPass",
     "core.editor",
@@ -51,12 +51,12 @@ fn bed_of_root() -> Option<Bed> {
     Some(bed)
 }
 
-fn mode(path: &Path, mode: u32) {
+pub(super) fn mode(path: &Path, mode: u32) {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
 }
 
 /// Gives all below a path to a user.
-fn give(path: &Path, uid: u32) {
+pub(super) fn give(path: &Path, uid: u32) {
     lchown(path, Some(uid), Some(uid)).unwrap();
     if path.symlink_metadata().unwrap().is_dir() {
         for entry in std::fs::read_dir(path).unwrap() {
@@ -65,7 +65,7 @@ fn give(path: &Path, uid: u32) {
     }
 }
 
-fn agent() -> RunAs {
+pub(super) fn agent() -> RunAs {
     RunAs { name: "nobody".to_owned(), uid: AGENT, gid: AGENT, groups: vec![AGENT] }
 }
 
@@ -78,11 +78,11 @@ fn has_secret(bed: &Bed) -> bool {
     }
 }
 
-fn chain(error: &CheckoutError) -> String {
+pub(super) fn chain(error: &CheckoutError) -> String {
     crate::telemetry::ErrorChain(error).to_string()
 }
 
-fn snapshot_order(bed: &Bed) -> SnapshotOrder {
+pub(super) fn snapshot_order(bed: &Bed) -> SnapshotOrder {
     SnapshotOrder {
         project: "shop".parse().unwrap(),
         work_tree: bed.source().canonicalize().unwrap(),

@@ -6,7 +6,7 @@ use crate::domain::workspace::{ForgeBase, Remote};
 
 impl Bed {
     /// Makes a repository in the folder of the test, with one file.
-    fn library(&self, name: &str, file: &str) -> PathBuf {
+    pub(super) fn library(&self, name: &str, file: &str) -> PathBuf {
         let folder = self.folder.path().join(name);
         std::fs::create_dir_all(&folder).unwrap();
         self.git(&folder, &["init", "--quiet", "--initial-branch=main"]);
@@ -15,7 +15,7 @@ impl Bed {
     }
 
     /// Adds a submodule to a repository. Its address is written as it is.
-    fn add_submodule(&self, to: &Path, from: &Path, path: &str, address: &str) {
+    pub(super) fn add_submodule(&self, to: &Path, from: &Path, path: &str, address: &str) {
         let from = from.to_str().unwrap();
         let add = ["-c", "protocol.file.allow=always", "submodule", "--quiet", "add"];
         self.git(to, &[&add[..], &["--name", path, from, path]].concat());
