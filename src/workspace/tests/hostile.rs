@@ -289,11 +289,17 @@ async fn play(template: &Template, seed: u64, log: &mut String) -> Vec<String> {
         Target { bed: &bed, tree, owner: [AGENT, 0][clone.unwrap_or(0)], branch: "agents/one" };
     let mut users = BTreeSet::new();
     let _ = writeln!(log, "the source is of user {owner}, the clone is {clone:?}");
-    for _ in 0..=dice.below(3) {
+    // Five of eight begin with the next piece and way of all, so that none is missed.
+    let (group, in_group) = (seed / 8, seed % 8);
+    let first = (in_group < 5).then(|| usize::try_from(5 * group + in_group).unwrap());
+    for n in 0..=dice.below(3) {
         let target = if clone.is_some() && dice.below(2) == 0 { &of_clone } else { &of_source };
         let is_of_root = target.owner == 0 && target.branch == "main";
-        let change = if is_of_root { Target::share } else { Target::change };
-        let line = change(target, &mut dice, template);
+        let line = match first.filter(|_| n == 0) {
+            _ if is_of_root => target.share(&mut dice, template),
+            Some(at) => target.replace(at, &mut dice),
+            None => target.change(&mut dice, template),
+        };
         let _ = writeln!(log, "{}: {line}", target.branch);
         users.insert(target.owner);
     }

@@ -10,12 +10,16 @@ use super::*;
 /// The apparent size of a huge file.
 const HUGE: u64 = 3 << 30;
 
-/// What can be replaced in a git directory. The dot is the directory itself.
+/// What can be replaced: entries of a git directory, and with a slash those of the tree. The dot is
+/// the git directory itself.
 const PIECES: &str = "\
     . HEAD config index packed-refs shallow FETCH_HEAD refs refs/heads refs/heads/BRANCH \
     logs logs/HEAD objects objects/info objects/info/alternates objects/pack \
     objects/pack/PACK.idx info info/exclude info/attributes hooks commondir \
-    worktrees/x/gitdir modules modules/lib/config config.worktree";
+    objects/info/commit-graphs/commit-graph-chain worktrees/x/gitdir modules \
+    modules/lib/config config.worktree /.gitignore /.gitattributes /x/.gitignore /main.txt";
+/// The ways in which a piece is replaced.
+const N_WAYS: usize = 10;
 
 /// Further settings that run a program, or name a file or a repository.
 const MORE_PROGRAMS: &str = "\
@@ -213,7 +217,10 @@ impl Target<'_> {
     pub(super) fn change(&self, dice: &mut Dice, template: &Template) -> String {
         let git = self.tree.join(".git");
         match dice.below(12) {
-            0..=3 => self.replace(dice),
+            0..=3 => {
+                let at = dice.below(1_000);
+                self.replace(at, dice)
+            }
             4 | 5 => self.configure(dice),
             6 => {
                 let line = dice.part(ATTRIBUTES, "\n");
@@ -256,45 +263,52 @@ impl Target<'_> {
         }
     }
 
-    /// Replaces a piece of the git directory.
-    fn replace(&self, dice: &mut Dice) -> String {
+    /// Replaces a piece in a way. The first numbers have all combinations.
+    pub(super) fn replace(&self, at: usize, dice: &mut Dice) -> String {
         let git = self.tree.join(".git");
-        let name = dice.part(PIECES, " ").replace("BRANCH", self.branch);
+        let pieces: Vec<&str> = PIECES.split(' ').collect();
+        let name = pieces[at % pieces.len()].replace("BRANCH", self.branch);
         let pack = names(&git.join("objects/pack")).into_iter().find(|it| it.ends_with(".idx"));
         let name = name.replace("PACK.idx", pack.as_deref().unwrap_or("pack-x.idx"));
-        let path = if name == "." { git } else { git.join(&name) };
+        let path = match name.strip_prefix('/') {
+            Some(name) => self.tree.join(name),
+            None if name == "." => git,
+            None => git.join(&name),
+        };
         let private = self.private(dice);
-        let kind = dice.below(21);
         let link_to = |to: PathBuf| self.put(&path, |path| symlink(to, path));
         // Root may read all in a repository of root.
         let text = if self.owner == 0 { "another text" } else { SECRET };
-        let made = match kind {
-            0..=2 => (link_to(private.join("secret")), "a link to a secret").1,
-            3..=5 => (link_to(private.join("folder")), "a link to a private folder").1,
-            6..=8 => (link_to(private.join("repo/.git").join(&name)), "a link to its like").1,
-            9..=11 => (self.pipe(&path), "a pipe").1,
-            12..=14 => (self.put(&path, |path| std::fs::create_dir(path)), "a folder").1,
-            15 => {
-                self.put(&path, |path| std::fs::File::create(path)?.set_len(HUGE));
-                "a huge file"
-            }
-            16..=18 => {
-                self.write(&path, text);
-                if path.symlink_metadata().is_ok_and(|found| found.is_file()) {
-                    let uid = if kind == 16 { self.other() } else { 0 };
-                    lchown(&path, Some(uid), Some(uid)).unwrap();
-                    mode(&path, 0o600);
-                }
-                "a file of another user"
-            }
-            _ => {
-                if self.is_below_folders(&path) && path.symlink_metadata().is_ok() {
-                    give(&path, if kind == 19 { self.other() } else { 0 });
-                }
-                "given to another user"
+        let file_of = |uid: u32| {
+            self.write(&path, text);
+            if self.is_below_folders(&path) && path.symlink_metadata().is_ok_and(|it| it.is_file())
+            {
+                lchown(&path, Some(uid), Some(uid)).unwrap();
+                mode(&path, 0o600);
             }
         };
-        format!("`{name}` is {made} ({kind}, {})", private.display())
+        let give_to = |uid: u32| {
+            if self.is_below_folders(&path) && path.symlink_metadata().is_ok() {
+                give(&path, uid);
+            }
+        };
+        let way = at / pieces.len() % N_WAYS;
+        match way {
+            0 => link_to(private.join("secret")),
+            1 => link_to(private.join("folder")),
+            2 => link_to(private.join("repo/.git").join(name.trim_start_matches('/'))),
+            3 => self.pipe(&path),
+            4 => self.put(&path, |path| std::fs::create_dir(path)),
+            5 => self.put(&path, |path| std::fs::File::create(path)?.set_len(HUGE)),
+            6 => file_of(self.other()),
+            7 => file_of(0),
+            8 => give_to(self.other()),
+            _ => give_to(0),
+        }
+        let ways = "a link to a secret,a link to a folder,a link to its like,a pipe,a folder,huge,\
+            a file of another user,a file of root,given to another user,given to root";
+        let made = ways.split(',').nth(way).unwrap();
+        format!("`{name}` is {made} ({})", private.display())
     }
 
     /// Adds settings that run a program.
