@@ -7,21 +7,31 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
+
+use rustix::process::{Resource, Rlimit, setrlimit};
 
 use super::birth;
 
 /// Lets a command run as another user, with a group and all groups, and no other ones. Needs root.
-/// The child enters `folder` as that user, who must have the right to.
+/// The child and its children may allocate so many bytes of memory each, and use so much processor
+/// time. The child enters `folder` as that user, who must have the right to.
 ///
 /// # Errors
 /// The path of the folder has a zero byte.
 pub fn run_as(
     command: &mut Command,
     (uid, gid, groups): (u32, u32, Vec<u32>),
+    (memory, processor_time): (u64, Duration),
     folder: &Path,
 ) -> io::Result<()> {
     let folder = CString::new(folder.as_os_str().as_bytes())?;
+    let limits = [(Resource::Data, memory), (Resource::Cpu, processor_time.as_secs())];
     let become_user = move || {
+        // Another user cannot raise them again.
+        for (resource, most) in limits {
+            setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) })?;
+        }
         birth::become_user(uid, gid, &groups)?;
         Ok(rustix::process::chdir(&folder)?)
     };

@@ -366,6 +366,11 @@ impl<'a> Call<'a> {
         }
     }
 
+    /// Returns the most processor time of the process. Its threads can use two processors at once.
+    fn processor_time(&self) -> Duration {
+        SHORT.max(self.limit * 2)
+    }
+
     /// The subcommand, for messages.
     fn name(&self) -> String {
         let is_name = |argument: &&OsString| {
@@ -489,7 +494,9 @@ impl<'a> Call<'a> {
             let Groups { own, all } = owner.groups().await;
             // The user may not enter the folders of the daemon.
             let folder = self.folder.as_deref().unwrap_or(Path::new("/"));
-            confined::run_as(command.as_std_mut(), (owner.uid, own, all.to_vec()), folder)?;
+            let user = (owner.uid, own, all.to_vec());
+            let limits = (MAX_MEMORY, self.processor_time());
+            confined::run_as(command.as_std_mut(), user, limits, folder)?;
         } else {
             command.current_dir(folder);
         }
@@ -502,8 +509,8 @@ impl<'a> Call<'a> {
             _ => GitError::Io(error),
         })?;
         let group = Group::of(&child, n_killed);
-        if let Some(pid) = group.0 {
-            processes::limit(pid, MAX_MEMORY, SHORT.max(self.limit * 2));
+        if let Some(pid) = group.0.filter(|_| self.run_as.is_none()) {
+            processes::limit(pid, MAX_MEMORY, self.processor_time());
         }
         Ok(Running { child, group })
     }

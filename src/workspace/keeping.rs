@@ -421,7 +421,13 @@ async fn remove_waiting(place: &Place, policy: &KeepPolicy) -> Result<(), Checko
     let tree = place.tree();
     let skipped = policy.rebuildable.clone();
     blocking_as(place.owner, move || {
-        while let Some(path) = find_waiting(&tree, &skipped) {
+        while let Some((path, reason)) = find_waiting(&tree, &skipped) {
+            if tree.join(&path).symlink_metadata().is_ok_and(|found| found.is_file()) {
+                return Err(CheckoutError::Refused(format!(
+                    "`{}` {reason}; move it away",
+                    tree.join(&path).display()
+                )));
+            }
             tracing::warn!(tree = %tree.display(), path = %path.display(), "removed a pipe");
             Inside::open(&tree)?.remove_file(&path)?;
         }

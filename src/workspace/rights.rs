@@ -167,11 +167,15 @@ fn panicked() -> CheckoutError {
     CheckoutError::Refused("a step failed: its thread panicked".to_owned())
 }
 
-/// Returns whether this thread has the rights of root, and others can change the folder.
+/// Returns whether this thread has the rights of root.
+pub(super) fn is_root_here() -> bool {
+    rustix::process::geteuid().is_root() && !IS_ANOTHER.get()
+}
+
+/// Returns whether this thread has the rights of root, and others can change the entry.
 pub(super) fn is_open_to_others(folder: &Metadata) -> bool {
-    let is_root = rustix::process::geteuid().is_root() && !IS_ANOTHER.get();
     let is_writable = !folder.is_symlink() && folder.mode() & 0o022 != 0;
-    is_root && (folder.uid() != 0 || is_writable)
+    is_root_here() && (folder.uid() != 0 || is_writable)
 }
 
 /// Returns whether this thread may read a file.

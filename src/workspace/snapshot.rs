@@ -28,7 +28,7 @@ use super::refs::{Refs, is_id, read_text, refs_in};
 use super::repository::Repository;
 use super::rights::{Owner, blocking_as};
 use super::scratch::{Scratch, Settings};
-use super::source::{Source, check_folders, check_kinds, owner_of_files};
+use super::source::{Source, check_entries, check_folders, owner_of_files};
 use super::walk::{find_refused, find_waiting};
 use super::{CheckoutError, Checkouts, KeepPolicy, Place, blocking, make_folder, rename, write};
 use crate::domain::plan::shared::{SnapshotCause, SnapshotOrder};
@@ -325,14 +325,14 @@ impl Checkouts {
         Ok(files)
     }
 
-    /// Checks that git waits for no pipe in the files of a person.
+    /// Checks that git can read the files in the work tree of a person that are for git itself.
     async fn check_waiting(&self, place: &Place, policy: &KeepPolicy) -> Result<(), CheckoutError> {
         let tree = place.tree();
         let skipped = policy.rebuildable.clone();
         blocking_as(place.owner, move || match find_waiting(&tree, &skipped) {
-            Some(pipe) => Err(CheckoutError::Refused(format!(
-                "`{}` is a pipe, a socket or a device, for which git would wait; remove it",
-                tree.join(pipe).display()
+            Some((path, reason)) => Err(CheckoutError::Refused(format!(
+                "`{}` {reason}; remove it",
+                tree.join(path).display()
             ))),
             None => Ok(()),
         })
@@ -536,8 +536,8 @@ async fn read(work_tree: &Path, owner: Option<Owner>) -> Result<Read, CheckoutEr
         let Some(repository) = Repository::of(&work_tree) else {
             return Err(CheckoutError::Gone(work_tree.join(".git")));
         };
-        check_kinds(&repository.own)?;
-        check_kinds(&repository.common)?;
+        check_entries(&work_tree, &repository.own)?;
+        check_entries(&work_tree, &repository.common)?;
         let excluded = read_text(&repository.common.join("info/exclude")).unwrap_or_default();
         let refs = refs_in(&repository.own, &repository.common);
         Ok(Read { format: repository.format(), excluded, refs, repository })

@@ -5,19 +5,18 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use super::git::{Call, Git, GitError};
 use super::repository::{Repository, find_work_tree};
-use super::rights::{Owner, run_as};
+use super::rights::{Owner, is_open_to_others, is_root_here, run_as};
 use super::{CheckoutError, blocking};
 use crate::sys::ownership::is_changed_by_others;
 use crate::sys::user_names::name_of;
 
-/// The folders of a repository in which a pipe would make each call of git wait. They have few
-/// entries.
-const FEW_ENTRIES: [&str; 4] = ["", "info", "objects/info", "objects/pack"];
+/// The most entries of a repository that are looked at before git runs there.
+const MAX_LOOKS: usize = 200_000;
 
 /// The repository that contains the directory of a project.
 #[derive(Debug)]
@@ -32,11 +31,6 @@ pub(super) struct Source {
     /// The folder with the objects and refs.
     pub(super) common: PathBuf,
 }
-
-/// The folders of a repository of root whose entries must be root's, so that git does only what
-/// root wants.
-const OF_ROOT: [&str; 9] =
-    ["", "info", "lfs", "logs", "objects", "objects/info", "objects/pack", "refs", "refs/heads"];
 
 /// The branch and the commit that the HEAD of a repository names.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -184,7 +178,7 @@ pub(super) async fn owner_at(directory: &Path) -> Result<Option<Owner>, Checkout
         let folders = run_as(owner, || {
             let found = Repository::of(&top);
             let folders = found.map_or_else(|| vec![top.clone()], |it| vec![it.own, it.common]);
-            folders.iter().try_for_each(|folder| check_kinds(folder))?;
+            folders.iter().try_for_each(|folder| check_entries(&top, folder))?;
             Ok(folders)
         })?;
         check_folders(&top, &folders, owner)?;
@@ -253,53 +247,59 @@ pub(super) fn open_to_others(top: &Path, open: &Path) -> String {
     )
 }
 
-/// Checks that a folder of the repository at `top` belongs to its owner or to root, or that all of
-/// it belongs to root if root runs git there.
+/// Checks that a folder of the repository at `top` belongs to its owner or to root, or that only
+/// root can change it if root runs git there.
 fn check_owner(top: &Path, folder: &Path, owner: Option<Owner>) -> Result<(), CheckoutError> {
-    let read = |path: &Path| path.metadata().map_err(CheckoutError::io("read", path));
-    let found = read(folder)?.uid();
+    let found = folder.metadata().map_err(CheckoutError::io("read", folder))?.uid();
     let Some(Owner { uid, .. }) = owner else {
-        let below = OF_ROOT.map(|name| std::fs::read_dir(folder.join(name)));
-        let entries = below.into_iter().flatten().flatten();
-        let is_open = |path: &PathBuf| {
-            let found = path.symlink_metadata();
-            found.is_ok_and(|it| it.uid() != 0 || (!it.is_symlink() && it.mode() & 0o022 != 0))
-        };
-        let open = entries.flatten().map(|entry| entry.path()).find(is_open);
-        let open = open.or_else(|| is_changed_by_others(folder).then(|| folder.to_owned()));
-        return match open {
-            Some(open) => Err(CheckoutError::Refused(open_to_others(top, &open))),
-            None => Ok(()),
-        };
+        if is_changed_by_others(folder) {
+            return Err(CheckoutError::Refused(open_to_others(top, folder)));
+        }
+        return Ok(());
     };
     if [0, uid].contains(&found) {
         return Ok(());
     }
     let shown = folder.display();
-    let user = name_of(uid);
     Err(CheckoutError::Refused(format!(
-        "`{shown}` belongs to {}, but the work tree `{}` belongs to {user}; give both to one user: \
+        "`{shown}` belongs to {}, but the work tree `{}` belongs to {}; give both to one user: \
          `chown -R {uid} {shown}`",
         name_of(found),
-        top.display()
+        top.display(),
+        name_of(uid)
     )))
 }
 
-/// Checks that git waits for no pipe in a folder of a repository.
-pub(super) fn check_kinds(repository: &Path) -> Result<(), CheckoutError> {
-    for folder in FEW_ENTRIES {
-        for entry in std::fs::read_dir(repository.join(folder)).into_iter().flatten().flatten() {
-            let is_special = entry.file_type().is_ok_and(|kind| {
-                kind.is_fifo()
-                    || kind.is_socket()
-                    || kind.is_char_device()
-                    || kind.is_block_device()
-            });
-            if is_special {
+/// Checks the entries of a repository, with the rights of its owner: git waits for no pipe among
+/// them, and if root runs git there, no other user can change one. Blocks.
+///
+/// # Errors
+/// `Refused`, with the first such entry.
+pub(super) fn check_entries(top: &Path, repository: &Path) -> Result<(), CheckoutError> {
+    let mut folders = vec![repository.to_owned()];
+    let mut n_looks = 0;
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            let Ok(kind) = entry.file_type() else {
+                continue;
+            };
+            let is_plain = kind.is_dir() || kind.is_file() || kind.is_symlink();
+            if !is_plain {
                 return Err(CheckoutError::Refused(format!(
                     "`{}` is a pipe, a socket or a device, for which git would wait; remove it",
-                    entry.path().display()
+                    path.display()
                 )));
+            }
+            if is_root_here() && entry.metadata().is_ok_and(|found| is_open_to_others(&found)) {
+                return Err(CheckoutError::Refused(open_to_others(top, &path)));
+            }
+            n_looks += 1;
+            if n_looks > MAX_LOOKS {
+                return Ok(());
+            }
+            if kind.is_dir() {
+                folders.push(path);
             }
         }
     }

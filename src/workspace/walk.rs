@@ -22,6 +22,9 @@ const MAX_PATH: usize = 4_095;
 /// The files of a work tree that git reads for itself.
 const OF_GIT: [&str; 3] = [".gitignore", ".gitattributes", ".gitmodules"];
 
+/// The largest of these files, in bytes. Git holds them in memory.
+const MAX_OF_GIT: u64 = 100 << 20;
+
 /// The findings of a walk.
 #[derive(Debug, Default)]
 pub(super) struct Walk {
@@ -94,10 +97,10 @@ pub(super) fn find_refused(
     Ok(found)
 }
 
-/// Returns a pipe, a socket or a device that git would read to know which files it ignores, and how
-/// it reads files. It is in no folder with one of the names `skipped`. Its path is relative to
-/// `tree`.
-pub(super) fn find_waiting(tree: &Path, skipped: &[String]) -> Option<PathBuf> {
+/// Returns an entry that git would read to know which files it ignores, and how it reads files, but
+/// that it cannot read: a pipe, or a huge file. It is in no folder with one of the names `skipped`.
+/// Its path is relative to `tree`, and the reason follows it in a sentence.
+pub(super) fn find_waiting(tree: &Path, skipped: &[String]) -> Option<(PathBuf, &'static str)> {
     let mut folders = vec![PathBuf::new()];
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(tree.join(&folder)).into_iter().flatten().flatten() {
@@ -108,8 +111,13 @@ pub(super) fn find_waiting(tree: &Path, skipped: &[String]) -> Option<PathBuf> {
             let is_read = OF_GIT.into_iter().any(|other| name == other);
             if kind.is_dir() && name != ".git" && skipped.iter().all(|other| name != **other) {
                 folders.push(folder.join(name));
-            } else if is_read && !(kind.is_dir() || kind.is_file() || kind.is_symlink()) {
-                return Some(folder.join(name));
+            } else if is_read && kind.is_file() {
+                if entry.metadata().is_ok_and(|found| found.len() > MAX_OF_GIT) {
+                    return Some((folder.join(name), "is larger than git can read (100 MiB)"));
+                }
+            } else if is_read && !(kind.is_dir() || kind.is_symlink()) {
+                let reason = "is a pipe, a socket or a device, for which git would wait";
+                return Some((folder.join(name), reason));
             }
         }
     }
