@@ -530,8 +530,8 @@ struct Read {
 /// `Gone` if there is none; `Refused` for one of several users, and for a pipe for which git would
 /// wait.
 async fn read(work_tree: &Path, owner: Option<Owner>) -> Result<Read, CheckoutError> {
-    let work_tree = work_tree.to_owned();
     let shown = work_tree.to_owned();
+    let work_tree = work_tree.to_owned();
     let read = blocking_as(owner, move || {
         let Some(repository) = Repository::of(&work_tree) else {
             return Err(CheckoutError::Gone(work_tree.join(".git")));

@@ -37,7 +37,7 @@ mod changes;
 
 const VARIABLE: &str = "AGENT_COORDINATOR_TEST_HOSTILE";
 const SEED: &str = "AGENT_COORDINATOR_TEST_HOSTILE_SEED";
-const N_SEEDS: u64 = 500;
+const N_SEEDS: u64 = 100;
 const N_TASKS: usize = 4;
 /// The time of one step.
 const DEADLINE: Duration = Duration::from_secs(90);
@@ -237,11 +237,16 @@ async fn take(
     }
 }
 
+/// The modes, the owners and the contents of files.
+type Noted = BTreeMap<PathBuf, (u32, u32, u32, Vec<u8>)>;
+
 /// Notes the mode, the owner and the content of all that is below a path.
-fn note(path: &Path, found: &mut BTreeMap<PathBuf, (u32, u32, u32, Vec<u8>)>) {
+fn note(path: &Path, found: &mut Noted) {
     let about = path.symlink_metadata().unwrap();
     let content = if about.is_dir() {
-        names(path).iter().for_each(|name| note(&path.join(name), found));
+        for name in names(path) {
+            note(&path.join(name), found);
+        }
         Vec::new()
     } else if about.is_symlink() {
         std::fs::read_link(path).unwrap().into_os_string().into_encoded_bytes()
@@ -255,7 +260,9 @@ fn note(path: &Path, found: &mut BTreeMap<PathBuf, (u32, u32, u32, Vec<u8>)>) {
 fn with_secret(path: &Path, found: &mut Vec<PathBuf>) {
     let Ok(about) = path.symlink_metadata() else { return };
     if about.is_dir() {
-        names(path).iter().for_each(|name| with_secret(&path.join(name), found));
+        for name in names(path) {
+            with_secret(&path.join(name), found);
+        }
     } else if about.is_file() && about.len() < 1 << 20 {
         let content = std::fs::read(path).unwrap();
         if content.windows(SECRET.len()).any(|it| it == SECRET.as_bytes()) {
@@ -265,7 +272,7 @@ fn with_secret(path: &Path, found: &mut Vec<PathBuf>) {
 }
 
 /// Returns what must be the same after all steps.
-fn unchanged(bed: &Bed) -> (BTreeSet<String>, BTreeMap<PathBuf, (u32, u32, u32, Vec<u8>)>) {
+fn unchanged(bed: &Bed) -> (BTreeSet<String>, Noted) {
     let folder = bed.folder.path();
     let all: BTreeSet<String> =
         names(folder).into_iter().filter(|name| name != "workspaces").collect();
