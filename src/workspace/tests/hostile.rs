@@ -37,7 +37,7 @@ mod changes;
 
 const VARIABLE: &str = "AGENT_COORDINATOR_TEST_HOSTILE";
 const SEED: &str = "AGENT_COORDINATOR_TEST_HOSTILE_SEED";
-const N_SEEDS: u64 = 100;
+const N_SEEDS: u64 = 20;
 const N_TASKS: usize = 4;
 /// The time of one step.
 const DEADLINE: Duration = Duration::from_secs(90);

@@ -407,3 +407,49 @@ async fn a_clone_of_another_user_is_made_kept_and_restored_as_that_user() {
     bed.checkouts.write_kept_to(&project, &id, commit, &to).await.unwrap();
     assert_eq!(to.join("open.txt").metadata().unwrap().uid(), PERSON);
 }
+
+#[tokio::test]
+async fn what_an_earlier_version_left_is_mended_once() {
+    let Some(bed) = bed_of_root() else { return };
+    let (one, tree) = bed.prepare("one").await;
+    bed.commit(&tree, "one.txt", "one\n");
+    bed.keep("one", &one).await;
+    // That version linked packs, and wrote objects, refs and files as root.
+    let keep = bed.keep_repository();
+    let packs = keep.join("objects/pack");
+    let is_pack = |name: &String| Path::new(name).extension().is_some_and(|it| it == "pack");
+    let pack = super::objects::names_in(&packs).into_iter().find(is_pack);
+    let pack = packs.join(pack.unwrap());
+    let linked = bed.folder.path().join("linked.pack");
+    std::fs::hard_link(&pack, &linked).unwrap();
+    std::fs::remove_file(keep.join("mended")).unwrap();
+    give(&bed.source(), PERSON);
+    let secret = bed.source().join("only-root.txt");
+    std::fs::write(&secret, SECRET).unwrap();
+    mode(&secret, 0o600);
+    let named = bed.source().join("several.txt");
+    std::fs::write(&named, "two names\n").unwrap();
+    std::fs::hard_link(&named, bed.folder.path().join("other-name.txt")).unwrap();
+    let left = ["main.txt", ".git/index", ".git/refs/heads", ".git/refs/heads/main"];
+    for path in left {
+        lchown(bed.source().join(path), Some(0), Some(0)).unwrap();
+    }
+    symlink(bed.folder.path().join("secret"), bed.source().join("link")).unwrap();
+
+    let merged = bed.checkouts.merge(&bed.merge_order("one", &one)).await.unwrap();
+    assert!(matches!(merged, Merged::Into { .. }), "{merged:?}");
+    for path in left {
+        let found = bed.source().join(path).symlink_metadata().unwrap();
+        assert_eq!(found.uid(), PERSON, "{path}");
+    }
+    for path in [&secret, &named, &bed.folder.path().join("secret")] {
+        assert_eq!(path.metadata().unwrap().uid(), 0, "{} stays root's", path.display());
+    }
+    assert_eq!(pack.metadata().unwrap().nlink(), 1);
+    std::fs::write(&linked, "overwritten").unwrap();
+    bed.git(&keep, &["fsck", "--no-dangling"]);
+    // It is done once: what root leaves later is a person's own matter.
+    lchown(bed.source().join("main.txt"), Some(0), Some(0)).unwrap();
+    bed.checkouts.prepare(&bed.order("two")).await.unwrap();
+    assert_eq!(bed.source().join("main.txt").metadata().unwrap().uid(), 0);
+}
