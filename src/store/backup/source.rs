@@ -87,10 +87,13 @@ impl Source {
         Ok(Self { path, connection, file, log })
     }
 
-    /// Returns the first object of the schema that is not ours, if there is one.
+    /// Returns the first object of the schema that is not ours, if there is one, or why that cannot
+    /// be said.
     pub(super) fn difference(&self) -> Option<String> {
-        let found = schema::first_difference(&self.connection).ok().flatten();
-        found.map(|difference| difference.to_string())
+        match schema::first_difference(&self.connection) {
+            Ok(found) => found.map(|difference| difference.to_string()),
+            Err(error) => Some(error.to_string()),
+        }
     }
 
     /// Copies the database into the empty file `to`, which is at `path`, and the log beside it.
