@@ -10,10 +10,13 @@
 //!
 //! ```text
 //! <root>/.reserve                       disk space that is given up when work could not be kept
+//! <root>/.gitconfig and .git-home       what each call of git uses
 //! <root>/<project>/keep.git             the keep repository
+//! <root>/<project>/keep.git/mended      nothing of version 0.1.0 is to be mended
 //! <root>/<project>/files.git            settings for reading the files of workspaces as they are
 //! <root>/<project>/<workspace>/tree     what the agent gets
-//! <root>/<project>/<workspace>/index    git's index of the tree, which the agent cannot change
+//! <root>/<project>/<workspace>/index    git's index of a tree of the daemon's user
+//! <root>/<project>/<workspace>/scratch  git's index and objects of a tree of another user
 //! <root>/<project>/<workspace>/made.json   what is known since it was made
 //! <root>/<project>/.check-<workspace>/tree  a fresh clone for a check
 //! <root>/<project>/shared/index         git's index of the project's directory, for snapshots
@@ -44,14 +47,15 @@ mod refs;
 mod remote;
 mod removal;
 mod repository;
+mod restore;
 mod results;
 mod rights;
-mod scratch;
 mod snapshot;
 mod source;
 mod sparse;
 mod strays;
 mod submodules;
+mod temporary;
 mod transfer;
 mod trees;
 mod upgrade;
@@ -77,6 +81,7 @@ pub use snapshot::{Snapped, SnapshotEntry};
 use crate::domain::{ProjectId, WorkspaceId};
 use crate::locks::lock;
 use git::Git;
+use repository::Repository;
 use rights::Owner;
 
 /// The rules for the ignored files of a workspace.
@@ -146,7 +151,8 @@ pub enum CheckoutError {
     /// The step cannot succeed before a person changes something.
     #[error("{0}")]
     Refused(String),
-    /// An object of an agent that is not used. What else the agent left is.
+    /// An agent left a malformed object. The daemon does not take it, but takes the rest of the
+    /// work.
     #[error("{0}")]
     Malformed(String),
     /// A submodule of a new workspace. It may be there by the next attempt.
@@ -172,6 +178,16 @@ impl CheckoutError {
         move |source| Self::Io { action, path, source }
     }
 
+    /// Returns whether a step failed because of the content that it worked on, so that it would
+    /// fail again: that content is left out and named.
+    fn is_of_content(&self) -> bool {
+        match self {
+            Self::Malformed(_) => true,
+            Self::Git(error) => error.is_of_content(),
+            _ => false,
+        }
+    }
+
     /// Returns whether the step is in vain until a person does something.
     pub const fn needs_person(&self) -> bool {
         matches!(self, Self::Refused(_) | Self::Malformed(_) | Self::Gone(_))
@@ -193,10 +209,20 @@ struct Place {
     /// The owner of the tree, if that is another user than the daemon's.
     owner: Option<Owner>,
     /// The repository with which the files of a person are read, if their owner is another user.
-    scratch: Option<PathBuf>,
+    temporary: Option<PathBuf>,
 }
 
 impl Place {
+    /// Returns the places of a workspace whose tree the daemon's own user owns.
+    const fn new(project: PathBuf, folder: PathBuf, tree: PathBuf) -> Self {
+        Self { project, folder, tree, owner: None, temporary: None }
+    }
+
+    /// Returns the format of the ids in the keep repository: `sha1` or `sha256`.
+    fn format(&self) -> &'static str {
+        Repository::bare(self.keep()).format()
+    }
+
     /// Checks that the tree is a folder, and not a link to one.
     ///
     /// # Errors
@@ -252,7 +278,7 @@ impl Place {
 
     /// Returns the folder in which git writes as the owner of the tree.
     fn scratch(&self) -> PathBuf {
-        self.scratch.clone().unwrap_or_else(|| self.folder.join(SCRATCH))
+        self.temporary.clone().unwrap_or_else(|| self.folder.join(SCRATCH))
     }
 
     /// Returns the folder that the workspaces of a user borrow from.
@@ -265,7 +291,7 @@ impl Place {
     }
 
     fn files(&self) -> PathBuf {
-        self.scratch.clone().unwrap_or_else(|| self.project.join("files.git"))
+        self.temporary.clone().unwrap_or_else(|| self.project.join("files.git"))
     }
 }
 
@@ -393,7 +419,8 @@ impl Checkouts {
         let project = self.root.join(project.as_str());
         let folder = project.join(workspace.as_str());
         let tree = folder.join("tree");
-        Place { owner: Owner::of(&tree), scratch: None, tree, folder, project }
+        let owner = Owner::of(&tree);
+        Place { owner, ..Place::new(project, folder, tree) }
     }
 
     /// Waits until no other step changes the keep repository of a project.

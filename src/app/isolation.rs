@@ -16,7 +16,7 @@ use crate::domain::{FileOwner, FileOwners, RunAs};
 use crate::provider::AgentUser;
 use crate::sys;
 
-/// The account of the machine that only keeps the work of agents. The packages make it.
+/// The account that is reserved for the daemon's repositories. The Debian package creates it.
 const KEEPER: &str = "agent-coordinator-keep";
 
 /// The reason why agents cannot be started as configured.
@@ -29,8 +29,8 @@ pub enum UserProblem {
     #[error("`ai_providers.{provider}.run_as`: this machine has no user `{user}`")]
     Unknown { provider: String, user: String },
     #[error(
-        "`ai_providers.{provider}.run_as`: `{KEEPER}` is the account that keeps the work of \
-         agents, and no agent may be that user; name another one"
+        "`ai_providers.{provider}.run_as`: `{KEEPER}` is reserved for the daemon's repositories, and no \
+         agent may be that user; name another one"
     )]
     Keeper { provider: String },
     #[error("`ai_providers.{provider}.run_as`: could not look up user `{user}`")]

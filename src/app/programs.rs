@@ -16,7 +16,7 @@ use crate::config::{CommandLine, Config, Environment, Preset, ProviderConfig};
 use crate::locks::lock;
 use crate::provider::{Login, login_of, program_of};
 use crate::rest::{FoundProgram, ProgramLogin, Programs};
-use crate::sys::ownership::is_changed_by_others;
+use crate::sys::ownership::is_only_of_root;
 
 /// The time that a CLI has to print its version.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(5);
@@ -172,7 +172,7 @@ const PASSED_ON: [&str; 4] = ["HOME", "LANG", "PATH", "TMPDIR"];
 /// user can change.
 pub async fn version_of(program: &Path) -> Option<String> {
     let is_root = rustix::process::geteuid().is_root();
-    if is_root && program.canonicalize().is_ok_and(|real| is_changed_by_others(&real)) {
+    if is_root && !is_only_of_root(program) {
         return None;
     }
     let mut command = tokio::process::Command::new(program);

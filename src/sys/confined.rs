@@ -1,4 +1,4 @@
-//! Starts child processes as another user.
+//! Starts child processes as another user, and limits them.
 #![allow(unsafe_code, reason = "what runs between fork and exec may only make plain system calls")]
 
 use std::ffi::CString;
@@ -26,11 +26,11 @@ pub fn run_as(
     folder: &Path,
 ) -> io::Result<()> {
     let folder = CString::new(folder.as_os_str().as_bytes())?;
-    let limits = [(Resource::Data, memory), (Resource::Cpu, processor_time.as_secs())];
+    let limits = limits(memory, processor_time);
     let become_user = move || {
         // Another user cannot raise them again.
-        for (resource, most) in limits {
-            setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) })?;
+        for (resource, limit) in limits {
+            setrlimit(resource, limit)?;
         }
         birth::become_user(uid, gid, &groups)?;
         Ok(rustix::process::chdir(&folder)?)
@@ -38,4 +38,13 @@ pub fn run_as(
     // SAFETY: only system calls between fork and exec, no allocation and no lock.
     unsafe { command.pre_exec(become_user) };
     Ok(())
+}
+
+/// Returns the limits of a process: the memory that it may allocate, in bytes, and its processor
+/// time. The end of that time is a signal (XCPU) by which it is known.
+pub fn limits(memory: u64, processor_time: Duration) -> [(Resource, Rlimit); 2] {
+    let seconds = processor_time.as_secs();
+    let memory = Rlimit { current: Some(memory), maximum: Some(memory) };
+    let time = Rlimit { current: Some(seconds), maximum: Some(seconds + 5) };
+    [(Resource::Data, memory), (Resource::Cpu, time)]
 }

@@ -17,3 +17,10 @@ pub fn is_changed_by_others(folder: &Path) -> bool {
     // Only its owner can move an entry of a sticky folder.
     is_open(folder, 0) || folder.ancestors().skip(1).any(|above| is_open(above, STICKY))
 }
+
+/// Returns whether only root can change an existing folder or program, also by way of the links
+/// that lead to it.
+pub fn is_only_of_root(path: &Path) -> bool {
+    let real = path.canonicalize();
+    real.is_ok_and(|real| !is_changed_by_others(&real)) && !is_changed_by_others(path)
+}

@@ -8,13 +8,12 @@ use std::path::Path;
 use super::keep_repository::SOURCE;
 use super::keeping::{excluding, uncommitted_ref};
 use super::nested::path_in;
-use super::refs::is_id;
+use super::refs::{is_id, read_text};
 use super::repository::Repository;
-use super::scratch::{Scratch, Settings};
-use super::snapshot::inside;
-use super::source::{Head, Source, entries, open_to_others};
-use super::transfer::revisions;
-use super::walk::find_open;
+use super::rights::blocking_as;
+use super::source::{Head, Source, advice_on_open, entries};
+use super::temporary::{Settings, TemporaryRepository};
+use super::walk::{find_open, path_within};
 use super::{CheckoutError, Checkouts, Place, blocking};
 use crate::domain::WorkspaceId;
 use crate::domain::nearest::nearest;
@@ -159,27 +158,29 @@ impl Checkouts {
                     .to_owned(),
             ));
         }
-        let format = Repository { own: place.keep(), common: place.keep() }.format();
-        let settings = Settings { format, attributes: "", excluded: "" };
+        let format = place.format();
         let project = place.project.clone();
         let owner = source.owner;
-        let scratch = blocking(move || Scratch::new(&project, owner, &settings)).await?;
-        let excludes = source.top.join(".git/info/exclude");
-        let excludes = format!("core.excludesFile={}", excludes.display());
+        let excluded = source.common.join("info/exclude");
+        let excluded = blocking_as(owner, move || Ok(read_text(&excluded))).await?;
+        let temporary = blocking(move || {
+            let excluded = excluded.as_deref().unwrap_or_default();
+            let settings = Settings { format, attributes: "", excluded };
+            TemporaryRepository::new(&project, owner, &settings)
+        })
+        .await?;
         let top = source.top.clone();
         // Another owner runs git with rights of its own.
         let look = move || Ok(if owner.is_none() { find_open(&top) } else { None });
         let open = blocking(look).await?;
         if let Some(open) = open {
-            return Err(CheckoutError::Refused(open_to_others(&source.top, &open)));
+            return Err(CheckoutError::Refused(advice_on_open(&source.top, &open)));
         }
-        let theirs = Repository { own: source.common.clone(), common: source.common.clone() };
+        let theirs = Repository::bare(source.common.clone());
         let on_files = |arguments: &[&OsStr]| {
-            let all = ["-c", &excludes].map(OsStr::new).into_iter();
-            let all = all.chain(arguments.iter().copied());
             self.git
-                .on_tree(scratch.path(), &source.top, all)
-                .variable("GIT_INDEX_FILE", scratch.path().join("index"))
+                .on_tree(temporary.path(), &source.top, arguments.iter().copied())
+                .variable("GIT_INDEX_FILE", temporary.path().join("index"))
                 .variable("GIT_ALTERNATE_OBJECT_DIRECTORIES", theirs.as_alternate())
                 .run_as(owner)
                 .long()
@@ -193,7 +194,7 @@ impl Checkouts {
         let gitlinks = entries(&listed).filter(is_gitlink);
         let gitlinks = gitlinks.filter_map(|entry| path_in(entry.as_os_str().as_bytes()));
         add.extend(gitlinks.map(|path| excluding(&path)));
-        if let Some(own) = inside(&self.root, &source.top) {
+        if let Some(own) = path_within(&self.root, &source.top) {
             let check = ["check-ignore", "--quiet", "--"].map(OsStr::new);
             let check = check.into_iter().chain([own.as_os_str()]);
             let is_ignored = on_files(&check.collect::<Vec<_>>()).end().await?.code == Some(0);
@@ -202,8 +203,14 @@ impl Checkouts {
         }
         on_files(&add.iter().map(OsString::as_os_str).collect::<Vec<_>>()).run().await?;
         let tree = on_files(&[OsStr::new("write-tree")]).text().await?;
-        let input = revisions([&tree], head.commit.iter());
-        self.take_pack(place, |pack| on_files(&pack.map(OsStr::new)), input).await?;
+        let sender = |pack: [&'static str; 5]| on_files(&pack.map(OsStr::new));
+        let wanted = BTreeSet::from([tree.clone()]);
+        let known: BTreeSet<String> = head.commit.iter().cloned().collect();
+        let known = (&known, known.clone());
+        if !is_id(&tree) || !self.take_all(place, sender, &wanted, known, owner.is_some()).await? {
+            let top = source.top.display();
+            return Err(CheckoutError::Refused(format!("git does not read all files of `{top}`")));
+        }
         if let Some(commit) = &head.commit {
             let committed = format!("{commit}^{{tree}}");
             let committed = self.git.on(&place.keep(), ["rev-parse", &committed]).text().await?;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::git::GitError;
-use super::source::owner_at;
+use super::source::Source;
 use super::{CheckoutError, Checkouts};
 
 /// The facts that the commits are counted by.
@@ -27,12 +27,11 @@ impl Checkouts {
     /// Git cannot be run.
     pub async fn behind(&self, order: &BehindOrder) -> Result<Option<u64>, CheckoutError> {
         self.git.check().await?;
-        let owner = owner_at(&order.source).await?;
+        let source = Source::of_folder(&order.source).await?;
         let mut known = Vec::new();
         for commit in [Some(&order.base_commit), order.head_commit.as_ref()].into_iter().flatten() {
             let exists = ["cat-file", "-e", &format!("{commit}^{{commit}}")];
-            if self.git.in_folder(&order.source, exists).run_as(owner).end().await?.code == Some(0)
-            {
+            if source.git(&self.git, exists).end().await?.code == Some(0) {
                 known.push(format!("^{commit}"));
             }
         }
@@ -41,7 +40,7 @@ impl Checkouts {
         }
         let count = ["rev-list", "--count", "--end-of-options", &order.base_ref];
         let arguments = count.into_iter().chain(known.iter().map(String::as_str));
-        match self.git.in_folder(&order.source, arguments).run_as(owner).text().await {
+        match source.git(&self.git, arguments).text().await {
             Ok(printed) => Ok(printed.trim().parse().ok()),
             Err(GitError::Failed { .. }) => Ok(None),
             Err(error) => Err(error.into()),

@@ -15,9 +15,9 @@ use std::path::{Path, PathBuf};
 
 use super::create::{MADE, read_made};
 use super::inside::Inside;
-use super::lending::{make_tree, set_mode};
+use super::lending::make_tree;
 use super::nested::path_in;
-use super::rights::blocking_as;
+use super::rights::{blocking_as, set_mode};
 use super::source::entries as entries_of;
 use super::sparse::cone_at;
 use super::{CheckoutError, Checkouts, Place, blocking, remove_folder, rename, write};
@@ -27,8 +27,8 @@ use crate::domain::{ProjectId, RunAs, WorkspaceId};
 
 /// The most folders of earlier checks that are tried once more, because they could not be removed.
 const MAX_GONE: usize = 8;
-/// All files that give attributes.
-const ATTRIBUTES: &str = ":(glob)**/.gitattributes";
+/// The pattern of all files that give attributes.
+const ATTRIBUTE_FILES: &str = ":(glob)**/.gitattributes";
 /// The file that says that the files were written with the attributes that the work began with.
 const FIRST_ATTRIBUTES: &str = "first-attributes";
 /// The author of the commit that brings protected paths back.
@@ -53,11 +53,19 @@ impl Checkouts {
         remove_folder(&new)?;
         let (commit, attributes) = {
             let _locked = self.lock_keep(&order.project, &place).await?;
-            let commit = self.with_protected(order, &place).await?;
-            let attributes = match &commit {
-                Some(commit) => self.with_first_attributes(order, commit, &place).await?,
-                None => None,
-            };
+            let mut commit = order.commit.clone();
+            let mut attributes = None;
+            if let Some(reported) = &order.commit {
+                let protected = order.protected.iter().map(|path| format!(":(glob){path}"));
+                if !order.protected.is_empty()
+                    && let Some(made) = self.as_before(order, reported, protected, &place).await?
+                {
+                    commit = Some(made.commit);
+                }
+                let judged = commit.as_ref().unwrap_or(reported);
+                let pattern = std::iter::once(ATTRIBUTE_FILES.to_owned());
+                attributes = self.as_before(order, judged, pattern, &place).await?;
+            }
             (commit, attributes)
         };
         let all = Order {
@@ -164,7 +172,8 @@ impl Checkouts {
             let gone = gone(free);
             rename(&folder, &gone)?;
             remove_folder(&gone).or_else(|error| {
-                // Root needs no permission, and must not follow what another user changes meanwhile.
+                // Root needs no permission, and must not follow what another user changes
+                // meanwhile.
                 if rustix::process::geteuid().is_root() {
                     return Err(error);
                 }
@@ -176,42 +185,12 @@ impl Checkouts {
         .await
     }
 
-    /// Returns a commit like `commit` with the files `.gitattributes` that the work began with, if
-    /// the result has other ones.
-    async fn with_first_attributes(
-        &self,
-        order: &CleanOrder,
-        commit: &str,
-        place: &Place,
-    ) -> Result<Option<FirstAttributes>, CheckoutError> {
-        let base = match &order.base_commit {
-            Some(base) => base.clone(),
-            None => self.git.on(&place.keep(), ["mktree"]).text().await?,
-        };
-        let list = ["diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-abbrev"];
-        let list = list.into_iter().chain([commit, &base, "--", ATTRIBUTES]);
-        let listed = self.git.on(&place.keep(), list).long().run().await?;
-        let entries = index_entries(&listed);
-        if entries.is_empty() {
-            return Ok(None);
-        }
-        let changed =
-            entries_of(&entries).filter_map(|entry| path_in(entry.as_os_str().as_bytes()));
-        let changed = changed.collect();
-        let index = place.project.join(format!(".new-index-check-{}", order.id));
-        let tree = self.tree_with(place, commit, entries.clone(), &index).await?;
-        let message = "the attributes as they were before the work\n";
-        let parent = commit.to_owned();
-        let commit = self.commit(place, &tree, [&parent].into_iter(), message, AUTHOR).await?;
-        Ok(Some(FirstAttributes { commit, changed }))
-    }
-
     /// Gives a fresh clone that was written with the first attributes the commit `start` and its
     /// files `.gitattributes`, byte for byte.
     async fn write_attributes(
         &self,
         start: &str,
-        FirstAttributes { changed, .. }: &FirstAttributes,
+        AsBefore { changed, .. }: &AsBefore,
         branch: &str,
         place: &Place,
         new: &Path,
@@ -241,43 +220,41 @@ impl Checkouts {
         .await
     }
 
-    /// Returns the commit that the clone begins at: that of the agent, or one after it with the
-    /// protected paths of the base.
-    async fn with_protected(
+    /// Returns a commit after `commit` in which the files of some patterns are as the work began
+    /// with them, and the files that this changes; `None` if it changes none.
+    async fn as_before(
         &self,
         order: &CleanOrder,
+        commit: &String,
+        patterns: impl Iterator<Item = String>,
         place: &Place,
-    ) -> Result<Option<String>, CheckoutError> {
-        let CleanOrder { id, commit, base_commit, protected, .. } = order;
-        let Some(commit) = commit.as_ref().filter(|_| !protected.is_empty()) else {
-            return Ok(commit.clone());
-        };
+    ) -> Result<Option<AsBefore>, CheckoutError> {
         let keep = place.keep();
-        let base = match base_commit {
+        let base = match &order.base_commit {
             Some(base) => base.clone(),
             None => self.git.on(&keep, ["mktree"]).text().await?,
         };
         let options = ["diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-abbrev"];
-        let options = options.into_iter().chain([commit.as_str(), base.as_str(), "--"]);
-        let arguments = options.map(str::to_owned);
-        let arguments = arguments.chain(protected.iter().map(|path| format!(":(glob){path}")));
-        let listed = self.git.on(&keep, arguments).long().run().await?;
+        let options = options.into_iter().chain([commit, &base, "--"]).map(str::to_owned);
+        let listed = self.git.on(&keep, options.chain(patterns)).long().run().await?;
         let entries = index_entries(&listed);
         if entries.is_empty() {
-            return Ok(Some(commit.clone()));
+            return Ok(None);
         }
-        let index = place.project.join(format!(".new-index-check-{id}"));
+        let changed = entries_of(&entries);
+        let changed = changed.filter_map(|entry| path_in(entry.as_os_str().as_bytes())).collect();
+        let index = place.project.join(format!(".new-index-check-{}", order.id));
         let tree = self.tree_with(place, commit, entries, &index).await?;
-        let message = "the protected files as they were before the work\n";
-        let made = self.commit(place, &tree, std::iter::once(commit), message, AUTHOR).await?;
-        Ok(Some(made))
+        let message = "some files as they were before the work\n";
+        let commit = self.commit(place, &tree, std::iter::once(commit), message, AUTHOR).await?;
+        Ok(Some(AsBefore { commit, changed }))
     }
 }
 
-/// A commit with the files `.gitattributes` that the work began with.
-struct FirstAttributes {
+/// A commit with some files as the work began with them.
+struct AsBefore {
     commit: String,
-    /// The files that the result changed.
+    /// These files. The result changed them.
     changed: Vec<PathBuf>,
 }
 

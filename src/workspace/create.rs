@@ -1,23 +1,18 @@
 //! Makes a workspace: a clone that borrows the objects of the keep repository.
 
-use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::base::pin_of;
-use super::git::{Call, Git};
 use super::inside::{InTheWay, Inside};
-use super::keep_repository::{ATTRIBUTES, SOURCE};
+use super::keep_repository::SOURCE;
 use super::keeping::copy_as;
-use super::lending::{alternates, make_tree, set_mode};
-use super::refs::Refs;
-use super::repository::Repository;
-use super::rights::{Owner, blocking_as};
-use super::scratch::{Scratch, Settings};
-use super::source::{Source, entries};
+use super::lending::{alternates, make_tree};
+use super::rights::{Owner, blocking_as, set_mode};
+use super::source::Source;
 use super::sparse::Made;
 use super::submodules::Origin;
-use super::{CheckoutError, Checkouts, Place, blocking, remove_folder, rename, write};
+use super::{CheckoutError, Checkouts, Place, remove_folder, rename, write};
 use crate::crash_point::{self, CrashPoint};
 use crate::domain::workspace::{Cone, Order, Prepared, Restored};
 
@@ -81,7 +76,7 @@ impl Checkouts {
         if place.tree().join(".git/HEAD").is_file() {
             return Ok(read_made(&place)?.prepared);
         }
-        let owner = order.run_as.as_ref().map(Owner::from_user);
+        let owner = Owner::of_order(order);
         let source = match &order.forge {
             None => Some(Source::find(&self.git, &order.source).await?),
             Some(_) => None,
@@ -166,7 +161,7 @@ impl Checkouts {
         place: &Place,
         new: &Path,
     ) -> Result<(), CheckoutError> {
-        let owner = order.run_as.as_ref().map(Owner::from_user);
+        let owner = Owner::of_order(order);
         {
             let _locked = self.lock_keep(&order.project, place).await?;
             make_tree(new, owner)?;
@@ -247,7 +242,7 @@ impl Checkouts {
         place: &Place,
         new: &Path,
     ) -> Result<(), CheckoutError> {
-        let owner = order.run_as.as_ref().map(Owner::from_user);
+        let owner = Owner::of_order(order);
         let tree = new.join("tree");
         let initial = format!("--initial-branch={}", prepared.branch);
         let init = ["init", "--quiet", "--template=", &initial].map(OsStr::new);
@@ -294,9 +289,8 @@ impl Checkouts {
         };
         on_tree(&["-c", "checkout.workers=0", "read-tree", "--reset", "-u", "HEAD"]).run().await?;
         crash_point::reach(CrashPoint::WorkspaceCheckedOut);
-        let project = place.project.clone();
         let made =
-            Place { folder: new.to_owned(), tree: tree.clone(), project, owner, scratch: None };
+            Place { owner, ..Place::new(place.project.clone(), new.to_owned(), tree.clone()) };
         self.prepare_reading(&made).await?;
         // From here on the daemon has an index of its own. Only the owner can change its times.
         let index = made.index();
@@ -324,7 +318,7 @@ impl Checkouts {
             return Ok(());
         };
         let is_new = order.restores.is_none();
-        let owner = order.run_as.as_ref().map(Owner::from_user);
+        let owner = Owner::of_order(order);
         if order.submodules && is_new {
             self.add_submodules(place, start, cone, (upstream, owner), tree).await?;
         }
@@ -332,137 +326,6 @@ impl Checkouts {
             self.add_lfs(place, source, (start, is_new), (tree, owner)).await?;
         }
         Ok(())
-    }
-
-    /// Writes the files of the kept state that the order names, if it names one, over those of a
-    /// new workspace, and makes the repositories inside again.
-    async fn bring_back(
-        &self,
-        order: &Order,
-        place: &Place,
-        tree: &Path,
-    ) -> Result<(), CheckoutError> {
-        if let Some(kept) = &order.restores {
-            let owner = order.run_as.as_ref().map(Owner::from_user);
-            let writer = self.write_kept(&kept.kept_commit, place, (tree, owner)).await?;
-            self.restore_repositories(place, tree, &writer).await?;
-        }
-        Ok(())
-    }
-
-    /// Gives a new repository the other branches, the tags, the stash and the HEAD of the kept
-    /// state. `own_branches` are those of the task, at that time and now. Refs that git does not
-    /// accept stay in the kept commit alone.
-    async fn restore_refs(
-        &self,
-        kept: &Restored,
-        own_branches: [&String; 2],
-        place: &Place,
-        (own, owner): (&Path, Option<Owner>),
-    ) -> Result<(), CheckoutError> {
-        let (refs, kinds) = self.kept_refs(kept, place).await?;
-        let on_own = |arguments: &[&str]| self.git.on(own, arguments.iter().copied()).run_as(owner);
-        let is_wanted = |name: &str| {
-            let branch = name.strip_prefix("refs/heads/");
-            let is_other =
-                branch.is_some_and(|branch| own_branches.iter().all(|own| *own != branch));
-            is_other || name.starts_with("refs/tags/") || name == "refs/stash"
-        };
-        let is_there = |(name, id): &(&String, &String)| {
-            is_wanted(name) && !name.contains(char::is_whitespace) && kinds.contains_key(*id)
-        };
-        let changes = refs.iter().filter(is_there);
-        let changes: Vec<String> =
-            changes.map(|(name, id)| format!("create {name} {id}\n")).collect();
-        on_own(&["update-ref", "--stdin"]).input(changes.concat()).end().await?;
-        match refs.head.as_deref().map(str::trim) {
-            Some(head) if head.starts_with("ref: ") => {
-                let name = head.trim_start_matches("ref: ");
-                if is_wanted(name) && refs.iter().any(|(other, _)| other == name) {
-                    on_own(&["symbolic-ref", "HEAD", name]).end().await?;
-                }
-            }
-            Some(id) if kinds.get(id).is_some_and(|kind| kind == "commit") => {
-                on_own(&["update-ref", "--no-deref", "HEAD", id]).end().await?;
-            }
-            _ => {}
-        }
-        Ok(())
-    }
-
-    /// Returns the refs of a kept state, and the kinds of the objects that they name and that
-    /// exist.
-    pub(super) async fn kept_refs(
-        &self,
-        kept: &Restored,
-        place: &Place,
-    ) -> Result<(Refs, BTreeMap<String, String>), CheckoutError> {
-        let about = format!("{}:git/refs", kept.kept_commit);
-        let text = self.git.on(&place.keep(), ["cat-file", "blob", &about]).long().run().await?;
-        let refs = Refs::from_kept(&String::from_utf8_lossy(&text));
-        let kinds = self.kinds(place, refs.named.iter()).await?;
-        Ok((refs, kinds))
-    }
-
-    /// Writes the files of a kept commit over those of a new workspace, as they were, as the owner
-    /// of the workspace. Returns what more of the commit can be written with.
-    pub(super) async fn write_kept(
-        &self,
-        kept: &str,
-        place: &Place,
-        (tree, owner): (&Path, Option<Owner>),
-    ) -> Result<Writer<'_>, CheckoutError> {
-        let format = Repository { own: place.keep(), common: place.keep() }.format();
-        let settings = Settings { format, attributes: ATTRIBUTES, excluded: "" };
-        let project = place.project.clone();
-        let scratch = blocking(move || Scratch::new(&project, owner, &settings)).await?;
-        let find = ["rev-parse", "--verify", "--end-of-options", &format!("{kept}^{{tree}}")];
-        let content = self.git.on(&place.keep(), find).text().await?;
-        let writer = Writer { git: &self.git, scratch, owner, keep: place.keep(), content };
-        if owner.is_some() {
-            // Another user cannot read the keep repository.
-            let receive = |unpack: [&'static str; 4]| {
-                self.git.on(writer.scratch.path(), unpack).run_as(owner)
-            };
-            self.give_pack(place, format!("{}\n", writer.content), receive).await?;
-        }
-        writer.on(tree, &["read-tree", &format!("{}:worktree", writer.content)]).run().await?;
-        // Files that the work had deleted go away, too.
-        let extra = writer.on(tree, &["ls-files", "--others", "-z"]).run().await?;
-        let top = tree.to_owned();
-        blocking_as(owner, move || {
-            let inside = Inside::open(&top)?;
-            let mut extra = entries(&extra).filter(|path| !path.starts_with(".git"));
-            extra.try_for_each(|path| inside.remove_file(path))
-        })
-        .await?;
-        writer.on(tree, &["checkout-index", "--all", "--force"]).run().await?;
-        self.write_parts(place, tree, &writer).await?;
-        Ok(writer)
-    }
-}
-
-/// Writes the files of a kept commit.
-pub(super) struct Writer<'a> {
-    git: &'a Git,
-    scratch: Scratch,
-    pub(super) owner: Option<Owner>,
-    keep: PathBuf,
-    /// The tree of the commit.
-    pub(super) content: String,
-}
-
-impl Writer<'_> {
-    /// Begins a call that can read all objects of the commit, on the files below `top`. All calls
-    /// have the same index.
-    pub(super) fn on(&self, top: &Path, arguments: &[&str]) -> Call<'_> {
-        let path = self.scratch.path();
-        let call = self.git.on_tree(path, top, arguments.iter().copied()).long();
-        let call = call.variable("GIT_INDEX_FILE", path.join("index")).run_as(self.owner);
-        match self.owner {
-            Some(_) => call,
-            None => call.variable("GIT_OBJECT_DIRECTORY", self.keep.join("objects")),
-        }
     }
 }
 

@@ -14,8 +14,8 @@ use super::objects::open;
 use super::refs::read_text;
 use super::repository::Repository;
 use super::rights::run_as;
-use super::scratch::{Scratch, Settings};
 use super::source::Source;
+use super::temporary::{Settings, TemporaryRepository};
 use super::{CheckoutError, Checkouts, blocking};
 use crate::domain::workspace::{Folder, FolderRepository};
 
@@ -84,7 +84,7 @@ impl Checkouts {
         let root = self.root.clone();
         let top = source.top.clone();
         let owner = source.owner;
-        let (scratch, repository) = blocking(move || {
+        let (temporary, repository) = blocking(move || {
             let read = || {
                 let repository = Repository::of(&top).ok_or_else(unknown)?;
                 let index = repository.own.join("index");
@@ -95,15 +95,15 @@ impl Checkouts {
             let (repository, mut index, excluded) = run_as(owner, read)?;
             let format = repository.format();
             let settings = Settings { format, attributes: "", excluded: &excluded };
-            let scratch = Scratch::new(&root, owner, &settings)?;
-            scratch.fill("index", &mut index)?;
-            Ok((scratch, repository))
+            let temporary = TemporaryRepository::new(&root, owner, &settings)?;
+            temporary.fill("index", &mut index)?;
+            Ok((temporary, repository))
         })
         .await?;
         let call = |arguments: &[&str]| {
-            let call = self.git.on_tree(scratch.path(), &source.top, arguments).run_as(owner);
+            let call = self.git.on_tree(temporary.path(), &source.top, arguments).run_as(owner);
             // Git writes what it learns about the files into the index that it reads.
-            let call = call.variable("GIT_INDEX_FILE", scratch.path().join("index"));
+            let call = call.variable("GIT_INDEX_FILE", temporary.path().join("index"));
             call.variable("GIT_ALTERNATE_OBJECT_DIRECTORIES", repository.as_alternate())
         };
         let no_submodules = "--ignore-submodules=all";

@@ -33,6 +33,7 @@ impl Checkouts {
         let names = [
             own("kept"),
             own("base"),
+            // Earlier versions made these two.
             own("merge"),
             own("offer"),
             format!("refs/heads/{branch}"),
@@ -74,8 +75,7 @@ impl Checkouts {
     async fn expire_in(&self, project: &ProjectId, now: Timestamp) -> Result<usize, CheckoutError> {
         let folder = self.root.join(project.as_str());
         let tree = folder.join("tree");
-        let place =
-            Place { tree, folder: folder.clone(), project: folder, owner: None, scratch: None };
+        let place = Place::new(folder.clone(), folder, tree);
         if !place.keep().join("HEAD").is_file() {
             return Ok(0);
         }

@@ -65,7 +65,7 @@ impl Inside {
                 Err(Errno::LOOP | Errno::NOTDIR | Errno::XDEV) => {
                     if in_the_way == InTheWay::Refuse {
                         return Err(CheckoutError::Refused(format!(
-                            "`{}` leads through `{}`, which is no folder; nothing is written there",
+                            "`{}` leads through `{}`, which is not a folder; nothing is written there",
                             self.path.join(path).display(),
                             name.to_string_lossy()
                         )));

@@ -7,8 +7,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use super::git::Git;
-use super::scratch::{Settings, make_repository};
 use super::source::{Head, Source};
+use super::temporary::{Settings, make_repository, remove_remains};
 use super::upgrade::MENDED;
 use super::{
     CheckoutError, Checkouts, KeepState, Place, make_folder, remove_folder, rename, write,
@@ -122,16 +122,18 @@ impl Checkouts {
             let name = entry.file_name();
             let name = name.to_string_lossy();
             if name.starts_with(".new-") || name.starts_with(".q-") {
-                remove_remains(&entry.path())?;
+                remove_unfinished(&entry.path())?;
             }
         }
+        remove_remains(&place.project);
         remove_locks(&place.keep());
         remove_temporary(&place.keep().join("objects"));
         Ok(())
     }
 
-    /// Removes the locks and the parts of objects that killed calls of this process have left in the
-    /// keep repository. The caller has the lock of the project, so that no other call has them.
+    /// Removes the locks and the parts of objects that killed calls of this process have left in
+    /// the keep repository. The caller has the lock of the project, so that no other call has
+    /// them.
     fn remove_left_locks(&self, state: &mut KeepState, place: &Place) {
         let n_killed = self.git.n_killed();
         if std::mem::replace(&mut state.n_killed, n_killed) != n_killed {
@@ -211,7 +213,7 @@ async fn configure(git: &Git, repository: &Path) -> Result<(), CheckoutError> {
 }
 
 /// Removes a folder or a file, such as an index that a call had not written completely.
-fn remove_remains(path: &Path) -> Result<(), CheckoutError> {
+fn remove_unfinished(path: &Path) -> Result<(), CheckoutError> {
     match std::fs::remove_file(path) {
         Ok(()) => Ok(()),
         Err(_) => remove_folder(path),

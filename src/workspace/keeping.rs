@@ -1,8 +1,9 @@
 //! Keeps the content of a workspace: a commit of the keep repository that reaches all of it.
 //!
 //! No process runs in the repository of the agent. Its objects are copied, its refs are read as
-//! text, and its files are read with an index and settings of the daemon's own. The kept commit has
-//! these folders:
+//! text, and its files are read with an index and settings of the daemon's own. Pipes for which
+//! git would wait are removed first. If another user owns the tree, git runs as that user, with an
+//! index that this user can change. The kept commit has these folders:
 //!
 //! | folder | content |
 //! |---|---|
@@ -22,14 +23,13 @@ use std::path::Path;
 
 use super::author::address_of;
 use super::create::{MADE, read_made};
-use super::git::GitError;
 use super::inside::Inside;
 use super::objects::lines;
 use super::refs::{Refs, read_refs, read_text};
 use super::rights::blocking_as;
 use super::source::entries;
 use super::sparse::cone_at;
-use super::walk::{Walk, find_waiting, walk};
+use super::walk::{Walk, find_unreadable, walk};
 use super::{CheckoutError, Checkouts, KeepPolicy, Place};
 use crate::crash_point::{self, CrashPoint};
 use crate::domain::workspace::{Cone, Content, KeepOrder};
@@ -62,25 +62,26 @@ impl Checkouts {
     ) -> Result<Content, CheckoutError> {
         place.check_tree()?;
         let cone = cone_at(place)?;
-        remove_waiting(place, policy).await?;
+        remove_unreadable(place).await?;
         let before = walked(place).await?;
         let mut left_out = Vec::new();
         let _locked = self.lock_keep(&order.project, place).await?;
-        let objects = match self.take_objects(place, &order.id).await {
+        let mut objects = match self.take_objects(place, &order.id).await {
             Ok(objects) => objects,
             Err(error) if self.is_disk_full(&error) => return Err(error),
             // Content that git cannot read, or that is not to be used, is left where it is.
-            Err(
-                CheckoutError::Git(GitError::Failed { message, .. })
-                | CheckoutError::Malformed(message),
-            ) => {
-                left_out.push(format!(".git/objects: {message}"));
+            Err(error) if error.is_of_content() => {
+                left_out.push(format!(".git/objects: {error}"));
                 BTreeSet::new()
             }
             Err(error) => return Err(error),
         };
         crash_point::reach(CrashPoint::ObjectsTaken);
-        let refs = read_refs(place).await?;
+        let mut refs = read_refs(place).await?;
+        if let Some(reason) = self.forget_foreign(place, &order.id, &mut refs, &mut objects).await?
+        {
+            left_out.push(format!(".git/objects: {reason}"));
+        }
         let mut result = self.existing(place, refs.result(&order.branch)).await?;
         // An agent that removed its repository does not take back what it had committed.
         let earlier = self.resolve(place, &format!("refs/heads/{}", order.branch)).await?;
@@ -131,6 +132,30 @@ impl Checkouts {
         self.lend_to_all(place).await?;
         crash_point::reach(CrashPoint::ResultNamed);
         Ok(content)
+    }
+
+    /// Forgets what the owner of a clone can have from nowhere, but names. A restored clone would
+    /// get it. Returns the reason.
+    pub(super) async fn forget_foreign(
+        &self,
+        place: &Place,
+        id: &WorkspaceId,
+        refs: &mut Refs,
+        objects: &mut BTreeSet<String>,
+    ) -> Result<Option<String>, CheckoutError> {
+        let all = objects.union(&refs.named);
+        let foreign = self.foreign(place, id, all, objects).await?;
+        let named = foreign.iter().find(|id| refs.named.contains(*id));
+        let Some(first) = named.or(foreign.first()).cloned() else {
+            return Ok(None);
+        };
+        refs.forget(&foreign);
+        if !self.foreign(place, id, &*objects, objects).await?.is_empty() {
+            // Some of them reach it.
+            refs.forget(objects);
+            objects.clear();
+        }
+        Ok(Some(format!("neither the clone nor what it borrows from has {first}, which it names")))
     }
 
     /// Takes the commits of a workspace that an agent may be using, and returns the newest one of
@@ -417,18 +442,19 @@ pub(super) fn uncommitted_ref(branch: &str) -> String {
 
 /// Removes the pipes of a clone for which git would wait. No process is there that would use them,
 /// and a pipe has no content.
-async fn remove_waiting(place: &Place, policy: &KeepPolicy) -> Result<(), CheckoutError> {
+///
+/// # Errors
+/// `Refused` for a file of git that is too large.
+async fn remove_unreadable(place: &Place) -> Result<(), CheckoutError> {
     let tree = place.tree();
-    let skipped = policy.rebuildable.clone();
     blocking_as(place.owner, move || {
-        while let Some((path, reason)) = find_waiting(&tree, &skipped) {
-            if tree.join(&path).symlink_metadata().is_ok_and(|found| found.is_file()) {
-                return Err(CheckoutError::Refused(format!(
-                    "`{}` {reason}; move it away",
-                    tree.join(&path).display()
-                )));
+        for (path, reason) in find_unreadable(&tree) {
+            let shown = tree.join(&path);
+            if shown.symlink_metadata().is_ok_and(|found| found.is_file()) {
+                let shown = shown.display();
+                return Err(CheckoutError::Refused(format!("`{shown}` {reason}; move it away")));
             }
-            tracing::warn!(tree = %tree.display(), path = %path.display(), "removed a pipe");
+            tracing::warn!(path = %shown.display(), "removed a pipe for which git would wait");
             Inside::open(&tree)?.remove_file(&path)?;
         }
         Ok(())

@@ -1,9 +1,10 @@
 //! Makes workspaces usable for agents that run as another user (`run_as`).
 //!
-//! Such a user owns the tree, and git's files for reading it (`scratch`). Everything above belongs
-//! to root, and can be entered but not read. The user cannot enter the keep repository, which has
-//! the uncommitted and ignored files of all agents. Its workspaces borrow from a folder that has
-//! only commits: the branches of the source, and the results of the tasks of the project.
+//! Such a user owns the tree, and the folder `scratch` beside it, which has git's files for
+//! reading the tree. The folders above these belong to root. The user can enter them, but not list
+//! them. It cannot enter the keep repository, which has the uncommitted and ignored files of all
+//! agents. Its workspaces borrow from a folder that has only commits: the branches of the source,
+//! and the results of the tasks of the project.
 //!
 //! ```text
 //! <root>/<project>/lent-<uid>           only root and the group of the user can enter it
@@ -13,16 +14,16 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
-use std::fs::Permissions;
 use std::io;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, lchown};
+use std::os::unix::fs::{MetadataExt as _, lchown};
 use std::path::{Path, PathBuf};
 
 use super::keep_repository::SOURCE;
 use super::keeping::uncommitted_ref;
 use super::objects::{lines, names_in};
 use super::remote::FORGE;
-use super::rights::{Owner, run_as};
+use super::rights::{Owner, give, open_passage, run_as, set_mode};
+use super::transfer::revisions;
 use super::{
     CheckoutError, Checkouts, LENT, Place, SCRATCH, blocking, make_folder, remove_folder, rename,
     write,
@@ -33,15 +34,6 @@ use crate::sys;
 
 /// The list of lent commits.
 const TIPS: &str = "tips";
-/// Others may enter such a folder but not list it.
-const PASSAGE: u32 = 0o711;
-
-impl Owner {
-    /// Returns the owner of new files of a user.
-    pub(super) const fn from_user(user: &RunAs) -> Self {
-        Self { uid: user.uid, gid: user.gid }
-    }
-}
 
 /// Returns the line by which a workspace borrows, seen from its folder `objects`: from what is lent
 /// to its owner, or from the keep repository if that is the daemon's own user. It is relative, so
@@ -136,6 +128,17 @@ impl Checkouts {
         Ok(())
     }
 
+    /// Returns the commits that are lent to the owner of a workspace, with all that they reach.
+    pub(super) async fn lent_commits(
+        &self,
+        place: &Place,
+        owner: Owner,
+    ) -> Result<BTreeSet<String>, CheckoutError> {
+        // A person may have removed content that was given up.
+        let known = self.kinds(place, tips_in(&place.lent(owner)).iter()).await?;
+        Ok(known.into_keys().collect())
+    }
+
     /// Adds the commits that the folder `lent` lacks: those of the source, the results, and `also`.
     async fn lend(
         &self,
@@ -153,15 +156,13 @@ impl Checkouts {
         let named = named.filter(|(_, name)| !name.ends_with(uncommitted));
         let mut wanted = also;
         wanted.extend(named.map(|(id, _)| id.to_owned()));
-        let tips = std::fs::read_to_string(lent.join(TIPS)).unwrap_or_default();
-        let tips: BTreeSet<String> = tips.lines().map(str::to_owned).collect();
+        let tips = tips_in(lent);
         if wanted.is_subset(&tips) {
             return Ok(());
         }
         // A person may have removed content that was given up.
         let known = self.kinds(place, tips.iter()).await?;
-        let mut input = lines(wanted.difference(&tips));
-        input.extend(known.keys().flat_map(|id| ["^", id, "\n"]));
+        let input = revisions(wanted.difference(&tips), known.keys());
         let name = lent.file_name().unwrap_or_default().to_string_lossy();
         let quarantine = place.project.join(format!(".q-{name}"));
         remove_folder(&quarantine)?;
@@ -221,20 +222,10 @@ pub(super) fn make_tree(new: &Path, owner: Option<Owner>) -> Result<(), Checkout
     open_passage(new)
 }
 
-/// Gives one entry to a user. Follows no link.
-fn give(path: &Path, owner: Owner) -> Result<(), CheckoutError> {
-    lchown(path, Some(owner.uid), Some(owner.gid))
-        .map_err(CheckoutError::io("give to its user", path))
-}
-
-/// Lets others enter a folder, but not list it.
-pub(super) fn open_passage(folder: &Path) -> Result<(), CheckoutError> {
-    set_mode(folder, PASSAGE)
-}
-
-pub(super) fn set_mode(path: &Path, mode: u32) -> Result<(), CheckoutError> {
-    std::fs::set_permissions(path, Permissions::from_mode(mode))
-        .map_err(CheckoutError::io("set the mode of", path))
+/// Reads the list of lent commits.
+fn tips_in(lent: &Path) -> BTreeSet<String> {
+    let tips = std::fs::read_to_string(lent.join(TIPS)).unwrap_or_default();
+    tips.lines().map(str::to_owned).collect()
 }
 
 /// Lets other users enter the folders of the daemon on the way to a workspace, and checks that

@@ -114,7 +114,7 @@ impl Checkouts {
         if self.git.on(&place.keep(), search).end().await?.code != Some(0) {
             return Ok(());
         }
-        if self.git.call(["lfs", "version"]).end().await?.code != Some(0) {
+        if !self.git.has_program("git-lfs") {
             return Ok(());
         }
         for (name, value) in FILTER {

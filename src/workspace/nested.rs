@@ -32,11 +32,10 @@ use sha2::{Digest as _, Sha256};
 
 use super::git::GitError;
 use super::keeping::{Files, size_of};
-use super::lending::open_passage;
 use super::objects::{lines, open};
 use super::refs::{Refs, read_text, refs_in};
 use super::repository::Repository;
-use super::rights::{blocking_as, run_as};
+use super::rights::{blocking_as, open_passage, run_as};
 use super::walk::Walk;
 use super::{CheckoutError, Checkouts, KeepPolicy, Place, make_folder};
 use crate::domain::workspace::KeepOrder;
@@ -252,18 +251,13 @@ impl Checkouts {
         }
         let repository = match &part.kind {
             PartKind::WorkTree(Some(repository)) => repository.clone(),
-            PartKind::Repository => {
-                Repository { own: part.path.clone(), common: part.path.clone() }
-            }
+            PartKind::Repository => Repository::bare(part.path.clone()),
             _ => return Ok(TakenPart::Files(self.tree(place, entry).await?)),
         };
         let is_taken = !taking.objects_of.insert(repository.common.clone());
         let taken = match self.take_repository(place, order, &repository, is_taken).await {
             Err(error) if self.is_disk_full(&error) => return Err(error),
-            Err(CheckoutError::Git(
-                error @ (GitError::Failed { .. } | GitError::TooMuch { .. }),
-            )) => Err(error.to_string()),
-            Err(CheckoutError::Malformed(reason)) => Err(reason),
+            Err(error) if error.is_of_content() => Err(error.to_string()),
             taken => taken?,
         };
         let taken = match taken {
@@ -309,13 +303,7 @@ impl Checkouts {
             open_passage(&folder)?;
         }
         let tree = place.tree().join(&part.path);
-        let inner = Place {
-            folder,
-            tree,
-            project: place.project.clone(),
-            owner: place.owner,
-            scratch: None,
-        };
+        let inner = Place { folder, tree, ..place.clone() };
         self.prepare_reading(&inner).await?;
         let below = |path: &PathBuf| path.strip_prefix(&part.path).ok().map(Path::to_owned);
         let is_own = |path: &Path| owner(&walk.parts, path).is_some_and(|owner| owner == part);
@@ -346,21 +334,28 @@ impl Checkouts {
         let tree = place.tree();
         let repository =
             Repository { own: tree.join(&repository.own), common: tree.join(&repository.common) };
-        let format = Repository { own: place.keep(), common: place.keep() }.format();
+        let format = place.format();
         let read = {
             let repository = repository.clone();
             blocking_as(place.owner, move || Ok(Texts::read(&repository, format)))
         };
-        let texts = match read.await? {
+        let mut texts = match read.await? {
             Ok(texts) => texts,
             Err(reason) => return Ok(Err(reason)),
         };
+        let mut objects = BTreeSet::new();
+        // What another user names is compared with what that user has.
+        if !is_taken || place.owner.is_some() {
+            objects = self.take_objects_of(place, &order.id, repository.objects()).await?;
+        }
+        let refs = &mut texts.refs;
+        if let Some(reason) = self.forget_foreign(place, &order.id, refs, &mut objects).await? {
+            return Ok(Err(reason));
+        }
+        if is_taken {
+            objects.clear();
+        }
         let refs = &texts.refs;
-        let objects = if is_taken {
-            BTreeSet::new()
-        } else {
-            self.take_objects_of(place, &order.id, repository.objects()).await?
-        };
         let kinds = self.kinds(place, objects.iter().chain(&refs.named)).await?;
         let missing = || Ok(Err(texts.missing()));
         if !refs.iter().map(|(_, id)| id).all(|id| kinds.contains_key(id)) {

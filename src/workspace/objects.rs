@@ -54,8 +54,8 @@ impl Checkouts {
         Ok(written)
     }
 
-    /// Copies the objects in the folder `from`, which is in the workspace, into the keep repository,
-    /// and returns their ids.
+    /// Copies the objects in the folder `from`, which is in the workspace, into the keep
+    /// repository, and returns their ids.
     pub(super) async fn take_objects_of(
         &self,
         place: &Place,
@@ -82,9 +82,16 @@ impl Checkouts {
             let to = to.clone();
             move || copy_objects(owner, &from, &to)
         });
-        let Copied { loose, packs, unread } = copied.await?;
+        let Copied { loose, packs, mut unread } = copied.await?;
         crash_point::reach(CrashPoint::ObjectsCopied);
-        let mut ids: BTreeSet<String> = loose.into_iter().collect();
+        let mut loose: BTreeSet<String> = loose.into_iter().collect();
+        if owner.is_some() && !loose.is_empty() {
+            // The name of a file says nothing: it can be that of another agent's object.
+            let found = self.ids_by_content(place, &loose, quarantine).await?;
+            unread.extend(loose.difference(&found).cloned());
+            loose.retain(|id| found.contains(id));
+        }
+        let mut ids = loose;
         let on_copies = |arguments: &[&OsStr]| -> Call<'_> {
             self.git
                 .on(&place.keep(), arguments.iter().copied())
@@ -94,20 +101,53 @@ impl Checkouts {
         };
         for pack in &packs {
             on_copies(&[OsStr::new("index-pack"), pack.as_os_str()]).run().await?;
-            let index = pack.with_extension("idx");
-            let index = std::fs::read(&index).map_err(CheckoutError::io("read", &index))?;
-            let show = self.git.on(&place.keep(), ["show-index"]);
-            let listed = show.input(index).text().await?;
-            ids.extend(listed.lines().filter_map(|line| line.split(' ').nth(1)).map(str::to_owned));
+            ids.append(&mut self.ids_in(place, pack).await?);
         }
         if ids.len() > MAX_OBJECTS {
-            return Err(CheckoutError::Malformed(format!("there are more than {MAX_OBJECTS}")));
+            return Err(CheckoutError::Malformed(format!(
+                "there are more than {MAX_OBJECTS} objects"
+            )));
         }
         self.pack_missing(place, &ids, quarantine, on_copies).await?;
         remove_folder(quarantine)?;
-        // No commit reaches these, so they are named as left out.
-        ids.extend(unread);
+        // No commit reaches these, so they are named as left out. They have not proved their ids.
+        ids.extend(unread.iter().map(|name| format!("unreadable:{name}")));
         Ok(ids)
+    }
+
+    /// Returns the ids of the objects in a pack, by its index.
+    pub(super) async fn ids_in(
+        &self,
+        place: &Place,
+        pack: &Path,
+    ) -> Result<BTreeSet<String>, CheckoutError> {
+        let index = pack.with_extension("idx");
+        let index = std::fs::read(&index).map_err(CheckoutError::io("read", &index))?;
+        let show = self.git.on(&place.keep(), ["show-index"]);
+        let listed = show.input(index).long().text().await?;
+        Ok(listed.lines().filter_map(|line| line.split(' ').nth(1)).map(str::to_owned).collect())
+    }
+
+    /// Returns the ids that the copies of `loose` have by their content.
+    async fn ids_by_content(
+        &self,
+        place: &Place,
+        loose: &BTreeSet<String>,
+        quarantine: &Path,
+    ) -> Result<BTreeSet<String>, CheckoutError> {
+        let on_copies = |arguments: &[&OsStr]| {
+            self.git
+                .on(&place.keep(), arguments.iter().copied())
+                .variable("GIT_OBJECT_DIRECTORY", quarantine.join("objects"))
+                .long()
+        };
+        let base = quarantine.join("loose");
+        let pack = [OsStr::new("pack-objects"), OsStr::new("--quiet"), base.as_os_str()];
+        let name = on_copies(&pack).input(lines(loose)).text().await?;
+        let pack = quarantine.join(format!("loose-{name}.pack"));
+        // The index is made anew from the content.
+        on_copies(&[OsStr::new("index-pack"), pack.as_os_str()]).run().await?;
+        self.ids_in(place, &pack).await
     }
 
     /// Adds those of `ids` to the keep repository that it does not have. `on_copies` begins a call
@@ -198,7 +238,9 @@ fn copy_objects(owner: Option<Owner>, from: &Path, to: &Path) -> Result<Copied, 
         };
         n_bytes += file.metadata().map_err(CheckoutError::io("read", from))?.len();
         if n_bytes > MAX_BYTES {
-            return Err(CheckoutError::Malformed(format!("there are more than {MAX_BYTES} bytes")));
+            return Err(CheckoutError::Malformed(format!(
+                "there are more than {MAX_BYTES} bytes of objects"
+            )));
         }
         let target = to.join(&folder).join(&name);
         make_folder(&to.join(&folder))?;

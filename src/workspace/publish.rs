@@ -5,7 +5,6 @@
 use super::source::Source;
 use super::{CheckoutError, Checkouts, Place};
 use crate::crash_point::{self, CrashPoint};
-use crate::domain::WorkspaceId;
 use crate::domain::workspace::{PublishOrder, Published, fitting, numbered};
 
 /// The number of names that are tried for a branch.
@@ -31,7 +30,7 @@ impl Checkouts {
             )));
         }
         let wanted = Published { branch: branch.clone(), commit: commit.clone() };
-        self.offer(&source, &place, &order.id, wanted, order.last.as_ref()).await
+        self.offer(&source, &place, wanted, order.last.as_ref()).await
     }
 
     /// Gives the source the wanted branch, or one with another name. `last` is the branch that an
@@ -40,16 +39,12 @@ impl Checkouts {
         &self,
         source: &Source,
         place: &Place,
-        id: &WorkspaceId,
         wanted: Published,
         last: Option<&Published>,
     ) -> Result<Published, CheckoutError> {
         let Published { branch, commit } = wanted;
         let theirs = self.branches_of(source).await?;
-        self.give(source, place, &commit).await?;
         let fitting = fitting(&branch, theirs.keys().map(String::as_str));
-        let pin = format!("refs/agent-coordinator/offer/{id}");
-        self.git.on(&place.keep(), ["update-ref", &pin, &commit]).run().await?;
         for n in 1..=MAX_NAMES {
             let branch = numbered(&fitting, n);
             let published = Published { branch: branch.clone(), commit: commit.clone() };
@@ -63,6 +58,7 @@ impl Checkouts {
                     continue;
                 }
             }
+            self.give(source, place, &commit).await?;
             // Git refuses the change if the branch has moved meanwhile.
             let before = theirs.get(&branch).map_or("", String::as_str);
             let name = format!("refs/heads/{branch}");

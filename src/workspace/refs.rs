@@ -117,6 +117,18 @@ pub(super) fn read_text(path: &Path) -> Option<String> {
 }
 
 impl Refs {
+    /// Forgets ids, as if nothing named them.
+    pub(super) fn forget(&mut self, ids: &BTreeSet<String>) {
+        let named: BTreeSet<String> = self.named.intersection(ids).cloned().collect();
+        self.named.retain(|id| !named.contains(id));
+        self.refs.retain(|_, id| !named.contains(id));
+        for id in &named {
+            let nothing = "0".repeat(id.len());
+            self.text = self.text.replace(id, &nothing);
+            self.head = self.head.as_ref().map(|head| head.replace(id, &nothing));
+        }
+    }
+
     fn note(&mut self, name: &str, text: Option<String>) {
         let Some(text) = text else {
             return;

@@ -251,7 +251,8 @@ impl Checkouts {
     fn place_of_project(&self, project: &ProjectId) -> Place {
         let project = self.root.join(project.as_str());
         let folder = project.join("forge");
-        Place { tree: folder.join("tree"), folder, project, owner: None, scratch: None }
+        let tree = folder.join("tree");
+        Place::new(project, folder, tree)
     }
 }
 

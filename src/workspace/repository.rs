@@ -1,6 +1,7 @@
 //! Finds the repository of a folder from its files alone. No git process runs for that, so a folder
 //! outside of any repository costs only a few system calls.
 
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::MetadataExt as _;
@@ -18,6 +19,11 @@ pub(super) struct Repository {
 }
 
 impl Repository {
+    /// Returns a bare repository.
+    pub(super) fn bare(folder: PathBuf) -> Self {
+        Self { own: folder.clone(), common: folder }
+    }
+
     /// Returns the repository of a work tree; `None` if `top` is not the top of one.
     pub(super) fn of(top: &Path) -> Option<Self> {
         let entry = top.join(".git");
@@ -32,6 +38,11 @@ impl Repository {
         };
         let is_repository = own.join("HEAD").is_file() && common.join("objects").is_dir();
         is_repository.then_some(Self { own, common })
+    }
+
+    /// Returns its folders, each once.
+    pub(super) fn folders(&self) -> BTreeSet<PathBuf> {
+        BTreeSet::from([self.own.clone(), self.common.clone()])
     }
 
     pub(super) fn objects(&self) -> PathBuf {
@@ -119,7 +130,7 @@ mod tests {
     fn a_folder_of_objects_with_a_colon_is_quoted() {
         let of = |path: &str| {
             let common = PathBuf::from(path);
-            Repository { own: common.clone(), common }.as_alternate()
+            Repository::bare(common).as_alternate()
         };
         assert_eq!(of("/a b"), OsString::from("/a b/objects"));
         assert_eq!(of("/a:\"b"), OsString::from("\"/a:\\\"b/objects\""));

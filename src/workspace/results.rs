@@ -10,8 +10,8 @@ use super::author::Author;
 use super::git::GitError;
 use super::keep_repository::SOURCE;
 use super::keeping::uncommitted_ref;
-use super::rights::is_open_to_others;
-use super::source::{Source, entries, open_to_others, owner_of_files};
+use super::rights::{is_open_to_others, is_root_here};
+use super::source::{Source, advice_on_open, entries, owner_of_work_tree};
 use super::{CheckoutError, Checkouts, Place};
 use crate::crash_point::{self, CrashPoint};
 use crate::domain::workspace::{KeepOrder, Published};
@@ -233,8 +233,6 @@ impl Checkouts {
                 return Ok(Merged::Conflict { branch, commit: target, files, result });
             }
         };
-        let merge = format!("refs/agent-coordinator/merge/{}", order.id);
-        self.git.on(&place.keep(), ["update-ref", &merge, &new]).run().await?;
         crash_point::reach(CrashPoint::MergeMade);
         let delivered = self.deliver(&source, &place, (&branch, &target), &new).await?;
         crash_point::reach(CrashPoint::MergeDelivered);
@@ -257,7 +255,7 @@ impl Checkouts {
         commit: String,
     ) -> Option<Published> {
         let wanted = Published { branch: order.branch.clone(), commit };
-        let offered = self.offer(source, place, &order.id, wanted, order.last.as_ref()).await;
+        let offered = self.offer(source, place, wanted, order.last.as_ref()).await;
         offered
             .inspect_err(|error| {
                 tracing::warn!(
@@ -335,11 +333,10 @@ impl Checkouts {
         (branch, target): (&str, &str),
         new: &String,
     ) -> Result<Result<(), String>, CheckoutError> {
-        let checked_out =
-            if source.is_bare { None } else { self.work_tree_of(source, branch).await? };
+        let checked_out = self.work_tree_of(source, branch).await?;
         self.give(source, place, new).await?;
         let done = if let Some(folder) = checked_out {
-            if source.owner.is_none() && owner_of_files(&folder)?.is_some() {
+            if source.owner.is_none() && owner_of_work_tree(&folder)?.is_some() {
                 return Err(CheckoutError::Refused(format!(
                     "the branch `{branch}` is checked out in `{}`, which belongs to another user \
                      than the repository; merge it there by hand",
@@ -368,7 +365,7 @@ impl Checkouts {
         folder: &Path,
         (target, new): (&str, &str),
     ) -> Result<(), CheckoutError> {
-        if source.owner.is_some() || !rustix::process::geteuid().is_root() {
+        if source.owner.is_some() || !is_root_here() {
             return Ok(());
         }
         let list = ["diff-tree", "-r", "-z", "--name-only", "--no-renames", target, new];
@@ -378,7 +375,7 @@ impl Checkouts {
         for below in folders {
             let below = folder.join(below);
             if below.symlink_metadata().is_ok_and(|found| is_open_to_others(&found)) {
-                return Err(CheckoutError::Refused(open_to_others(folder, &below)));
+                return Err(CheckoutError::Refused(advice_on_open(folder, &below)));
             }
         }
         Ok(())

@@ -6,13 +6,14 @@
 //! opens nothing below such a tree with its own rights: a thread with the file rights of the owner
 //! does, and git runs as that user. The names above the tree are root's.
 //!
-//! [`Owner::of`] is the one place that decides as whom a step runs.
+//! A step runs as the owner of the files that it is about ([`Owner::of`]), or as the user for whom
+//! a clone is made ([`Owner::from_user`]). Nothing else decides that.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ffi::CString;
-use std::fs::Metadata;
-use std::os::unix::fs::MetadataExt as _;
+use std::fs::{Metadata, Permissions};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, lchown};
 use std::path::Path;
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, LazyLock, Mutex};
@@ -23,6 +24,8 @@ use rustix::fs::{Access, access};
 
 use super::objects::open;
 use super::{CheckoutError, blocking};
+use crate::domain::RunAs;
+use crate::domain::workspace::Order;
 use crate::locks::lock;
 use crate::sys;
 
@@ -44,11 +47,14 @@ pub(super) struct Owner {
     pub(super) gid: u32,
 }
 
+/// Others may enter such a folder but not list it.
+const PASSAGE: u32 = 0o711;
+
 /// The groups of a user.
 #[derive(Debug, Clone)]
 pub(super) struct Groups {
     pub(super) own: u32,
-    /// With the own one.
+    /// All groups, the own one among them.
     pub(super) all: Arc<[u32]>,
 }
 
@@ -70,27 +76,43 @@ impl Owner {
         (found.uid() != 0).then(|| Self { uid: found.uid(), gid: found.gid() })
     }
 
+    /// Returns the owner of new files of a user.
+    pub(super) const fn from_user(user: &RunAs) -> Self {
+        Self { uid: user.uid, gid: user.gid }
+    }
+
+    /// Returns the owner of a new workspace; `None` for the daemon's own user.
+    pub(super) fn of_order(order: &Order) -> Option<Self> {
+        order.run_as.as_ref().map(Self::from_user)
+    }
+
     /// Returns the groups of the user. The users of a machine may be in a directory on the network.
     pub(super) async fn groups(self) -> Groups {
-        if let Some(known) = lock(&GROUPS).get(&self.uid) {
-            return known.clone();
+        if let Some(known) = self.known_groups() {
+            return known;
         }
         let found = tokio::task::spawn_blocking(move || self.find_groups()).await;
         found.unwrap_or_else(|_| Groups::only(self.own_group()))
     }
 
+    fn known_groups(self) -> Option<Groups> {
+        lock(&GROUPS).get(&self.uid).cloned()
+    }
+
     fn find_groups(self) -> Groups {
-        if let Some(known) = lock(&GROUPS).get(&self.uid) {
-            return known.clone();
+        if let Some(known) = self.known_groups() {
+            return known;
         }
-        let user = User::from_uid(Uid::from_raw(self.uid)).ok().flatten();
-        let named = user.and_then(|user| Some((CString::new(user.name).ok()?, user.gid)));
-        let found = named.and_then(|(name, gid)| {
-            let all = sys::users::groups_of(&name, gid).ok()?.into();
-            Some(Groups { own: gid.as_raw(), all })
-        });
-        // The machine may not know the user.
-        let groups = found.unwrap_or_else(|| Groups::only(self.own_group()));
+        let find = || {
+            let user = User::from_uid(Uid::from_raw(self.uid)).ok()??;
+            let name = CString::new(user.name).ok()?;
+            let all = sys::users::groups_of(&name, user.gid).ok()?.into();
+            Some(Groups { own: user.gid.as_raw(), all })
+        };
+        let Some(groups) = find() else {
+            // The machine does not know the user, or cannot look it up now.
+            return Groups::only(self.own_group());
+        };
         lock(&GROUPS).insert(self.uid, groups.clone());
         groups
     }
@@ -173,9 +195,26 @@ pub(super) fn is_root_here() -> bool {
 }
 
 /// Returns whether this thread has the rights of root, and others can change the entry.
-pub(super) fn is_open_to_others(folder: &Metadata) -> bool {
-    let is_writable = !folder.is_symlink() && folder.mode() & 0o022 != 0;
-    is_root_here() && (folder.uid() != 0 || is_writable)
+pub(super) fn is_open_to_others(found: &Metadata) -> bool {
+    let is_writable = !found.is_symlink() && found.mode() & 0o022 != 0;
+    is_root_here() && (found.uid() != 0 || is_writable)
+}
+
+/// Gives one entry to a user. Follows no link.
+pub(super) fn give(path: &Path, owner: Owner) -> Result<(), CheckoutError> {
+    lchown(path, Some(owner.uid), Some(owner.gid))
+        .map_err(CheckoutError::io("give to its user", path))
+}
+
+/// Lets others enter a folder, but not list it.
+pub(super) fn open_passage(folder: &Path) -> Result<(), CheckoutError> {
+    set_mode(folder, PASSAGE)
+}
+
+/// Changes the mode of a file or a folder of the daemon.
+pub(super) fn set_mode(path: &Path, mode: u32) -> Result<(), CheckoutError> {
+    std::fs::set_permissions(path, Permissions::from_mode(mode))
+        .map_err(CheckoutError::io("set the mode of", path))
 }
 
 /// Returns whether this thread may read a file.

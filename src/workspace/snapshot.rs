@@ -26,10 +26,10 @@ use super::keeping::Files;
 use super::objects::{names_in, open};
 use super::refs::{Refs, is_id, read_text, refs_in};
 use super::repository::Repository;
-use super::rights::{Owner, blocking_as};
-use super::scratch::{Scratch, Settings};
-use super::source::{Source, check_entries, check_folders, owner_of_files};
-use super::walk::{find_refused, find_waiting};
+use super::rights::{Owner, blocking_as, is_root_here};
+use super::source::{Source, check_entries, check_folders, owner_of_work_tree};
+use super::temporary::{Settings, TemporaryRepository};
+use super::walk::{find_refused, find_unreadable, path_within};
 use super::{CheckoutError, Checkouts, KeepPolicy, Place, blocking, make_folder, rename, write};
 use crate::domain::plan::shared::{SnapshotCause, SnapshotOrder};
 use crate::domain::workspace::Moment;
@@ -90,7 +90,7 @@ impl Checkouts {
         let mut state = self.lock_keep(&order.project, &place).await?;
         // If this is given up half-way, the next step removes what is left.
         state.is_tidied = false;
-        let owner = owner_of_files(&order.work_tree)?;
+        let owner = owner_of_work_tree(&order.work_tree)?;
         let Read { repository, format, excluded, refs } = read(&order.work_tree, owner).await?;
         self.make_keep(format, &place).await?;
         make_folder(&place.folder)?;
@@ -225,10 +225,11 @@ impl Checkouts {
         }
         let above = to.ancestors().find(|folder| folder.is_dir()).unwrap_or(to);
         let owner = Owner::of(above);
-        if rustix::process::geteuid().is_root() && owner.is_none() && is_changed_by_others(to) {
+        if is_root_here() && owner.is_none() && is_changed_by_others(to) {
             return Err(CheckoutError::Refused(format!(
-                "other users can change `{}`, so root writes no files there; name another folder",
-                above.display()
+                "other users can change `{}` or a folder above it, so root writes no files there; \
+                 name another folder",
+                to.display()
             )));
         }
         let folder = to.to_owned();
@@ -241,8 +242,8 @@ impl Checkouts {
 
     fn place_of_snapshots(&self, project: &ProjectId, work_tree: &Path) -> Place {
         let project = self.root.join(project.as_str());
-        let tree = work_tree.to_owned();
-        Place { folder: project.join("shared"), project, tree, owner: None, scratch: None }
+        let folder = project.join("shared");
+        Place::new(project, folder, work_tree.to_owned())
     }
 
     /// Takes the files. Other agents may be working, so a file can vanish while git reads it. Git
@@ -256,7 +257,7 @@ impl Checkouts {
         let mut n_left = N_ATTEMPTS;
         loop {
             n_left -= 1;
-            self.check_waiting(place, policy).await?;
+            check_readable(place).await?;
             let ignored = self.list_ignored(place).await?;
             let is_rebuildable = |path: &&PathBuf| policy.is_rebuildable(path);
             let skipped: BTreeSet<PathBuf> =
@@ -266,7 +267,7 @@ impl Checkouts {
             let refused = blocking_as(place.owner, move || {
                 let mut refused = find_refused(&tree, &skipped)?;
                 // The snapshots would contain each other.
-                if let Some(own) = inside(&root, &tree) {
+                if let Some(own) = path_within(&root, &tree) {
                     refused.retain(|(path, _)| !path.starts_with(&own));
                     refused.push((own, "the coordinator keeps its work there"));
                 }
@@ -294,28 +295,33 @@ impl Checkouts {
         left_out: &mut Vec<String>,
     ) -> Result<Files, CheckoutError> {
         let index = place.folder.join("index");
-        let scratch = blocking({
+        let temporary = blocking({
             let project = place.project.clone();
             let index = index.clone();
             move || {
                 let settings = Settings { format, attributes: ATTRIBUTES, excluded: &excluded };
-                let scratch = Scratch::new(&project, Some(owner), &settings)?;
+                let temporary = TemporaryRepository::new(&project, Some(owner), &settings)?;
                 if let Ok(mut ours) = open(&index) {
-                    scratch.fill("index", &mut ours)?;
+                    temporary.fill("index", &mut ours)?;
                 }
-                Ok(Arc::new(scratch))
+                Ok(Arc::new(temporary))
             }
         })
         .await?;
         let here = Place {
-            folder: scratch.path().to_owned(),
+            folder: temporary.path().to_owned(),
             owner: Some(owner),
-            scratch: Some(scratch.path().to_owned()),
+            temporary: Some(temporary.path().to_owned()),
             ..place.clone()
         };
-        let files = self.take_shared_files(&here, policy, left_out).await?;
+        let taken = self.take_shared_files(&here, policy, left_out).await;
+        if taken.is_err() {
+            // Perhaps git cannot read the index, which its owner could change.
+            let _ = std::fs::remove_file(&index);
+        }
+        let files = taken?;
         blocking(move || {
-            let mut theirs = scratch.open_file("index")?;
+            let mut theirs = temporary.open_file("index")?;
             let new = index.with_extension("new");
             let mut ours = std::fs::File::create(&new).map_err(CheckoutError::io("write", &new))?;
             io::copy(&mut theirs, &mut ours).map_err(CheckoutError::io("write", &new))?;
@@ -323,20 +329,6 @@ impl Checkouts {
         })
         .await?;
         Ok(files)
-    }
-
-    /// Checks that git can read the files in the work tree of a person that are for git itself.
-    async fn check_waiting(&self, place: &Place, policy: &KeepPolicy) -> Result<(), CheckoutError> {
-        let tree = place.tree();
-        let skipped = policy.rebuildable.clone();
-        blocking_as(place.owner, move || match find_waiting(&tree, &skipped) {
-            Some((path, reason)) => Err(CheckoutError::Refused(format!(
-                "`{}` {reason}; remove it",
-                tree.join(path).display()
-            ))),
-            None => Ok(()),
-        })
-        .await
     }
 
     /// Takes the commits that refs and logs name, and the staged files, with all that they reach.
@@ -353,9 +345,9 @@ impl Checkouts {
             self.note_shallow(source, place).await?;
             match self.staged(place, source, refs).await {
                 // Only the staged files are missing if git cannot read the index.
-                Err(CheckoutError::Git(
-                    error @ (GitError::Failed { .. } | GitError::TooMuch { .. }),
-                )) => left_out.push(format!(".git/index: {error}")),
+                Err(error) if error.is_of_content() => {
+                    left_out.push(format!(".git/index: {error}"));
+                }
                 found => staged = found?,
             }
             let named = refs.named.union(&staged.ids).cloned().collect();
@@ -363,10 +355,7 @@ impl Checkouts {
         };
         match taken.await {
             // The files are taken, although git cannot read the repository.
-            Err(CheckoutError::Git(
-                error @ (GitError::Failed { .. } | GitError::TooMuch { .. }),
-            )) => left_out.push(format!(".git: {error}")),
-            Err(CheckoutError::Refused(reason)) => left_out.push(format!(".git: {reason}")),
+            Err(error) if error.is_of_content() => left_out.push(format!(".git: {error}")),
             taken => taken?,
         }
         Ok(staged)
@@ -501,13 +490,6 @@ fn parse_entry(line: &str) -> Option<SnapshotEntry> {
     Some(SnapshotEntry { launch: launch.parse().ok()?, moment, commit, at })
 }
 
-/// Returns the path of `folder` in a work tree, if it is in there.
-pub(super) fn inside(folder: &Path, tree: &Path) -> Option<PathBuf> {
-    let folder = folder.canonicalize().ok()?;
-    let path = folder.strip_prefix(tree.canonicalize().ok()?).ok()?;
-    Some(path.to_owned()).filter(|path| !path.as_os_str().is_empty())
-}
-
 fn is_empty_or_missing(folder: &Path) -> bool {
     match std::fs::read_dir(folder) {
         Ok(mut entries) => entries.next().is_none(),
@@ -515,7 +497,20 @@ fn is_empty_or_missing(folder: &Path) -> bool {
     }
 }
 
-/// What is read of a repository as its owner.
+/// Checks that git can read the files in the work tree of a person that are for git itself.
+async fn check_readable(place: &Place) -> Result<(), CheckoutError> {
+    let tree = place.tree();
+    blocking_as(place.owner, move || match find_unreadable(&tree).first() {
+        Some((path, reason)) => {
+            let path = tree.join(path);
+            Err(CheckoutError::Refused(format!("`{}` {reason}; remove it", path.display())))
+        }
+        None => Ok(()),
+    })
+    .await
+}
+
+/// The facts that are read from a repository with the rights of its owner.
 struct Read {
     repository: Repository,
     format: &'static str,
@@ -536,14 +531,13 @@ async fn read(work_tree: &Path, owner: Option<Owner>) -> Result<Read, CheckoutEr
         let Some(repository) = Repository::of(&work_tree) else {
             return Err(CheckoutError::Gone(work_tree.join(".git")));
         };
-        check_entries(&work_tree, &repository.own)?;
-        check_entries(&work_tree, &repository.common)?;
+        repository.folders().iter().try_for_each(|folder| check_entries(&work_tree, folder))?;
         let excluded = read_text(&repository.common.join("info/exclude")).unwrap_or_default();
         let refs = refs_in(&repository.own, &repository.common);
         Ok(Read { format: repository.format(), excluded, refs, repository })
     })
     .await?;
-    let folders = [read.repository.own.clone(), read.repository.common.clone()];
+    let folders = read.repository.folders();
     blocking(move || check_folders(&shown, &folders, owner)).await?;
     Ok(read)
 }

@@ -3,12 +3,14 @@
 //! Git runs there as the owner of the repository, because it obeys files that the owner can write.
 //! Root itself runs it only in a repository of root that no other user can change.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
-use super::git::{Call, Git, GitError};
+use super::git::{Call, Ended, Git, GitError};
+use super::refs::is_id;
 use super::repository::{Repository, find_work_tree};
 use super::rights::{Owner, is_open_to_others, is_root_here, run_as};
 use super::{CheckoutError, blocking};
@@ -60,29 +62,25 @@ impl Source {
                 "the project's directory `{shown}` does not exist, or is no directory"
             )));
         }
-        let owner = owner_at(directory).await?;
+        let Around { directory, owner, .. } = Around::look(directory).await?;
         let ask = |arguments: &[&str]| {
             let arguments = std::iter::once("rev-parse").chain(arguments.iter().copied());
-            git.in_folder(directory, arguments).run_as(owner).text()
+            git.in_folder(&directory, arguments).run_as(owner).text()
         };
         let about = ["--is-bare-repository", "--absolute-git-dir"];
         let about = about.into_iter().chain(["--path-format=absolute", "--git-common-dir"]);
         let (is_bare, own, common) = match ask(&about.collect::<Vec<_>>()).await {
             Ok(answer) => parse_about(&answer),
             Err(GitError::Failed { message, .. }) => {
-                return Err(CheckoutError::Refused(not_a_repository(directory, &message)));
+                return Err(CheckoutError::Refused(not_a_repository(&directory, &message)));
             }
             Err(error) => return Err(error.into()),
         };
-        let source = if is_bare {
-            Self { top: own.clone(), subdirectory: String::new(), is_bare, owner, common }
+        let top = if is_bare {
+            own.clone()
         } else {
             match ask(&["--show-toplevel"]).await {
-                Ok(top) => {
-                    let prefix = ask(&["--show-prefix"]).await?;
-                    let subdirectory = prefix.trim_end_matches('/').to_owned();
-                    Self { top: PathBuf::from(top), subdirectory, is_bare, owner, common }
-                }
+                Ok(top) => PathBuf::from(top),
                 Err(GitError::Failed { .. }) => {
                     return Err(CheckoutError::Refused(format!(
                         "`{shown}` is inside the `.git` folder of a repository; name the folder \
@@ -92,32 +90,23 @@ impl Source {
                 Err(error) => return Err(error.into()),
             }
         };
-        let top = source.top.clone();
-        let common = source.common.clone();
-        let directory = directory.to_owned();
         blocking(move || {
-            check_place(&directory, &top, owner)?;
-            check_folders(&top, &[own, common], owner)
-        })
-        .await?;
-        Ok(source)
-    }
-
-    /// Returns the repository in a folder of git, or at the top of a work tree, for reading.
-    ///
-    /// # Errors
-    /// `Refused` for one of several users, and for a pipe for which git would wait.
-    pub(super) async fn of_folder(folder: &Path) -> Result<Self, CheckoutError> {
-        let owner = owner_at(folder).await?;
-        let top = folder.to_owned();
-        blocking(move || {
-            let found = run_as(owner, || Ok(Repository::of(&top)))?;
-            let bare = || Repository { own: top.clone(), common: top.clone() };
-            let Repository { own, common } = found.unwrap_or_else(bare);
-            check_folders(&top, &[own, common.clone()], owner)?;
-            Ok(Self { subdirectory: String::new(), is_bare: true, owner, common, top })
+            let below = place_in(&directory, &top, owner)?;
+            check_folders(&top, &BTreeSet::from([own, common.clone()]), owner)?;
+            let subdirectory = if is_bare { String::new() } else { below };
+            Ok(Self { top, subdirectory, is_bare, owner, common })
         })
         .await
+    }
+
+    /// Returns the repository of a folder of git, or of one in a work tree, for reading.
+    ///
+    /// # Errors
+    /// The errors of [`Around::look`].
+    pub(super) async fn of_folder(folder: &Path) -> Result<Self, CheckoutError> {
+        let Around { directory, owner, repository } = Around::look(folder).await?;
+        let common = repository.map_or_else(|| directory.clone(), |found| found.common);
+        Ok(Self { top: directory, subdirectory: String::new(), is_bare: true, owner, common })
     }
 
     /// Begins a call of git in the repository.
@@ -151,8 +140,16 @@ impl Source {
 
     /// Returns what HEAD names now.
     pub(super) async fn head(&self, git: &Git) -> Result<Head, CheckoutError> {
-        let call = self.git(git, ["ls-remote", "--symref", ".", "HEAD"]);
-        Ok(parse_head(&call.text().await?))
+        let find = ["symbolic-ref", "--quiet", "HEAD"];
+        let branch = self.git(git, find).end().await?;
+        let find = ["rev-parse", "--verify", "--quiet", "--end-of-options", "HEAD^{commit}"];
+        let commit = self.git(git, find).end().await?;
+        let line = |ended: Ended| {
+            let text = String::from_utf8_lossy(&ended.stdout).trim().to_owned();
+            Some(text).filter(|text| ended.code == Some(0) && !text.is_empty())
+        };
+        let commit = line(commit).filter(|id| is_id(id));
+        Ok(Head { branch: line(branch).filter(|_| commit.is_some()), commit })
     }
 
     /// Returns the address that the source itself was cloned from, without a name or a password.
@@ -163,56 +160,78 @@ impl Source {
     }
 }
 
-/// Returns as whom git runs in `directory`: the owner of the work tree around it, or else of the
-/// directory itself.
-///
-/// # Errors
-/// `Refused` if git would wait for a pipe there; and if the owner is root, and others can put
-/// something in its place.
-pub(super) async fn owner_at(directory: &Path) -> Result<Option<Owner>, CheckoutError> {
-    let directory = directory.to_owned();
-    blocking(move || {
-        let top = find_work_tree(&directory).or_else(|| directory.canonicalize().ok());
-        let top = top.unwrap_or(directory);
-        let owner = owner_of_files(&top)?;
-        let folders = run_as(owner, || {
-            let found = Repository::of(&top);
-            let folders = found.map_or_else(|| vec![top.clone()], |it| vec![it.own, it.common]);
-            folders.iter().try_for_each(|folder| check_entries(&top, folder))?;
-            Ok(folders)
-        })?;
-        check_folders(&top, &folders, owner)?;
-        Ok(owner)
-    })
-    .await
+/// The facts that the files around a directory show about its repository, before git runs.
+struct Around {
+    /// The directory, without links in its path.
+    directory: PathBuf,
+    /// The user as whom git runs there: the owner of the work tree around the directory, or else of
+    /// the directory itself.
+    owner: Option<Owner>,
+    /// `None` if the directory is neither in a work tree nor a bare repository.
+    repository: Option<Repository>,
 }
 
-/// Checks that `directory` is in the repository `top` that git named, and that both have the owner
-/// as whom git was asked. Another user controls that answer.
-fn check_place(directory: &Path, top: &Path, owner: Option<Owner>) -> Result<(), CheckoutError> {
-    let canonical = |path: &Path| path.canonicalize().map_err(CheckoutError::io("look up", path));
-    let is_root = rustix::process::geteuid().is_root();
-    if is_root && (!canonical(directory)?.starts_with(canonical(top)?) || Owner::of(top) != owner) {
-        return Err(CheckoutError::Refused(format!(
-            "git names `{}` as the repository of `{}`, which is in no folder of the same owner",
+impl Around {
+    /// Looks around a directory.
+    ///
+    /// # Errors
+    /// `Refused` for a repository of several users, for one of root that others can change, and for
+    /// a pipe for which git would wait.
+    async fn look(directory: &Path) -> Result<Self, CheckoutError> {
+        let directory = directory.to_owned();
+        blocking(move || {
+            let directory =
+                directory.canonicalize().map_err(CheckoutError::io("look up", &directory))?;
+            let top = find_work_tree(&directory).unwrap_or_else(|| directory.clone());
+            let owner = owner_of_work_tree(&top)?;
+            let repository = run_as(owner, || {
+                let is_bare = || top.join("HEAD").is_file() && top.join("objects").is_dir();
+                let bare = || is_bare().then(|| Repository::bare(top.clone()));
+                let found = Repository::of(&top).or_else(bare);
+                for folder in found.iter().flat_map(Repository::folders) {
+                    check_entries(&top, &folder)?;
+                }
+                Ok(found)
+            })?;
+            if let Some(found) = &repository {
+                check_folders(&top, &found.folders(), owner)?;
+            }
+            Ok(Self { directory, owner, repository })
+        })
+        .await
+    }
+}
+
+/// Returns the path of `directory` in the repository `top` that git named. Another user may control
+/// what git answered, so both must have the owner as whom git was asked.
+///
+/// # Errors
+/// `Refused` otherwise.
+fn place_in(directory: &Path, top: &Path, owner: Option<Owner>) -> Result<String, CheckoutError> {
+    let real = top.canonicalize().map_err(CheckoutError::io("look up", top))?;
+    let below = directory.strip_prefix(real).ok();
+    let is_of_owner = !is_root_here() || Owner::of(top) == owner;
+    below.filter(|_| is_of_owner).and_then(Path::to_str).map(str::to_owned).ok_or_else(|| {
+        CheckoutError::Refused(format!(
+            "git names `{}` as the repository of `{}`, but it does not contain that directory, or \
+             has another owner; remove `core.worktree` from its settings",
             top.display(),
             directory.display()
-        )));
-    }
-    Ok(())
+        ))
+    })
 }
 
 /// Checks that the folders of the repository at `top` belong to its owner or to root, or are only
 /// root's if root runs git there. An ordinary user can only be itself. Blocks.
 pub(super) fn check_folders(
     top: &Path,
-    folders: &[PathBuf],
+    folders: &BTreeSet<PathBuf>,
     owner: Option<Owner>,
 ) -> Result<(), CheckoutError> {
-    if !rustix::process::geteuid().is_root() {
+    if !is_root_here() {
         return Ok(());
     }
-    folders.iter().try_for_each(|folder| check_owner(top, folder, owner))
+    folders.iter().try_for_each(|folder| check_folder(top, folder, owner))
 }
 
 /// Splits the answer of `rev-parse` about a repository: whether it is bare, its own folder, and the
@@ -228,16 +247,16 @@ fn parse_about(answer: &str) -> (bool, PathBuf, PathBuf) {
 ///
 /// # Errors
 /// `Refused` if that is root, and others can change the tree.
-pub(super) fn owner_of_files(work_tree: &Path) -> Result<Option<Owner>, CheckoutError> {
+pub(super) fn owner_of_work_tree(work_tree: &Path) -> Result<Option<Owner>, CheckoutError> {
     let owner = Owner::of(work_tree);
-    if owner.is_none() && rustix::process::geteuid().is_root() && is_changed_by_others(work_tree) {
-        return Err(CheckoutError::Refused(open_to_others(work_tree, work_tree)));
+    if owner.is_none() && is_root_here() && is_changed_by_others(work_tree) {
+        return Err(CheckoutError::Refused(advice_on_open(work_tree, work_tree)));
     }
     Ok(owner)
 }
 
 /// Returns the sentence about a repository of root that others can change.
-pub(super) fn open_to_others(top: &Path, open: &Path) -> String {
+pub(super) fn advice_on_open(top: &Path, open: &Path) -> String {
     let top = top.display();
     let open = open.display();
     format!(
@@ -249,11 +268,11 @@ pub(super) fn open_to_others(top: &Path, open: &Path) -> String {
 
 /// Checks that a folder of the repository at `top` belongs to its owner or to root, or that only
 /// root can change it if root runs git there.
-fn check_owner(top: &Path, folder: &Path, owner: Option<Owner>) -> Result<(), CheckoutError> {
+fn check_folder(top: &Path, folder: &Path, owner: Option<Owner>) -> Result<(), CheckoutError> {
     let found = folder.metadata().map_err(CheckoutError::io("read", folder))?.uid();
     let Some(Owner { uid, .. }) = owner else {
         if is_changed_by_others(folder) {
-            return Err(CheckoutError::Refused(open_to_others(top, folder)));
+            return Err(CheckoutError::Refused(advice_on_open(top, folder)));
         }
         return Ok(());
     };
@@ -284,15 +303,15 @@ pub(super) fn check_entries(top: &Path, repository: &Path) -> Result<(), Checkou
             let Ok(kind) = entry.file_type() else {
                 continue;
             };
-            let is_plain = kind.is_dir() || kind.is_file() || kind.is_symlink();
-            if !is_plain {
+            // A socket cannot be opened, so git waits for none. Its own monitor of files has one.
+            if kind.is_fifo() || kind.is_char_device() || kind.is_block_device() {
                 return Err(CheckoutError::Refused(format!(
-                    "`{}` is a pipe, a socket or a device, for which git would wait; remove it",
+                    "`{}` is a pipe or a device, for which git would wait; remove it",
                     path.display()
                 )));
             }
             if is_root_here() && entry.metadata().is_ok_and(|found| is_open_to_others(&found)) {
-                return Err(CheckoutError::Refused(open_to_others(top, &path)));
+                return Err(CheckoutError::Refused(advice_on_open(top, &path)));
             }
             n_looks += 1;
             if n_looks > MAX_LOOKS {
@@ -316,19 +335,6 @@ fn not_a_repository(directory: &Path, message: &str) -> String {
         );
     }
     format!("git does not use the repository of `{shown}`: {message}")
-}
-
-fn parse_head(printed: &str) -> Head {
-    let mut head = Head::default();
-    for line in printed.lines() {
-        if let Some((target, "HEAD")) = line.split_once('\t') {
-            match target.strip_prefix("ref: ") {
-                Some(branch) => head.branch = Some(branch.to_owned()),
-                None => head.commit = Some(target.to_owned()),
-            }
-        }
-    }
-    head
 }
 
 pub(super) fn without_user(address: &str) -> String {
@@ -359,16 +365,6 @@ mod tests {
         let linked = (false, PathBuf::from("/a/.git/worktrees/x"), PathBuf::from("/a/.git"));
         assert_eq!(of("false\n/a/.git/worktrees/x\n/a/.git"), linked);
         assert!(of("true\n/b.git\n/b.git").0);
-    }
-
-    #[test]
-    fn a_head_names_a_branch_a_commit_or_both() {
-        let both = parse_head("ref: refs/heads/main\tHEAD\n1234\tHEAD");
-        assert_eq!(both.branch.as_deref(), Some("refs/heads/main"));
-        assert_eq!(both.commit.as_deref(), Some("1234"));
-        let detached = parse_head("1234\tHEAD\n5678\trefs/remotes/origin/HEAD");
-        assert_eq!((detached.branch, detached.commit.as_deref()), (None, Some("1234")));
-        assert_eq!(parse_head(""), Head::default());
     }
 
     #[test]

@@ -17,19 +17,17 @@ pub(super) const MARK: &str = "GIT_CONFIG_GLOBAL";
 const LONGEST: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Kills all processes with one of these configurations, and returns when they are gone. No call of
-/// this process may be under way.
+/// Kills all processes with this configuration, and returns when they are gone. No call of this
+/// process may be under way.
 ///
 /// # Errors
 /// The processes cannot be listed, or a killed one stays.
-pub(super) async fn end(configs: &[&Path]) -> io::Result<()> {
-    let configs: Vec<String> =
-        configs.iter().map(|path| path.to_string_lossy().into_owned()).collect();
+pub(super) async fn end(config: &Path) -> io::Result<()> {
     let deadline: Instant = clock::now() + LONGEST;
     loop {
         let found = tokio::task::spawn_blocking({
-            let configs = configs.clone();
-            move || kill_all(&configs)
+            let config = config.to_string_lossy().into_owned();
+            move || kill_all(&config)
         });
         let n_killed = found.await.map_err(io::Error::other)??;
         if n_killed == 0 {
@@ -46,12 +44,12 @@ pub(super) async fn end(configs: &[&Path]) -> io::Result<()> {
     }
 }
 
-fn kill_all(configs: &[String]) -> io::Result<usize> {
+fn kill_all(config: &str) -> io::Result<usize> {
     let own = std::process::id().cast_signed();
     let is_stray = |process: &processes::Process| {
         !process.is_zombie
             && process.pid != own
-            && processes::find_variable(process.pid, MARK).is_some_and(|it| configs.contains(&it))
+            && processes::find_variable(process.pid, MARK).as_deref() == Some(config)
     };
     let strays: Vec<_> = processes::list()?.into_iter().filter(is_stray).collect();
     for stray in &strays {

@@ -358,8 +358,8 @@ impl Checkouts {
         Ok(ended.code == Some(0) && ended.stdout.is_empty())
     }
 
-    /// Does the same with the submodules that the keep repository has. The folders of the others
-    /// are empty, as in work without submodules.
+    /// Makes the submodules of a fresh clone whose commits the keep repository has. The folders of
+    /// the others are empty, as in work without submodules.
     pub(super) async fn add_known_submodules(
         &self,
         place: &Place,

@@ -5,7 +5,7 @@
 //! more than the history of one result.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
 
 use super::git::{Call, GitError};
 use super::keep_repository::{SOURCE, remove_temporary};
@@ -13,14 +13,13 @@ use super::objects::lines;
 use super::refs::{is_id, read_text};
 use super::rights::blocking_as;
 use super::source::{Head, Source};
-use super::{CheckoutError, Checkouts, Place, write};
+use super::{CheckoutError, Checkouts, Place, rename, write};
 use crate::sys::user_names::name_of;
 
 /// Packs the objects that revisions of the standard input reach.
-const PACK: [&str; 6] =
-    ["pack-objects", "--quiet", "--revs", "--stdout", "--thin", "--delta-base-offset"];
-/// Takes such a pack.
-const UNPACK: [&str; 4] = ["index-pack", "--stdin", "--fix-thin", MAX_PACK];
+const PACK: [&str; 5] = ["pack-objects", "--quiet", "--revs", "--stdout", "--delta-base-offset"];
+/// Takes such a pack. It has the base of each delta, so that all its objects come from the sender.
+const UNPACK: [&str; 3] = ["index-pack", "--stdin", MAX_PACK];
 /// The largest pack: 64 GiB.
 const MAX_PACK: &str = "--max-input-size=68719476736";
 
@@ -52,14 +51,25 @@ impl Checkouts {
         if new.is_empty() {
             return Ok(());
         }
-        let known: BTreeSet<String> = ours.into_values().collect();
+        let known: BTreeSet<String> = ours.values().cloned().collect();
         let wanted = theirs.values().filter(|id| !known.contains(*id)).cloned().collect();
         self.bring(source, place, &wanted, &known).await?;
-        let mut changes = String::new();
-        for (name, id) in new {
-            let _ = writeln!(changes, "update {SOURCE}/{name} {id}");
+        // Git has no branch below another one, so one that the source lacks makes room.
+        let is_below = |name: &str, other: &str| {
+            name.strip_prefix(other).is_some_and(|rest| rest.starts_with('/'))
+        };
+        let is_in_the_way = |old: &&String| {
+            let mut names = new.iter().map(|(name, _)| name.as_str());
+            !theirs.contains_key(*old)
+                && names.any(|name| is_below(name, old) || is_below(old, name))
+        };
+        let gone = ours.keys().filter(is_in_the_way);
+        let deletions: String =
+            gone.flat_map(|name| ["delete ", SOURCE, "/", name, "\n"]).collect();
+        let updates = new.iter().map(|(name, id)| format!("update {SOURCE}/{name} {id}\n"));
+        for changes in [deletions, updates.collect()] {
+            self.git.on(&place.keep(), ["update-ref", "--stdin"]).input(changes).run().await?;
         }
-        self.git.on(&place.keep(), ["update-ref", "--stdin"]).input(changes).run().await?;
         Ok(())
     }
 
@@ -79,7 +89,8 @@ impl Checkouts {
     /// Brings all that `wanted` reach into the keep repository, which has all that `known` reach.
     ///
     /// # Errors
-    /// Each error of git, also if the source lacks some of it.
+    /// Each error of git, also if the source lacks some of it. `Refused` if another user has named
+    /// objects that only the keep repository has, such as those of an agent.
     pub(super) async fn bring(
         &self,
         source: &Source,
@@ -88,21 +99,18 @@ impl Checkouts {
         known: &BTreeSet<String>,
     ) -> Result<(), CheckoutError> {
         self.note_shallow(source, place).await?;
-        if wanted.is_empty() || self.is_complete(place, wanted, known).await? {
+        if wanted.is_empty() {
             return Ok(());
         }
-        let check = ["cat-file", "--batch-check=%(objectname)"];
-        let there = source.git(&self.git, check).input(lines(known)).text().await?;
-        let there: BTreeSet<String> =
-            there.lines().filter(|line| is_id(line)).map(str::to_owned).collect();
-        let there: Vec<&String> = known.intersection(&there).collect();
-        let mut sent = self.send(source, place, revisions(wanted, there.iter().copied())).await;
-        if matches!(sent, Err(GitError::Failed { .. })) && !there.is_empty() {
-            // The source may lack a part of what it once had.
-            sent = self.send(source, place, lines(wanted)).await;
+        // Another user can name objects that the source lacks.
+        let is_proof_needed = source.owner.is_some() && self.has_refs(place).await?;
+        if !is_proof_needed && self.is_complete(place, wanted, known, None).await? {
+            return Ok(());
         }
-        sent?;
-        if self.is_complete(place, wanted, known).await? {
+        let mut there = self.present_in(source, known.iter()).await?;
+        there.retain(|id| known.contains(id));
+        let sender = |pack: [&'static str; 5]| source.git(&self.git, pack);
+        if self.take_all(place, sender, wanted, (known, there), is_proof_needed).await? {
             return Ok(());
         }
         Err(CheckoutError::Refused(format!(
@@ -111,26 +119,72 @@ impl Checkouts {
         )))
     }
 
-    async fn send(&self, source: &Source, place: &Place, input: String) -> Result<(), GitError> {
-        let to = self.git.on(&place.keep(), UNPACK);
-        let sent = source.git(&self.git, PACK).input(input).long().send_to(to).await;
-        if sent.is_err() {
-            // No other call writes into the repository meanwhile.
-            remove_temporary(&place.keep().join("objects"));
+    /// Takes all that `wanted` reach beyond `known` from another repository, which has `there` of
+    /// that. Returns whether the keep repository has it all then. With `is_proof_needed`, all of it
+    /// must have come from the sender.
+    pub(super) async fn take_all<'a>(
+        &'a self,
+        place: &Place,
+        sender: impl Fn([&'static str; 5]) -> Call<'a>,
+        wanted: &BTreeSet<String>,
+        (known, mut there): (&BTreeSet<String>, BTreeSet<String>),
+        is_proof_needed: bool,
+    ) -> Result<bool, CheckoutError> {
+        loop {
+            let sent = self.take_pack(place, &sender, revisions(wanted, &there)).await;
+            let is_everything = there.is_empty();
+            match sent {
+                Ok(sent) => {
+                    let sent = is_proof_needed.then_some(sent.as_path());
+                    let is_complete = self.is_complete(place, wanted, known, sent).await?;
+                    if is_complete || is_everything {
+                        return Ok(is_complete);
+                    }
+                }
+                Err(GitError::Failed { .. }) if !is_everything => {}
+                Err(error) => return Err(error.into()),
+            }
+            // The sender may lack a part of what it once had, so it sends everything.
+            there.clear();
         }
-        sent
+    }
+
+    /// Returns whether the keep repository has anything.
+    async fn has_refs(&self, place: &Place) -> Result<bool, CheckoutError> {
+        let list = ["for-each-ref", "--count=1", "--format=%(refname)"];
+        Ok(!self.git.on(&place.keep(), list).text().await?.is_empty())
+    }
+
+    /// Returns those of these objects that the source has.
+    async fn present_in(
+        &self,
+        source: &Source,
+        ids: impl Iterator<Item = &String>,
+    ) -> Result<BTreeSet<String>, CheckoutError> {
+        let check = ["cat-file", "--batch-check=%(objectname)"];
+        let listed = source.git(&self.git, check).input(lines(ids)).long().text().await?;
+        Ok(listed.lines().filter(|line| is_id(line)).map(str::to_owned).collect())
     }
 
     /// Returns whether the keep repository has all that `wanted` reach. It has what `known` reach.
+    /// The rest must be in the pack `sent`, if one is given.
     async fn is_complete(
         &self,
         place: &Place,
         wanted: &BTreeSet<String>,
         known: &BTreeSet<String>,
+        sent: Option<&Path>,
     ) -> Result<bool, CheckoutError> {
-        let list = ["rev-list", "--objects", "--quiet", "--stdin"];
+        let format = if sent.is_some() { "--no-object-names" } else { "--quiet" };
+        let list = ["rev-list", "--objects", format, "--stdin"];
         let list = self.git.on(&place.keep(), list).input(revisions(wanted, known)).long();
-        Ok(list.end().await?.code == Some(0))
+        let ended = list.end().await?;
+        let Some(sent) = sent.filter(|_| ended.code == Some(0)) else {
+            return Ok(ended.code == Some(0));
+        };
+        let sent = self.ids_in(place, sent).await?;
+        let listed = String::from_utf8_lossy(&ended.stdout);
+        Ok(listed.lines().all(|id| sent.contains(id)))
     }
 
     /// Brings all that those of `named` reach that the source has. The keep repository has all that
@@ -148,19 +202,16 @@ impl Checkouts {
             let parents = self.git.on(&place.keep(), ["rev-parse", &format!("{last}^@")]);
             known.extend(parents.text().await?.lines().map(str::to_owned));
         }
-        let check = ["cat-file", "--batch-check=%(objectname)"];
-        let asked = source.git(&self.git, check).input(lines(named.union(&known))).long();
-        let there = asked.text().await?;
-        let there: BTreeSet<String> =
-            there.lines().filter(|line| is_id(line)).map(str::to_owned).collect();
+        let there = self.present_in(source, named.union(&known)).await?;
         let wanted: BTreeSet<String> = named.intersection(&there).cloned().collect();
-        if wanted.is_empty() || self.is_complete(place, &wanted, &last).await? {
+        if wanted.is_empty() || self.is_complete(place, &wanted, &last, None).await? {
             return Ok(());
         }
         let input = revisions(&wanted, known.intersection(&there));
-        let to = self.git.on(&place.keep(), UNPACK);
-        let pack = PACK.into_iter().chain(["--missing=allow-any"]);
-        source.git(&self.git, pack).input(input).long().send_to(to).await?;
+        let pack = |pack: [&'static str; 5]| {
+            source.git(&self.git, pack.into_iter().chain(["--missing=allow-any"]))
+        };
+        self.take_pack(place, pack, input).await?;
         Ok(())
     }
 
@@ -178,30 +229,42 @@ impl Checkouts {
         let theirs: BTreeSet<String> = theirs.into_values().collect();
         let known = self.kinds(place, theirs.iter()).await?;
         let input = revisions([commit], known.keys());
-        let to = source.git(&self.git, UNPACK);
-        let given = self.git.on(&place.keep(), PACK).input(input).long().send_to(to).await;
+        let receive = |unpack: [&'static str; 3]| source.git(&self.git, unpack);
+        let given = self.give_pack(place, input, receive).await;
         given.map_err(|error| source.explain(error))
     }
 
-    /// Sends what revisions reach in a repository that `sender` is about, into the keep repository.
+    /// Takes the objects that revisions reach in another repository into the keep repository, and
+    /// returns their pack. `sender` begins the call of git there. The caller has the lock of the
+    /// project.
     pub(super) async fn take_pack<'a>(
         &'a self,
         place: &Place,
-        sender: impl FnOnce([&'static str; 6]) -> Call<'a>,
+        sender: impl FnOnce([&'static str; 5]) -> Call<'a>,
         input: String,
-    ) -> Result<(), CheckoutError> {
+    ) -> Result<PathBuf, GitError> {
+        let objects = place.keep().join("objects");
         let to = self.git.on(&place.keep(), UNPACK);
-        Ok(sender(PACK).input(input).long().send_to(to).await?)
+        let taken = sender(PACK).input(input).long().send_to(to).await;
+        if taken.is_err() {
+            // No other call writes into the repository meanwhile.
+            remove_temporary(&objects);
+        }
+        let printed = String::from_utf8_lossy(&taken?).trim_end().to_owned();
+        let name = printed.rsplit('\t').next().unwrap_or_default();
+        Ok(objects.join("pack").join(format!("pack-{name}.pack")))
     }
 
-    /// Sends what revisions of the keep repository reach to `receiver`.
+    /// Gives the objects that revisions of the keep repository reach to another repository.
+    /// `receiver` begins the call of git there.
     pub(super) async fn give_pack<'a>(
         &'a self,
         place: &Place,
         input: String,
-        receiver: impl FnOnce([&'static str; 4]) -> Call<'a>,
-    ) -> Result<(), CheckoutError> {
-        Ok(self.git.on(&place.keep(), PACK).input(input).long().send_to(receiver(UNPACK)).await?)
+        receiver: impl FnOnce([&'static str; 3]) -> Call<'a>,
+    ) -> Result<(), GitError> {
+        let pack = self.git.on(&place.keep(), PACK).input(input).long();
+        pack.send_to(receiver(UNPACK)).await.map(drop)
     }
 
     /// Adds the commits at which the history of the source is cut off to those of the keep
@@ -225,7 +288,9 @@ impl Checkouts {
         let all: BTreeSet<&str> = ours.lines().chain(new).collect();
         if all.len() > ours.lines().count() {
             let text: String = all.iter().flat_map(|id| [id, "\n"]).collect();
-            write(&path, text)?;
+            let new = path.with_extension("new");
+            write(&new, text)?;
+            rename(&new, &path)?;
         }
         Ok(())
     }
@@ -239,6 +304,8 @@ impl Checkouts {
         let listed = source.git(&self.git, list).text().await?;
         let branches = listed.lines().filter_map(|line| line.split_once(' '));
         let branches = branches.filter(|(id, _)| is_id(id));
+        // Git allows no such name, but its answer may not be git's.
+        let branches = branches.filter(|(_, name)| !name.contains(char::is_whitespace));
         Ok(branches.map(|(id, name)| (name.to_owned(), id.to_owned())).collect())
     }
 }
@@ -246,8 +313,12 @@ impl Checkouts {
 impl Source {
     /// Adds what a person can do to the error of a call that writes into the source.
     pub(super) fn explain(&self, error: GitError) -> CheckoutError {
+        let is_refused = |message: &str| {
+            let mut lines = message.lines().filter(|line| !line.starts_with("warning:"));
+            lines.any(|line| line.contains("ermission"))
+        };
         match (error, self.owner) {
-            (GitError::Failed { message, .. }, Some(owner)) if message.contains("ermission") => {
+            (GitError::Failed { message, .. }, Some(owner)) if is_refused(&message) => {
                 let folder = self.common.display();
                 CheckoutError::Refused(format!(
                     "{} cannot write into the repository `{}`: {message}; run `chown -R {} \

@@ -6,10 +6,9 @@
 use std::collections::BTreeSet;
 
 use super::git::{Call, GitError};
-use super::keep_repository::SOURCE;
 use super::nested::raw_objects;
 use super::objects::lines;
-use super::remote::FORGE;
+use super::transfer::revisions;
 use super::{CheckoutError, Checkouts, Place};
 use crate::domain::WorkspaceId;
 use crate::domain::workspace::fault_of;
@@ -17,11 +16,13 @@ use crate::domain::workspace::fault_of;
 /// The most files and folders of a commit.
 const MAX_FILES: u64 = 1_000_000;
 /// The most objects that are taken from a clone at once.
-pub(super) const MAX_OBJECTS: usize = 5_000_000;
+pub(super) const MAX_OBJECTS: usize = 2_000_000;
 /// The most bytes of objects that are taken from a clone at once: 64 GiB.
 pub(super) const MAX_BYTES: u64 = 64 << 30;
 /// The most bytes of trees that are read at once.
 const MAX_READ: u64 = 16 << 20;
+/// The most bytes of one tree. That of a folder with a million files has less.
+const MAX_TREE: u64 = 128 << 20;
 
 impl Checkouts {
     /// Checks the trees among these objects. `on_objects` begins a call that can read them.
@@ -44,6 +45,11 @@ impl Checkouts {
             let columns: Vec<&str> = line.split(' ').collect();
             if let [id, "tree", size] = columns[..] {
                 let size = size.parse::<u64>().unwrap_or(0);
+                if size > MAX_TREE {
+                    return Err(CheckoutError::Malformed(format!(
+                        "the tree {id} is not used: it has more than {MAX_TREE} bytes"
+                    )));
+                }
                 if n_bytes + size > MAX_READ {
                     self.check_chunk(&std::mem::take(&mut chunk), on_objects).await?;
                     n_bytes = 0;
@@ -111,28 +117,54 @@ impl Checkouts {
         &self,
         place: &Place,
         id: &WorkspaceId,
-        commit: &str,
+        commit: &String,
         objects: &BTreeSet<String>,
     ) -> Result<(), CheckoutError> {
         self.check_size(place, commit).await?;
-        if place.owner.is_none() {
-            // Such an agent can read the keep repository itself.
-            return Ok(());
-        }
-        let of_source = format!("--glob={SOURCE}/*");
-        let of_forge = format!("--glob={FORGE}/*");
-        let bases = "--glob=refs/agent-coordinator/base/*";
-        let own = format!("--glob=refs/agent-coordinator/kept/{id}/*");
-        let uncommitted = "--exclude=refs/heads/*-uncommitted";
-        let lent = [&of_source, &of_forge, bases, &own, uncommitted, "--branches"];
-        let list = ["rev-list", commit, "--not"].into_iter().chain(lent);
-        let listed = self.git.on(&place.keep(), list).long().text().await?;
-        match listed.lines().find(|id| !objects.contains(*id)) {
+        match self.foreign(place, id, [commit], objects).await?.first() {
             Some(other) => Err(CheckoutError::Malformed(format!(
-                "the commit {commit} is not used: {other} is not of this clone"
+                "the commit {commit} is not used: neither the clone nor what it borrows from has \
+                 {other}"
             ))),
             None => Ok(()),
         }
+    }
+
+    /// Returns the objects of the keep repository that `ids` reach, but that the owner of a clone
+    /// can have from nowhere: they are neither among `objects`, which were just taken from the
+    /// clone, nor lent to its owner, nor kept of the clone before.
+    pub(super) async fn foreign(
+        &self,
+        place: &Place,
+        id: &WorkspaceId,
+        ids: impl IntoIterator<Item = &String>,
+        objects: &BTreeSet<String>,
+    ) -> Result<BTreeSet<String>, CheckoutError> {
+        let Some(owner) = place.owner else {
+            // Such an agent can read the keep repository itself.
+            return Ok(BTreeSet::new());
+        };
+        let ids = self.kinds(place, ids.into_iter()).await?;
+        if ids.is_empty() {
+            return Ok(BTreeSet::new());
+        }
+        let lent = self.lent_commits(place, owner).await?;
+        let own = format!("--glob=refs/agent-coordinator/kept/{id}/*");
+        let list = ["rev-list", "--objects", "--no-object-names", "--stdin", "--not", &own];
+        let input = revisions(ids.keys(), &lent);
+        let listed = self.git.on(&place.keep(), list).input(input).long().text().await?;
+        let rest: BTreeSet<String> =
+            listed.lines().filter(|id| !objects.contains(*id)).map(str::to_owned).collect();
+        if rest.is_empty() {
+            return Ok(rest);
+        }
+        // Those of an older commit are listed, too, if the newest ones lack them.
+        let check = ["cat-file", "--batch-check=%(objectname)"];
+        let in_lent = self.git.on(&place.keep(), check).input(lines(&rest)).long();
+        let in_lent = in_lent.variable("GIT_OBJECT_DIRECTORY", place.lent(owner).join("objects"));
+        let listed = in_lent.text().await?;
+        let foreign = listed.lines().filter_map(|line| line.strip_suffix(" missing"));
+        Ok(foreign.map(str::to_owned).collect())
     }
 
     /// Checks that a commit of the keep repository has not too many files. A few objects can name

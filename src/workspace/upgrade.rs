@@ -18,11 +18,14 @@ use rustix::io::Errno;
 use super::objects::names_in;
 use super::rights::{Owner, run_as};
 use super::source::Source;
-use super::{CheckoutError, Checkouts, Place, blocking, make_folder, remove_folder, rename, write};
+use super::{CheckoutError, Checkouts, Place, blocking, rename, write};
 use crate::sys::beneath;
+use crate::telemetry::ErrorChain;
 
 /// The file of a keep repository that says that nothing is to be mended.
 pub(super) const MENDED: &str = "mended";
+/// The most names in the path of an entry that is given back.
+const MAX_DEPTH: usize = 200;
 /// The most entries that are named in the log.
 const MAX_NAMED: usize = 20;
 
@@ -31,14 +34,14 @@ impl Checkouts {
     /// after a crash. The caller has the lock of the project.
     ///
     /// # Errors
-    /// Nothing is lost then, and the next attempt goes on.
+    /// Nothing is lost then, and the next attempt goes on. A damaged pack is only named in the log.
     pub(super) async fn mend(&self, source: &Source, place: &Place) -> Result<(), CheckoutError> {
         let keep = place.keep();
         let mark = keep.join(MENDED);
         if mark.exists() || !keep.join("HEAD").is_file() {
             return Ok(());
         }
-        self.copy_linked_packs(&keep).await.map_err(|error| self.name_full_disk(error))?;
+        self.copy_linked_objects(&keep).await.map_err(|error| self.name_full_disk(error))?;
         if let Some(owner) = source.owner {
             let top = source.top.clone();
             let left = blocking(move || give_back(&top, owner)).await?;
@@ -54,51 +57,46 @@ impl Checkouts {
         write(&mark, b"")
     }
 
-    /// Replaces each pack of a keep repository that has a second name by a copy.
-    async fn copy_linked_packs(&self, keep: &Path) -> Result<(), CheckoutError> {
-        let packs = keep.join("objects/pack");
-        let copies = keep.join("objects/.copies");
-        let is_linked = |name: &String| {
-            let found = packs.join(name).symlink_metadata();
-            found.is_ok_and(|found| found.is_file() && found.nlink() > 1)
-        };
-        let linked: Vec<String> = names_in(&packs).into_iter().filter(is_linked).collect();
-        let is_pack = |name: &&String| Path::new(name).extension() == Some(OsStr::new("pack"));
-        for pack in linked.iter().filter(is_pack) {
-            remove_folder(&copies)?;
-            make_folder(&copies)?;
-            let stem = pack.trim_end_matches(".pack");
-            let names: Vec<String> =
-                names_in(&packs).into_iter().filter(|name| name.starts_with(stem)).collect();
-            for name in &names {
-                let from = packs.join(name);
-                let to = copies.join(name);
-                let copy = move || {
-                    std::fs::copy(&from, &to).map_err(CheckoutError::io("copy", &from))?;
-                    File::open(&to)
-                        .and_then(|file| file.sync_all())
-                        .map_err(CheckoutError::io("write", &to))
-                };
-                blocking(copy).await?;
-            }
-            let index = copies.join(stem).with_extension("idx");
+    /// Replaces each file with objects of a keep repository that another user can change by a copy,
+    /// and checks the packs among them.
+    async fn copy_linked_objects(&self, keep: &Path) -> Result<(), CheckoutError> {
+        let objects = keep.join("objects");
+        let copied = blocking(move || replace_by_copies(&objects)).await?;
+        for file in copied.iter().filter(|file| file.extension() == Some(OsStr::new("pack"))) {
+            let index = file.with_extension("idx");
             let check = [OsStr::new("verify-pack"), index.as_os_str()];
             if let Err(error) = self.git.on(keep, check).long().run().await {
-                // A copy of what is damaged mends nothing.
-                tracing::error!(%pack, %error, "a kept pack is damaged; restore it from a backup");
-                continue;
-            }
-            // Git looks for the index, so the pack comes first.
-            for name in names
-                .iter()
-                .filter(|name| *name == pack)
-                .chain(names.iter().filter(|name| *name != pack))
-            {
-                rename(&copies.join(name), &packs.join(name))?;
+                tracing::error!(
+                    pack = %file.display(), error = %ErrorChain(&error),
+                    "a kept pack is damaged; restore it from a backup"
+                );
             }
         }
-        remove_folder(&copies)
+        Ok(())
     }
+}
+
+/// Replaces each file in a folder of objects that has a second name or another owner by a copy.
+/// Returns their paths. Blocks.
+fn replace_by_copies(objects: &Path) -> Result<Vec<PathBuf>, CheckoutError> {
+    let own_uid = rustix::process::geteuid().as_raw();
+    let new = objects.join(".copy");
+    let mut copied = Vec::new();
+    for folder in names_in(objects).into_iter().map(|name| objects.join(name)) {
+        for file in names_in(&folder).into_iter().map(|name| folder.join(name)) {
+            let found = file.symlink_metadata().map_err(CheckoutError::io("read", &file))?;
+            if !found.is_file() || found.nlink() == 1 && found.uid() == own_uid {
+                continue;
+            }
+            let _ = std::fs::remove_file(&new);
+            std::fs::copy(&file, &new).map_err(CheckoutError::io("copy", &file))?;
+            let synced = File::open(&new).and_then(|file| file.sync_all());
+            synced.map_err(CheckoutError::io("write", &new))?;
+            rename(&new, &file)?;
+            copied.push(file);
+        }
+    }
+    Ok(copied)
 }
 
 /// Gives the files and folders of root in a repository and its work tree to the owner, as far as
@@ -139,6 +137,9 @@ impl Giver {
     }
 
     fn look_at(&mut self, folder: BorrowedFd<'_>, name: &CStr, path: &Path) -> io::Result<()> {
+        if path.components().count() > MAX_DEPTH {
+            return Err(io::ErrorKind::InvalidFilename.into());
+        }
         let uid = Uid::from_raw(self.owner.uid);
         let gid = Gid::from_raw(self.owner.gid);
         let found = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
@@ -157,7 +158,7 @@ impl Giver {
         let found = rustix::fs::fstat(&opened)?;
         let is_folder = FileType::from_raw_mode(found.st_mode) == FileType::Directory;
         if found.st_uid == 0 {
-            // What its new owner could not read may be root's own.
+            // A file that its new owner could not read may be root's own.
             let is_given = if is_folder {
                 found.st_mode & 0o005 == 0o005
             } else {

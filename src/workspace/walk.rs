@@ -14,7 +14,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::CheckoutError;
 use super::nested::{LFS, Part, PartKind, is_kept_aside, part_at};
-use super::rights::{is_open_to_others, may_read};
+use super::rights::{is_open_to_others, is_root_here, may_read};
 
 /// The longest path that git and the system accept, in bytes.
 const MAX_PATH: usize = 4_095;
@@ -97,10 +97,11 @@ pub(super) fn find_refused(
     Ok(found)
 }
 
-/// Returns an entry that git would read to know which files it ignores, and how it reads files, but
-/// that it cannot read: a pipe, or a huge file. It is in no folder with one of the names `skipped`.
-/// Its path is relative to `tree`, and the reason follows it in a sentence.
-pub(super) fn find_waiting(tree: &Path, skipped: &[String]) -> Option<(PathBuf, &'static str)> {
+/// Finds the files of git that git cannot read: pipes, for which it would wait, and those that are
+/// larger than [`MAX_OF_GIT`]. Returns their paths in `tree`, each with the reason, which
+/// continues a sentence.
+pub(super) fn find_unreadable(tree: &Path) -> Vec<(PathBuf, &'static str)> {
+    let mut unreadable = Vec::new();
     let mut folders = vec![PathBuf::new()];
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(tree.join(&folder)).into_iter().flatten().flatten() {
@@ -108,26 +109,28 @@ pub(super) fn find_waiting(tree: &Path, skipped: &[String]) -> Option<(PathBuf, 
             let Ok(kind) = entry.file_type() else {
                 continue;
             };
-            let is_read = OF_GIT.into_iter().any(|other| name == other);
-            if kind.is_dir() && name != ".git" && skipped.iter().all(|other| name != **other) {
+            if kind.is_dir() && name != ".git" {
                 folders.push(folder.join(name));
-            } else if is_read && kind.is_file() {
-                if entry.metadata().is_ok_and(|found| found.len() > MAX_OF_GIT) {
-                    return Some((folder.join(name), "is larger than git can read (100 MiB)"));
-                }
-            } else if is_read && !(kind.is_dir() || kind.is_symlink()) {
-                let reason = "is a pipe, a socket or a device, for which git would wait";
-                return Some((folder.join(name), reason));
+                continue;
+            }
+            if OF_GIT.into_iter().all(|other| name != other) {
+                continue;
+            }
+            let is_large = || entry.metadata().is_ok_and(|found| found.len() > MAX_OF_GIT);
+            if kind.is_fifo() || kind.is_char_device() || kind.is_block_device() {
+                unreadable.push((folder.join(name), "is a pipe, for which git would wait"));
+            } else if kind.is_file() && is_large() {
+                unreadable.push((folder.join(name), "is larger than git can read (100 MiB)"));
             }
         }
     }
-    None
+    unreadable
 }
 
 /// Returns the first folder of a tree that another user can change, while root reads or writes
 /// there.
 pub(super) fn find_open(tree: &Path) -> Option<PathBuf> {
-    if !rustix::process::geteuid().is_root() {
+    if !is_root_here() {
         return None;
     }
     let mut folders = vec![tree.to_owned()];
@@ -140,6 +143,13 @@ pub(super) fn find_open(tree: &Path) -> Option<PathBuf> {
         folders.extend(below.filter(|entry| entry.file_name() != ".git").map(|it| it.path()));
     }
     None
+}
+
+/// Returns the path of `folder` in a work tree, if it is in there. The work tree itself is not.
+pub(super) fn path_within(folder: &Path, tree: &Path) -> Option<PathBuf> {
+    let folder = folder.canonicalize().ok()?;
+    let path = folder.strip_prefix(tree.canonicalize().ok()?).ok()?;
+    Some(path.to_owned()).filter(|path| !path.as_os_str().is_empty())
 }
 
 /// Returns the reason for which git cannot take an entry that is not in the repository itself.
@@ -168,8 +178,8 @@ struct Walker {
 }
 
 impl Walker {
-    /// Looks at one entry, and at all that is below it. In the `.git` of a repository, all names are
-    /// allowed.
+    /// Looks at one entry, and at all that is below it. In the `.git` of a repository, all names
+    /// are allowed.
     fn look(&mut self, tree: &Path, path: &Path, found: io::Result<Metadata>, is_own_git: bool) {
         if path.as_os_str().len() > MAX_PATH {
             return self.leave_out(path, "its path is too long");
@@ -231,8 +241,8 @@ impl Walker {
     }
 }
 
-/// Returns the entries of a folder, by name. Each is looked at from the open folder, which is faster
-/// than by its path.
+/// Returns the entries of a folder, by name. Each is looked at from the open folder, which is
+/// faster than by its path.
 fn read_entries(folder: &Path) -> io::Result<Vec<(OsString, io::Result<Metadata>)>> {
     let look = |entry: DirEntry| (entry.file_name(), entry.metadata());
     let entries: io::Result<Vec<_>> =

@@ -487,7 +487,7 @@ fn check_branch(kept: &Path, branch: &str, name: &str) -> bool {
 /// Checks that the root has the clones of these names, what the daemon needs itself, and perhaps
 /// what a killed daemon was making. The next step removes that.
 fn check_names(root: &Path, clones: &BTreeSet<String>) {
-    let known = [".git-home", ".gitconfig", ".gitconfig-of-owners", ".reserve", "prj"];
+    let known = [".git-home", ".gitconfig", ".reserve", "prj"];
     for name in names_in(root) {
         assert!(known.contains(&name.as_str()), "{name} is in the root");
     }

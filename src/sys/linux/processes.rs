@@ -13,8 +13,9 @@ use std::time::Duration;
 use nix::libc;
 use nix::unistd::{SysconfVar, sysconf};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, Signal, prlimit};
+use rustix::process::{Pid, PidfdFlags, Signal, prlimit};
 
+use crate::sys::confined;
 pub use crate::sys::process::{Process, descendants, with_descendants};
 
 /// Implements [`Process::send`].
@@ -33,8 +34,7 @@ pub fn send(process: &Process, signal: Signal) -> bool {
 /// Limits the memory that a process and its children allocate, in bytes for each of them, and their
 /// processor time. A process that has ended already needs no limit.
 pub fn limit(pid: Pid, memory: u64, processor_time: Duration) {
-    for (resource, most) in [(Resource::Data, memory), (Resource::Cpu, processor_time.as_secs())] {
-        let limit = Rlimit { current: Some(most), maximum: Some(most) };
+    for (resource, limit) in confined::limits(memory, processor_time) {
         let _ = prlimit(Some(pid), resource, limit);
     }
 }

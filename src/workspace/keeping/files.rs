@@ -125,7 +125,7 @@ impl Checkouts {
         for tree in [&files.visible, &files.all] {
             if !is_id(tree) {
                 return Err(CheckoutError::Refused(format!(
-                    "git wrote the files of `{}` as `{tree}`, which is no id of a tree",
+                    "git wrote the files of `{}` as `{tree}`, which is not the id of a tree",
                     place.tree().display()
                 )));
             }

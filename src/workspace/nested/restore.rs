@@ -6,11 +6,11 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
 
 use super::{LFS, PARTS, path_in, raw_objects};
-use crate::workspace::create::Writer;
 use crate::workspace::inside::{InTheWay, Inside};
 use crate::workspace::lending::alternates;
 use crate::workspace::objects::lines;
 use crate::workspace::refs::{Refs, is_id};
+use crate::workspace::restore::Writer;
 use crate::workspace::rights::{Owner, blocking_as};
 use crate::workspace::source::entries;
 use crate::workspace::{CheckoutError, Checkouts, Place};

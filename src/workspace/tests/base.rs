@@ -114,3 +114,13 @@ async fn work_in_progress_does_not_contain_the_clones() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_branch_makes_room_for_one_below_it() {
+    let bed = Bed::new();
+    for (n, branch) in ["topic", "topic/more", "topic"].into_iter().enumerate() {
+        bed.git(&bed.source(), &["branch", branch]);
+        bed.prepare_at(&format!("t{n}"), branch).await.unwrap();
+        bed.git(&bed.source(), &["branch", "-D", "--quiet", branch]);
+    }
+}

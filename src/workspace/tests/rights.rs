@@ -130,8 +130,9 @@ async fn what_the_repository_of_a_person_brings_along_never_runs_as_root() {
     bed.checkouts.snapshot(&snapshot_order(&bed), &bed.policy).await.unwrap();
     let base = Order { base: Some("working_tree".to_owned()), ..bed.order("two") };
     bed.checkouts.prepare(&base).await.unwrap();
+    assert!(marks.join(PERSON.to_string()).exists(), "the filter of the person ran");
     assert!(!marks.join("0").exists(), "something ran as root");
-    // What the merge made belongs to the person, who can go on.
+    // The files that the merge made belong to the person, who can go on.
     for made in ["one.txt", ".git/refs/heads/main", ".git/refs/heads/agents/one", ".git/index"] {
         let found = bed.source().join(made).symlink_metadata();
         assert_eq!(found.map(|found| found.uid()).unwrap(), PERSON, "{made}");
@@ -223,7 +224,8 @@ async fn root_runs_no_git_in_a_repository_of_root_that_others_can_change() {
     assert!(chain(&refused).contains("give both to one user"), "{}", chain(&refused));
 }
 
-/// Writes a tree in which `link` is a folder with `below` and a link to `target`, and returns its id.
+/// Writes a tree in which `link` is a folder with `below` and a link to `target`, and returns its
+/// id.
 fn crafted_tree(bed: &Bed, tree: &Path, target: &Path, below: &str) -> String {
     let raw = |entries: &[(&str, &str, &str)]| {
         let mut bytes = Vec::new();
@@ -297,8 +299,110 @@ async fn a_commit_with_more_files_than_a_disk_has_costs_little_and_is_named_once
     let named = kept.left_out.join("\n");
     assert!(named.contains("has more than 1000000 files"), "{named}");
     assert_eq!(kept.head_commit, one.base_commit);
-    let children = std::fs::read_to_string("/proc/self/status").unwrap();
-    assert!(children.contains("VmPeak"), "the daemon is alive");
+    assert_eq!(named.matches("has more than").count(), 1, "{named}");
+    // A clone does not begin there, either.
+    bed.git(&bed.source(), &["fetch", "--quiet", tree.to_str().unwrap(), &commit]);
+    bed.git(&bed.source(), &["update-ref", "refs/heads/main", &commit]);
+    let refused = bed.checkouts.prepare(&bed.order("two")).await.unwrap_err();
+    assert!(refused.needs_person() && chain(&refused).contains(&commit), "{refused}");
+}
+
+/// Returns the commits of the work of an agent that no other user may see: all that was kept, and
+/// the files that are in no commit.
+async fn private_commits(bed: &Bed) -> [String; 2] {
+    let (one, tree) = bed.prepare("one").await;
+    std::fs::write(tree.join("private.txt"), SECRET).unwrap();
+    let kept = bed.keep("one", &one).await;
+    let uncommitted = bed.git(&bed.keep_repository(), &["rev-parse", "agents/one-uncommitted"]);
+    [kept.kept_commit, uncommitted]
+}
+
+/// Writes another commit into the file of the object `id`, with which git takes it for existing.
+fn forge_object(bed: &Bed, tree: &Path, id: &str, owner: u32) {
+    give(tree, 0);
+    let commit = bed.git(tree, &["commit-tree", "HEAD^{tree}", "-m", "other"]);
+    let file = |id: &str| tree.join(".git/objects").join(&id[..2]).join(&id[2..]);
+    std::fs::create_dir_all(file(id).parent().unwrap()).unwrap();
+    std::fs::copy(file(&commit), file(id)).unwrap();
+    give(tree, owner);
+}
+
+#[tokio::test]
+async fn a_source_of_another_user_does_not_get_what_agents_left_by_naming_it() {
+    let Some(bed) = bed_of_root() else { return };
+    let private = private_commits(&bed).await;
+    give(&bed.source(), PERSON);
+    for (n, id) in private.iter().enumerate() {
+        forge_object(&bed, &bed.source(), id, PERSON);
+        let named = bed.source().join(format!(".git/refs/heads/x{n}"));
+        std::fs::write(&named, format!("{id}\n")).unwrap();
+        give(&named, PERSON);
+        let refused = bed.checkouts.prepare(&bed.order("two")).await.unwrap_err();
+        assert!(chain(&refused).contains("lacks objects"), "{}", chain(&refused));
+        let list = ["for-each-ref", "--format=%(refname)", "--contains", id];
+        let reached = bed.git(&bed.keep_repository(), &list);
+        assert!(!reached.contains("/source/"), "{reached}");
+        std::fs::remove_file(named).unwrap();
+    }
+    let object = private.map(|id| format!(".git/objects/{}/{}", &id[..2], &id[2..]));
+    for object in object {
+        std::fs::remove_file(bed.source().join(object)).unwrap();
+    }
+    give(&bed.source(), 0);
+    bed.commit(&bed.source(), "more.txt", "more\n");
+    give(&bed.source(), PERSON);
+    bed.prepare("two").await;
+}
+
+#[tokio::test]
+async fn a_clone_of_another_user_does_not_get_what_agents_left_by_naming_it() {
+    let Some(bed) = bed_of_root() else { return };
+    let private = private_commits(&bed).await;
+    for (n, id) in private.iter().enumerate() {
+        for is_forged in [false, true] {
+            let name = format!("two{n}{is_forged}");
+            let order = Order { run_as: Some(agent()), ..bed.order(&name) };
+            let two = bed.checkouts.prepare(&order).await.unwrap();
+            let tree = bed.tree(&name);
+            let head = tree.join(format!(".git/refs/heads/agents/{name}"));
+            std::fs::write(&head, format!("{id}\n")).unwrap();
+            std::fs::write(tree.join(".git/ORIG_HEAD"), format!("{id}\n")).unwrap();
+            if is_forged {
+                forge_object(&bed, &bed.source(), id, 0);
+                let objects = tree.join(".git/objects");
+                let folder = objects.join(&id[..2]);
+                std::fs::create_dir_all(&folder).unwrap();
+                let forged = bed.source().join(".git/objects").join(&id[..2]).join(&id[2..]);
+                std::fs::rename(forged, folder.join(&id[2..])).unwrap();
+                give(&objects, AGENT);
+            }
+            let kept = bed.keep(&name, &two).await;
+            let left_out = kept.left_out.join("\n");
+            assert!(left_out.contains(id.as_str()), "{name}: {left_out}");
+            assert_eq!(kept.head_commit, two.base_commit, "{name}");
+            let reached = bed.git(&bed.keep_repository(), &["rev-list", &kept.kept_commit]);
+            assert!(!private.iter().any(|id| reached.contains(id)), "{name}");
+            std::fs::remove_dir_all(tree.parent().unwrap()).unwrap();
+            let restores = Some(restored(&kept, &two));
+            bed.checkouts.prepare(&Order { restores, ..order }).await.unwrap();
+            let lent = bed.keep_repository().parent().unwrap().join(format!("lent-{AGENT}/tips"));
+            assert!(!std::fs::read_to_string(lent).unwrap().contains(id), "{name}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_pipe_of_a_clone_is_removed_and_the_rest_is_kept() {
+    let bed = Bed::new();
+    let (one, tree) = bed.prepare("one").await;
+    std::fs::create_dir(tree.join("sub")).unwrap();
+    for pipe in ["sub/.gitignore", "sub/.gitattributes"] {
+        nix::unistd::mkfifo(&tree.join(pipe), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    }
+    std::fs::write(tree.join("sub/work.txt"), "work\n").unwrap();
+    let kept = bed.keep("one", &one).await;
+    assert_eq!((kept.n_uncommitted, kept.left_out), (1, vec![]));
+    assert!(kept.proof.is_some() && !tree.join("sub/.gitignore").exists());
 }
 
 #[tokio::test]
@@ -422,6 +526,8 @@ async fn what_an_earlier_version_left_is_mended_once() {
     let pack = packs.join(pack.unwrap());
     let linked = bed.folder.path().join("linked.pack");
     std::fs::hard_link(&pack, &linked).unwrap();
+    let index = pack.with_extension("idx");
+    std::fs::hard_link(&index, bed.folder.path().join("linked.idx")).unwrap();
     std::fs::remove_file(keep.join("mended")).unwrap();
     give(&bed.source(), PERSON);
     let secret = bed.source().join("only-root.txt");
@@ -445,7 +551,7 @@ async fn what_an_earlier_version_left_is_mended_once() {
     for path in [&secret, &named, &bed.folder.path().join("secret")] {
         assert_eq!(path.metadata().unwrap().uid(), 0, "{} stays root's", path.display());
     }
-    assert_eq!(pack.metadata().unwrap().nlink(), 1);
+    assert!([&pack, &index].into_iter().all(|file| file.metadata().unwrap().nlink() == 1));
     std::fs::write(&linked, "overwritten").unwrap();
     bed.git(&keep, &["fsck", "--no-dangling"]);
     // It is done once: what root leaves later is a person's own matter.

@@ -10,8 +10,8 @@ use super::*;
 /// The apparent size of a huge file.
 const HUGE: u64 = 3 << 30;
 
-/// What can be replaced: entries of a git directory, and with a slash those of the tree. The dot is
-/// the git directory itself.
+/// The pieces that are replaced: entries of a git directory, and with a slash those of the tree.
+/// The dot is the git directory itself.
 const PIECES: &str = "\
     . HEAD config index packed-refs shallow FETCH_HEAD refs refs/heads refs/heads/BRANCH \
     logs logs/HEAD objects objects/info objects/info/alternates objects/pack \

@@ -6,45 +6,52 @@
 
 use std::fs::{File, Permissions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _, lchown};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
+use sha2::{Digest as _, Sha256};
+
 use super::inside::{InTheWay, Inside};
-use super::rights::{Owner, run_as};
+use super::rights::{Owner, give, run_as};
 use super::{CheckoutError, make_folder};
+
+/// The beginning of the names of these folders.
+const NAME: &str = ".new-temporary-";
 
 /// A folder with a bare repository, which is removed when this is dropped.
 #[derive(Debug)]
-pub(super) struct Scratch {
+pub(super) struct TemporaryRepository {
     /// The daemon's own folder around the repository.
     folder: PathBuf,
     path: PathBuf,
     owner: Option<Owner>,
 }
 
-impl Scratch {
-    /// Makes the repository in `project` if its owner can enter that folder, and else in the
-    /// system's folder for temporary files. Blocks.
+impl TemporaryRepository {
+    /// Makes the repository in `parent`, a folder of the daemon, if its owner can enter that
+    /// folder, and else in the system's folder for temporary files. Blocks.
     pub(super) fn new(
-        project: &Path,
+        parent: &Path,
         owner: Option<Owner>,
         settings: &Settings<'_>,
     ) -> Result<Self, CheckoutError> {
-        make_folder(project)?;
+        make_folder(parent)?;
         let mut number = [0; 8];
         getrandom::fill(&mut number)
             .map_err(io::Error::from)
-            .map_err(CheckoutError::io("make a folder in", project))?;
-        let name = format!(".new-scratch-{:016x}", u64::from_le_bytes(number));
-        let scratch = Self::make(&project.join(&name), owner)?;
-        let can_enter = run_as(owner, || Ok(scratch.path.join(".").symlink_metadata().is_ok()))?;
-        let scratch = if can_enter {
-            scratch
+            .map_err(CheckoutError::io("make a folder in", parent))?;
+        let name = format!("{NAME}{:016x}", u64::from_le_bytes(number));
+        let made = Self::make(&parent.join(&name), owner)?;
+        let can_enter = run_as(owner, || Ok(made.path.join(".").symlink_metadata().is_ok()))?;
+        let made = if can_enter {
+            made
         } else {
-            Self::make(&std::env::temp_dir().join(format!("agent-coordinator{name}")), owner)?
+            let name = format!("{}{name}", elsewhere(parent));
+            Self::make(&std::env::temp_dir().join(name), owner)?
         };
-        run_as(owner, || make_repository(&scratch.path, settings))?;
-        Ok(scratch)
+        run_as(owner, || make_repository(&made.path, settings))?;
+        Ok(made)
     }
 
     /// Makes the folder. Its owner cannot put something else in the place of the repository,
@@ -57,13 +64,12 @@ impl Scratch {
                 .map_err(CheckoutError::io("make the folder", path))
         };
         make(folder, 0o711)?;
-        let scratch = Self { folder: folder.to_owned(), path: folder.join("repository"), owner };
-        make(&scratch.path, 0o700)?;
-        if let Some(Owner { uid, gid }) = owner {
-            lchown(&scratch.path, Some(uid), Some(gid))
-                .map_err(CheckoutError::io("give to its user", &scratch.path))?;
+        let made = Self { folder: folder.to_owned(), path: folder.join("repository"), owner };
+        make(&made.path, 0o700)?;
+        if let Some(owner) = owner {
+            give(&made.path, owner)?;
         }
-        Ok(scratch)
+        Ok(made)
     }
 
     /// Returns the folder of the repository. It has place for other files of the step, too.
@@ -89,9 +95,33 @@ impl Scratch {
     }
 }
 
-impl Drop for Scratch {
+impl Drop for TemporaryRepository {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Returns the beginning of the names that folders for `parent` have in the system's folder for
+/// temporary files. Other daemons have other ones.
+fn elsewhere(parent: &Path) -> String {
+    let digest = Sha256::digest(parent.as_os_str().as_bytes());
+    let mark = digest.iter().take(8).fold(0_u64, |all, byte| (all << 8) | u64::from(*byte));
+    format!("agent-coordinator-{mark:016x}")
+}
+
+/// Removes the folders for `parent` that an earlier process of the daemon left. Blocks.
+pub(super) fn remove_remains(parent: &Path) {
+    let own_uid = rustix::process::geteuid().as_raw();
+    let elsewhere = elsewhere(parent);
+    let system = std::env::temp_dir();
+    for (folder, beginning) in [(parent, NAME), (&system, &elsewhere)] {
+        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+            let is_ours = entry.file_name().to_string_lossy().starts_with(beginning)
+                && entry.metadata().is_ok_and(|it| it.is_dir() && it.uid() == own_uid);
+            if is_ours {
+                let _ = std::fs::remove_dir_all(entry.path());
+            }
+        }
     }
 }
 
