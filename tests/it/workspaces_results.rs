@@ -295,3 +295,23 @@ fn a_result_is_given_up_for_ever_only_when_its_id_is_given_twice() {
     let again = bed.until_kept("tsk");
     assert_eq!((&again["content"]["n_commits"], &again["forever_at"]), (&2.into(), &Value::Null));
 }
+
+#[test]
+fn a_merge_right_after_the_end_waits_for_the_keeping_and_is_recorded() {
+    let steps: &[&str] = &[
+        "authenticate",
+        "get-my-task",
+        "run:echo done >done.txt; git add done.txt; git commit -qm work",
+        "report:success",
+        "run:sleep 0.5",
+    ];
+    let bed = Bed::new(&[("one", steps)]);
+    let daemon = &bed.daemon;
+    daemon.task("tsk", "prj", "one");
+    until("the task is done", || daemon.task_status("tsk") == "done");
+    let said = daemon.done(&["task", "merge", "tsk"]);
+    assert!(said.contains("main has the result"), "{said}");
+    let after = bed.until_state("tsk", "removed");
+    assert!(after["merged_commit"].is_string(), "{after}");
+    assert_eq!(bed.read("done.txt"), "done\n");
+}

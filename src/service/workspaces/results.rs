@@ -1,6 +1,7 @@
 //! The results of tasks: diff, merge, discard and restore.
 
 use std::path::Path;
+use std::time::Duration;
 
 use crate::domain::event::NewEvent;
 use crate::domain::task::Actor;
@@ -16,6 +17,11 @@ use super::{Workspaces, failed, find, keep_order, publish_order};
 use crate::service::tasks::release_for;
 use crate::service::tasks::rules::move_task;
 use crate::service::{ServiceError, audit, catalog, checks};
+
+/// The longest time for which a request waits until the work of a finished task is kept.
+const LONGEST_KEEPING: Duration = Duration::from_mins(1);
+/// The pause between two looks at it.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// The options that a person chose for a merge.
 #[derive(Debug, Clone, Default)]
@@ -47,7 +53,7 @@ impl Workspaces {
     /// # Errors
     /// `TaskNotFound`, `NoWorkspace`, `WorkspaceFailed`.
     pub async fn diff(&self, id: &TaskId, of: DiffKind) -> Result<Vec<u8>, ServiceError> {
-        let (workspace, task, _) = self.find_with_project(id).await?;
+        let (workspace, task, _) = self.find_kept(id).await?;
         let order = DiffOrder {
             is_in_use: workspace.state == WorkspaceState::InUse,
             keep: keep_order(&workspace, task.assignee.as_ref()),
@@ -86,7 +92,7 @@ impl Workspaces {
     /// `TaskNotFound`, `NoWorkspace`, `WorkspaceFailed`; `Invalid` if the task is open and the
     /// person did not ask for that, or if an agent uses the workspace.
     pub async fn merge(&self, id: &TaskId, wish: &MergeWish) -> Result<Merged, ServiceError> {
-        let (workspace, task, project) = self.find_with_project(id).await?;
+        let (workspace, task, project) = self.find_kept(id).await?;
         if task.status.is_open() && !wish.now {
             return Err(Refusal::Invalid(format!(
                 "task {} is {}: finish it first, or merge what there is now (`--now`)",
@@ -169,7 +175,7 @@ impl Workspaces {
     /// `TaskNotFound`, `NoWorkspace`; `WorkspaceFailed` if there is no result, or it goes to a
     /// forge.
     pub async fn publish(&self, id: &TaskId) -> Result<PublishedResult, ServiceError> {
-        let (workspace, _, project) = self.find_with_project(id).await?;
+        let (workspace, _, project) = self.find_kept(id).await?;
         let of = workspace.task.clone();
         let at_forge = self.core.read(move |tx| Ok(base_of_task(tx, &of)?)).await?;
         let order = match (at_forge, publish_order(&workspace, &project)) {
@@ -377,6 +383,26 @@ impl Workspaces {
                 Ok(after)
             })
             .await
+    }
+
+    /// Returns the workspace of a task when the work of a finished task is kept. It waits for that,
+    /// but not for ever: an agent may stay although its task is done.
+    async fn find_kept(&self, id: &TaskId) -> Result<(Workspace, Task, Project), ServiceError> {
+        let wait = async || loop {
+            let found = self.find_with_project(id).await?;
+            let (workspace, task, _) = &found;
+            let is_own = workspace.task == task.id;
+            let is_over = is_own && !task.status.is_open();
+            let is_being_kept = workspace.state == WorkspaceState::InUse && is_over;
+            if !is_being_kept {
+                return Ok(found);
+            }
+            tokio::time::sleep(PAUSE).await;
+        };
+        match tokio::time::timeout(LONGEST_KEEPING, wait()).await {
+            Ok(found) => found,
+            Err(_) => self.find_with_project(id).await,
+        }
     }
 
     async fn find_with_project(
