@@ -14,7 +14,9 @@ use super::output::{Form, ListForm, Zone, plain, print_json, print_line, print_t
 use super::removal::{self, ArchivedArguments, DeleteArguments};
 use super::screen::Rows;
 use super::task_wait::{self, WaitForTasks};
-use super::workspace::{self, DiffTask, DiscardTask, MergeTask, PublishTask, RestoreTask};
+use super::workspace::{
+    self, DiffTask, DiscardTask, MergeTask, PublishTask, RestoreTask, ResultOfTask,
+};
 use crate::config::Environment;
 use crate::domain::check::CheckResult;
 use crate::domain::{AgentId, Priority, ProjectId, TaskId, TaskStatus};
@@ -83,6 +85,8 @@ pub(super) enum TaskCommand {
     Diff(DiffTask),
     /// Merge the result of a task into a branch of the project's repository
     Merge(MergeTask),
+    /// Show which of an agent's branches is the result of a task, or choose another one
+    Result(ResultOfTask),
     /// Give the project's repository a branch with the result of a task
     Publish(PublishTask),
     /// Hide the result of a task; its files go, and the coordinator keeps its commits
@@ -274,6 +278,7 @@ impl TaskCommand {
             Self::Wait(wait) => wait.run(client).await,
             Self::Diff(diff) => diff.run(client).await,
             Self::Merge(merge) => merge.run(client).await,
+            Self::Result(result) => result.run(client).await,
             Self::Publish(publish) => publish.run(client).await,
             Self::Discard(discard) => discard.run(client).await,
             Self::Keep { task, form } => {

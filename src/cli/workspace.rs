@@ -17,8 +17,8 @@ use crate::config::Environment;
 use crate::domain::workspace::{Moment, WorkspaceState};
 use crate::domain::{LaunchId, ProjectId, TaskId};
 use crate::rest::routes::workspaces::{
-    ForeverRequest, MergeRequest, MergedBody, PublishedBody, RestoreRequest, RestoreTaskRequest,
-    SnapshotBody, WorkspaceBody,
+    ForeverRequest, MergeRequest, MergedBody, OtherTipBody, PublishedBody, RestoreRequest,
+    RestoreTaskRequest, ResultRequest, SnapshotBody, WorkspaceBody,
 };
 
 #[derive(Debug, Subcommand)]
@@ -257,6 +257,55 @@ impl PublishTask {
     }
 }
 
+/// The arguments of `task result`.
+#[derive(Debug, clap::Args)]
+pub(super) struct ResultOfTask {
+    /// Task id
+    task: Named<TaskId>,
+    /// The branch, or the commit, that is the result from now on
+    #[arg(long, value_name = "BRANCH|COMMIT")]
+    take: Option<String>,
+    #[command(flatten)]
+    form: Form,
+}
+
+impl ResultOfTask {
+    pub(super) async fn run(self, client: &Client) -> Result<(), CliError> {
+        let Self { task, take, form } = self;
+        let workspace: WorkspaceBody = match take {
+            Some(take) => {
+                let path = format!("/tasks/{}/workspace/result", task.id(client).await?);
+                client.post(&path, &ResultRequest { take }).await?
+            }
+            None => of_task(client, &task).await?,
+        };
+        if form.json {
+            return print_json(&workspace);
+        }
+        print_line(&changes(&workspace))?;
+        print_others(&workspace)
+    }
+}
+
+/// Prints the branches with changes that the result lacks.
+fn print_others(workspace: &WorkspaceBody) -> Result<(), CliError> {
+    let Some(content) = &workspace.content else {
+        return Ok(());
+    };
+    for OtherTipBody { branch, commit, n_commits } in &content.others {
+        let name = branch.as_deref().unwrap_or_else(|| commit.get(..12).unwrap_or(commit));
+        let plural = if *n_commits == 1 { "" } else { "s" };
+        print_line(&format!("`{}` has {n_commits} commit{plural} more", plain(name)))?;
+    }
+    if content.is_undecided {
+        let task = &workspace.short_id;
+        print_line(&format!(
+            "choose the result: agent-coordinator task result {task} --take BRANCH"
+        ))?;
+    }
+    Ok(())
+}
+
 /// The arguments of `task discard`.
 #[derive(Debug, clap::Args)]
 pub(super) struct DiscardTask {
@@ -430,6 +479,7 @@ fn print_workspace(workspace: &WorkspaceBody) -> Result<(), CliError> {
         print_line(&format!("in {}", plain(&path.to_string_lossy())))?;
     }
     print_line(&changes(workspace))?;
+    print_others(workspace)?;
     let left_out = workspace.content.iter().flat_map(|content| &content.left_out);
     for entry in left_out {
         print_line(&format!("not kept: {}", plain(entry)))?;

@@ -20,6 +20,7 @@ mod hook;
 mod overrides;
 mod publication;
 mod remote;
+mod result;
 mod submodule;
 
 use serde::{Deserialize, Serialize};
@@ -32,6 +33,7 @@ pub use hook::{Hook, HookFacts};
 pub use overrides::{WorkspaceOverrides, check_base};
 pub use publication::{PublishOrder, PublishResults, Published, fitting, numbered};
 pub use remote::{FetchOrder, Fetched, PushOrder, PushWay, Pushed, Remote, RemoteError};
+pub use result::{CheckedOut, Found, NewCommits, OtherTip, Tip, find_result};
 pub use submodule::{SubmoduleSource, check_address, is_name, resolve_address};
 
 use super::command::RunAs;
@@ -150,6 +152,34 @@ pub struct Content {
     pub proof: Option<String>,
     /// The entries that could not be kept, each with its path and the reason.
     pub left_out: Vec<String>,
+    /// The branches and HEADs with changes that the result lacks.
+    #[serde(default)]
+    pub others: Vec<OtherTip>,
+    /// None of `others` is preferred, so a person is to choose. `head_commit` is the result before.
+    #[serde(default)]
+    pub is_undecided: bool,
+    /// The commit that a person chose as the result.
+    #[serde(default)]
+    pub chosen: Option<String>,
+}
+
+impl Content {
+    /// Returns the tip beside the result that `name` names: its branch, or at least 7 digits of its
+    /// commit.
+    pub fn other(&self, name: &str) -> Option<&OtherTip> {
+        let is_named = |other: &&OtherTip| other.branch.as_deref() == Some(name);
+        let is_begun = |other: &&OtherTip| name.len() >= 7 && other.commit.starts_with(name);
+        self.others.iter().find(is_named).or_else(|| self.others.iter().find(is_begun))
+    }
+
+    /// Returns the names of the tips beside the result, each with its number of commits.
+    pub fn names_of_others(&self) -> String {
+        let named = |other: &OtherTip| {
+            let plural = if other.n_commits == 1 { "" } else { "s" };
+            format!("`{}` ({} commit{plural})", other.name(), other.n_commits)
+        };
+        self.others.iter().map(named).collect::<Vec<_>>().join(", ")
+    }
 }
 
 /// The word for a base that has the uncommitted files of the project's directory, too.
@@ -224,6 +254,8 @@ pub struct KeepOrder {
     pub agent: AgentId,
     /// The launch that used the workspace last.
     pub launch: Option<LaunchId>,
+    /// The commit that a person chose as the result.
+    pub chosen: Option<String>,
 }
 
 /// The facts that a fresh clone for a check is made from.

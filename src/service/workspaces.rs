@@ -581,6 +581,7 @@ fn keep_order(workspace: &Workspace, agent: Option<&AgentId>) -> KeepOrder {
         base_commit: workspace.base_commit.clone(),
         agent: agent.cloned().unwrap_or_else(nobody),
         launch: workspace.launch.clone(),
+        chosen: workspace.content.as_ref().and_then(|content| content.chosen.clone()),
     }
 }
 

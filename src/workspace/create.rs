@@ -175,7 +175,8 @@ impl Checkouts {
         if next == Next::Hook {
             write(&new.join(HOOK_FOLLOWS), [])?;
         }
-        let made = serde_json::to_vec(&Made::new(prepared, &cone)).unwrap_or_default();
+        let begun = self.begun_for(order, place).await?;
+        let made = serde_json::to_vec(&Made::new(prepared, &cone, begun)).unwrap_or_default();
         write(&new.join(MADE), made)?;
         set_mode(&new.join(MADE), 0o600)?;
         crash_point::reach(CrashPoint::WorkspaceMade);

@@ -16,6 +16,7 @@
 //! and commits that were amended or reset.
 
 mod files;
+mod result;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -32,7 +33,7 @@ use super::sparse::cone_at;
 use super::walk::{Walk, find_unreadable, walk};
 use super::{CheckoutError, Checkouts, KeepPolicy, Place};
 use crate::crash_point::{self, CrashPoint};
-use crate::domain::workspace::{Cone, Content, KeepOrder};
+use crate::domain::workspace::{Cone, Content, Found, KeepOrder};
 use crate::domain::{ProjectId, WorkspaceId};
 
 pub(super) use files::{Files, copy_as, excluding, size_of};
@@ -82,7 +83,12 @@ impl Checkouts {
         {
             left_out.push(format!(".git/objects: {reason}"));
         }
-        let mut result = self.existing(place, refs.result(&order.branch)).await?;
+        let looked = self.look_for_result(place, order, &refs).await?;
+        let found = match &looked.found {
+            Found::Result(commit) => Some(commit),
+            Found::Nothing | Found::Undecided => refs.result(&order.branch),
+        };
+        let mut result = self.existing(place, found).await?;
         // An agent that removed its repository does not take back what it had committed.
         let earlier = self.resolve(place, &format!("refs/heads/{}", order.branch)).await?;
         if let Some(commit) = &result
@@ -105,7 +111,8 @@ impl Checkouts {
         if may_have_gitlinks || !read_made(place)?.has_no_gitlinks {
             self.forget_gitlinks(place).await?;
         }
-        let newest = result.as_deref();
+        let head = self.head_of_files(place, order, &refs, (result.as_deref(), &objects)).await?;
+        let newest = head.as_deref();
         let files =
             self.take_with_parts(place, order, &before, newest, policy, &mut left_out).await?;
         let visible = self.with_absent(&cone, files.visible, newest, place).await?;
@@ -126,12 +133,39 @@ impl Checkouts {
             kept_commit: kept,
             proof: is_proved.then_some(after.digest),
             left_out,
+            others: self.others(place, result.as_deref(), &looked).await?,
+            is_undecided: looked.found == Found::Undecided,
+            chosen: order.chosen.clone(),
             ..Content::default()
         };
-        self.publish(place, order, result.as_deref(), &files.visible, &mut content).await?;
+        let from = (result.as_deref(), newest);
+        self.publish(place, order, from, &files.visible, &mut content).await?;
         self.lend_to_all(place).await?;
         crash_point::reach(CrashPoint::ResultNamed);
         Ok(content)
+    }
+
+    /// Returns the commit with which the files of a workspace are compared: that of HEAD, which is
+    /// another one than the result if the work was done elsewhere.
+    async fn head_of_files(
+        &self,
+        place: &Place,
+        order: &KeepOrder,
+        refs: &Refs,
+        (result, objects): (Option<&str>, &BTreeSet<String>),
+    ) -> Result<Option<String>, CheckoutError> {
+        let result = result.map(str::to_owned);
+        let Some(head) = self.existing(place, refs.head_commit()).await? else {
+            return Ok(result);
+        };
+        if Some(&head) == result.as_ref() || Some(&head) == order.base_commit.as_ref() {
+            return Ok(Some(head));
+        }
+        match self.check_result(place, &order.id, &head, objects).await {
+            // The reason was named with the result, or its files are all new.
+            Err(CheckoutError::Malformed(_)) => Ok(result),
+            checked => checked.map(|()| Some(head)),
+        }
     }
 
     /// Forgets what the owner of a clone can have from nowhere, but names. A restored clone would
@@ -217,7 +251,8 @@ impl Checkouts {
         let text = text.input(refs.text.as_bytes()).text().await?;
         let about = self.git.on(&keep, ["mktree"]);
         let paths = self.paths_entry(cone, place).await?;
-        let mut entries = format!("{paths}100644 blob {text}\trefs\n");
+        let begun = self.begun_entry(place, order).await?;
+        let mut entries = format!("{paths}{begun}100644 blob {text}\trefs\n");
         let config = place.tree().join(".git/config");
         if let Some(settings) = blocking_as(place.owner, move || Ok(read_text(&config))).await? {
             let settings = self.git.on(&keep, ["hash-object", "-w", "--stdin"]).input(settings);
@@ -363,6 +398,45 @@ impl Checkouts {
         Ok(rest)
     }
 
+    /// Returns the arguments of `git diff` for the changes of a result since its base. If the two
+    /// have no commit in common, the files themselves are compared.
+    pub(super) async fn changes(
+        &self,
+        place: &Place,
+        base: &str,
+        result: &str,
+    ) -> Result<Vec<String>, CheckoutError> {
+        let find = self.git.on(&place.keep(), ["merge-base", base, result]).end().await?;
+        Ok(match find.code {
+            Some(0) => vec![format!("{base}...{result}")],
+            _ => vec![base.to_owned(), result.to_owned()],
+        })
+    }
+
+    /// Returns a commit with the result and with what is in no commit beside it, in `left`. It is
+    /// `left` itself if there is no other result, or if the two conflict.
+    async fn beside(
+        &self,
+        place: &Place,
+        result: Option<&str>,
+        left: String,
+        order: &KeepOrder,
+    ) -> Result<String, CheckoutError> {
+        let Some(result) = result else {
+            return Ok(left);
+        };
+        match self.merged_tree(place, result, &left).await {
+            Ok(Ok(tree)) => {
+                let message = format!("left uncommitted by {}\n", order.agent);
+                let parents = [result.to_owned(), left];
+                self.commit(place, &tree, parents.iter(), &message, &order.agent).await
+            }
+            Ok(Err(_)) => Ok(left),
+            Err(error) if error.is_of_content() => Ok(left),
+            Err(error) => Err(error),
+        }
+    }
+
     async fn free_kept_ref(
         &self,
         place: &Place,
@@ -381,7 +455,7 @@ impl Checkouts {
         &self,
         place: &Place,
         order: &KeepOrder,
-        result: Option<&str>,
+        (result, head): (Option<&str>, Option<&str>),
         visible: &str,
         content: &mut Content,
     ) -> Result<(), CheckoutError> {
@@ -390,10 +464,9 @@ impl Checkouts {
             let name = format!("refs/heads/{}", order.branch);
             self.git.on(&keep, ["update-ref", &name, result]).run().await?;
         }
-        let empty_tree = || self.git.on(&keep, ["mktree"]).text();
-        let from = match result {
-            Some(result) => format!("{result}^{{tree}}"),
-            None => empty_tree().await?,
+        let from = match head {
+            Some(head) => format!("{head}^{{tree}}"),
+            None => self.empty_tree(place).await?,
         };
         let list = ["diff-tree", "-r", "--no-renames", "--name-status", "-z", &from, visible];
         let changed = self.git.on(&keep, list).long().run().await?;
@@ -404,19 +477,37 @@ impl Checkouts {
         let uncommitted = uncommitted_ref(&order.branch);
         if content.n_uncommitted > 0 {
             let message = format!("left uncommitted by {}\n", order.agent);
-            let parent = result.map(str::to_owned);
-            let commit = self.commit(place, visible, parent.iter(), &message, &order.agent).await?;
+            let parent = head.map(str::to_owned);
+            let left = self.commit(place, visible, parent.iter(), &message, &order.agent).await?;
+            let commit = self.beside(place, result.filter(|_| head != result), left, order).await?;
             self.git.on(&keep, ["update-ref", &uncommitted, &commit]).run().await?;
         } else if self.resolve(place, &uncommitted).await?.is_some() {
             // The agent committed or removed the files that an earlier launch had left.
             self.git.on(&keep, ["update-ref", "-d", &uncommitted]).run().await?;
         }
-        let base = order.base_commit.as_deref();
+        self.count_changes(place, order.base_commit.as_deref(), result, content).await
+    }
+
+    /// Counts the commits and the changes of a result since its base.
+    async fn count_changes(
+        &self,
+        place: &Place,
+        base: Option<&str>,
+        result: Option<&str>,
+        content: &mut Content,
+    ) -> Result<(), CheckoutError> {
+        let keep = place.keep();
+        content.n_commits = 0;
+        content.n_files = 0;
+        content.n_additions = 0;
+        content.n_deletions = 0;
         if let Some(result) = result.filter(|result| base != Some(result)) {
             // Without a base, all commits are those of the work.
             let (commits, changes) = match base {
-                Some(base) => (format!("{base}..{result}"), vec![format!("{base}...{result}")]),
-                None => (result.to_owned(), vec![empty_tree().await?, result.to_owned()]),
+                Some(base) => {
+                    (format!("{base}..{result}"), self.changes(place, base, result).await?)
+                }
+                None => (result.to_owned(), vec![self.empty_tree(place).await?, result.to_owned()]),
             };
             let n = self.git.on(&keep, ["rev-list", "--count", &commits]).text().await?;
             content.n_commits = n.parse().unwrap_or(0);

@@ -7,6 +7,7 @@ use std::path::Path;
 use super::objects::{is_folder, names_in, open};
 use super::rights::blocking_as;
 use super::{CheckoutError, Place};
+use crate::domain::workspace::{CheckedOut, Tip};
 
 /// The largest file of refs or logs that is read, in bytes.
 const MAX_TEXT: u64 = 16 * 1024 * 1024;
@@ -31,6 +32,8 @@ pub(super) struct Refs {
     refs: BTreeMap<String, String>,
     /// All ids that HEAD, refs and logs name.
     pub(super) named: BTreeSet<String>,
+    /// The texts of the HEADs of linked work trees.
+    linked: Vec<String>,
     /// The text that is kept.
     pub(super) text: String,
 }
@@ -39,6 +42,32 @@ impl Refs {
     /// Returns the commit that the branch names, or else the one that HEAD names.
     pub(super) fn result(&self, branch: &str) -> Option<&String> {
         self.refs.get(&format!("refs/heads/{branch}")).or_else(|| self.head_commit())
+    }
+
+    /// Returns the branches and HEADs, those that are checked out first.
+    pub(super) fn tips(&self) -> Vec<Tip> {
+        let here = self.head.iter().map(|head| (head, CheckedOut::Workspace));
+        let linked = self.linked.iter().map(|head| (head, CheckedOut::Linked));
+        let mut tips: Vec<Tip> = Vec::new();
+        for (head, place) in here.chain(linked) {
+            let name = head.strip_prefix("ref: ").map(str::trim);
+            let commit =
+                name.map_or(Some(head.trim()), |name| self.refs.get(name).map(String::as_str));
+            let branch = name.and_then(|name| name.strip_prefix("refs/heads/"));
+            if let Some(commit) = commit.filter(|id| is_id(id)) {
+                let branch = branch.map(str::to_owned);
+                tips.push(Tip { branch, commit: commit.to_owned(), place: Some(place) });
+            }
+        }
+        for (name, commit) in &self.refs {
+            if let Some(branch) = name.strip_prefix("refs/heads/") {
+                let branch = Some(branch.to_owned());
+                if tips.iter().all(|tip| tip.branch != branch) {
+                    tips.push(Tip { branch, commit: commit.clone(), place: None });
+                }
+            }
+        }
+        tips
     }
 
     /// Reads the text that was kept of the refs of a workspace.
@@ -98,6 +127,14 @@ pub(super) fn refs_in(own: &Path, common: &Path) -> Refs {
     refs.note_packed(read_text(&common.join("packed-refs")));
     for folder in ["refs", "logs"] {
         refs.note_below(common, Path::new(folder));
+    }
+    let mut worktrees = names_in(&common.join("worktrees"));
+    worktrees.sort();
+    for worktree in worktrees {
+        let head = format!("worktrees/{worktree}/HEAD");
+        let text = read_text(&common.join(&head));
+        refs.linked.extend(text.clone());
+        refs.note(&head, text);
     }
     for folder in ["rebase-merge", "rebase-apply", "sequencer"] {
         refs.note_below(own, Path::new(folder));

@@ -124,7 +124,7 @@ impl Checkouts {
                     None => vec![self.empty_tree(&place).await?, left],
                 }
             }
-            (_, Some(result), Some(base)) => vec![format!("{base}...{result}")],
+            (_, Some(result), Some(base)) => self.changes(&place, base, &result).await?,
             (_, Some(result), None) => {
                 vec![self.empty_tree(&place).await?, result]
             }
@@ -266,7 +266,7 @@ impl Checkouts {
             .ok()
     }
 
-    async fn empty_tree(&self, place: &Place) -> Result<String, CheckoutError> {
+    pub(super) async fn empty_tree(&self, place: &Place) -> Result<String, CheckoutError> {
         Ok(self.git.on(&place.keep(), ["mktree"]).text().await?)
     }
 

@@ -188,12 +188,15 @@ pub(super) struct Made {
     /// The daemon's index had no submodules from the beginning. Earlier versions left them there.
     #[serde(default)]
     pub(super) has_no_gitlinks: bool,
+    /// The commits of the branches of the source at that time.
+    #[serde(default)]
+    pub(super) begun: BTreeSet<String>,
 }
 
 impl Made {
-    pub(super) fn new(prepared: &Prepared, cone: &Cone) -> Self {
+    pub(super) fn new(prepared: &Prepared, cone: &Cone, begun: BTreeSet<String>) -> Self {
         let paths = cone.folders().to_vec();
-        Self { prepared: prepared.clone(), paths, has_no_gitlinks: true }
+        Self { prepared: prepared.clone(), paths, has_no_gitlinks: true, begun }
     }
 }
 

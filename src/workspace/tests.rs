@@ -8,12 +8,12 @@ use crate::domain::workspace::{Content, KeepOrder, Order, Prepared, RemoveOrder,
 
 mod base;
 mod folder;
+mod found;
 mod hostile;
 mod kept;
 mod nested;
 mod odd;
 mod rights;
-
 mod sources;
 mod sparse;
 mod submodules;
@@ -109,6 +109,7 @@ impl Bed {
             base_commit: prepared.base_commit.clone(),
             agent: "dev".parse().unwrap(),
             launch: None,
+            chosen: None,
         }
     }
 

@@ -315,3 +315,39 @@ fn a_merge_right_after_the_end_waits_for_the_keeping_and_is_recorded() {
     assert!(after["merged_commit"].is_string(), "{after}");
     assert_eq!(bed.read("done.txt"), "done\n");
 }
+
+#[test]
+fn a_person_chooses_among_the_branches_that_an_agent_left() {
+    let steps: &[&str] = &[
+        "authenticate",
+        "get-my-task",
+        "run:git checkout -qb x; echo x >x.txt; git add x.txt; git commit -qm x",
+        "run:git checkout -qb y HEAD^; echo y >y.txt; git add y.txt; git commit -qm y",
+        "run:git checkout -q agents/prj-1",
+        "report:success",
+    ];
+    let bed = Bed::new(&[("one", steps)]);
+    let daemon = &bed.daemon;
+    daemon.task("tsk", "prj", "one");
+    until("the result is undecided", || {
+        daemon.json(&["workspace", "show", "tsk"])["content"]["is_undecided"] == true
+    });
+    for command in ["merge", "publish"] {
+        let refused = daemon.cli(&["task", command, "tsk"]).stderr;
+        assert!(refused.contains("`x` (1 commit), `y` (1 commit)"), "{refused}");
+        assert!(refused.contains("task result PRJ-1 --take BRANCH"), "{refused}");
+    }
+    let told = daemon.done(&["workspace", "show", "tsk"]);
+    assert!(told.contains("`x` has 1 commit more"), "{told}");
+    let refused = daemon.cli(&["task", "result", "tsk", "--take", "z"]).stderr;
+    assert!(refused.contains("no branch or commit `z`"), "{refused}");
+    let told = daemon.done(&["task", "result", "tsk", "--take", "y"]);
+    assert!(told.contains("1 commits, 1 files +1 -0\n`x` has 1 commit more"), "{told}");
+    // Until it is merged, another one may be chosen.
+    daemon.done(&["task", "result", "tsk", "--take", "x"]);
+    let diff = daemon.done(&["task", "diff", "tsk"]);
+    assert!(diff.contains("+++ b/x.txt") && !diff.contains("y.txt"), "{diff}");
+    daemon.done(&["task", "merge", "tsk"]);
+    assert_eq!(bed.read("x.txt"), "x\n");
+    bed.until_state("tsk", "removed");
+}

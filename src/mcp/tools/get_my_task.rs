@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::{Effect, NoInput, ToolSpec};
 use crate::domain::id::{AgentId, TaskId};
 use crate::domain::launch::ReportResult;
-use crate::domain::workspace::WorkspaceMode;
+use crate::domain::workspace::{OtherTip, WorkspaceMode};
 use crate::domain::{
     Check, Comment, Execution, FailureClass, LastEnd, ShortId, Timestamp, Workspace,
 };
@@ -98,6 +98,9 @@ struct Left {
     n_uncommitted: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     last_commit: Option<String>,
+    /// The branches and commits with changes that the result, `last_commit`, lacks.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    others: Vec<OtherTip>,
 }
 
 impl Clone {
@@ -111,6 +114,7 @@ impl Clone {
                 n_commits: content.n_commits,
                 n_uncommitted: content.n_uncommitted,
                 last_commit: content.head_commit,
+                others: content.others,
             }),
             dependencies: dependencies.into_iter().map(Dependency::from).collect(),
         }

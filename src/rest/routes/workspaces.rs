@@ -9,7 +9,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use serde::{Deserialize, Serialize};
 
-use crate::domain::workspace::{Moment, Published, WorkspaceState};
+use crate::domain::workspace::{Moment, OtherTip, Published, WorkspaceState};
 use crate::domain::{
     AgentId, CoordinatorId, LaunchId, ProjectId, ShortId, TaskId, TaskStatus, Timestamp,
     WorkspaceId,
@@ -94,6 +94,38 @@ pub struct ContentBody {
     /// The entries that could not be kept, each with its path and the reason.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<String>,
+    /// The branches and commits with changes that the result lacks.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub others: Vec<OtherTipBody>,
+    /// Whether a person is to choose the result among `others`.
+    #[serde(default)]
+    pub is_undecided: bool,
+}
+
+/// A branch or a commit with changes that the result of a task lacks.
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct OtherTipBody {
+    /// It is missing for a commit that no branch names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branch: Option<String>,
+    pub commit: String,
+    /// The number of its commits whose changes the result lacks.
+    pub n_commits: u32,
+}
+
+/// The choice of a result.
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ResultRequest {
+    /// The branch, or at least 7 digits of the commit.
+    pub take: String,
+}
+
+impl From<OtherTip> for OtherTipBody {
+    fn from(OtherTip { branch, commit, n_commits }: OtherTip) -> Self {
+        Self { branch, commit, n_commits }
+    }
 }
 
 impl From<WorkspaceView> for WorkspaceBody {
@@ -126,6 +158,8 @@ impl From<WorkspaceView> for WorkspaceBody {
                 kept_commit: content.kept_commit,
                 is_complete: content.proof.is_some(),
                 left_out: content.left_out,
+                others: content.others.into_iter().map(OtherTipBody::from).collect(),
+                is_undecided: content.is_undecided,
             }),
             discarded_at: workspace.discarded_at,
             forever_at: workspace.forever_at,
@@ -301,6 +335,13 @@ pub(super) fn routes() -> Api {
                 .gives::<PublishedBody>(),
         )
         .post(
+            "/tasks/{task}/workspace/result",
+            choose_result,
+            about("Makes another branch or commit that the agent left the result of a task")
+                .takes::<ResultRequest>()
+                .gives::<WorkspaceBody>(),
+        )
+        .post(
             "/tasks/{task}/workspace/discard",
             discard,
             about("Hides the result of a task; its files go, and the kept commit stays"),
@@ -468,6 +509,16 @@ async fn publish(
     let Published { branch, commit } = published;
     tracing::info!(task_id = %task, branch, commit, "result published");
     Ok(Json(PublishedBody { branch, commit, is_renamed, wanted }))
+}
+
+async fn choose_result(
+    State(state): State<RestState>,
+    InTask(task): InTask,
+    InBody(ResultRequest { take }): InBody<ResultRequest>,
+) -> Result<Json<WorkspaceBody>, Problem> {
+    state.service.workspaces.choose_result(&task, take.trim()).await?;
+    tracing::info!(task_id = %task, take, "result chosen");
+    Ok(Json(state.service.workspaces.of_task(&task).await?.into()))
 }
 
 async fn discard(

@@ -93,6 +93,7 @@ impl Workspaces {
     /// person did not ask for that, or if an agent uses the workspace.
     pub async fn merge(&self, id: &TaskId, wish: &MergeWish) -> Result<Merged, ServiceError> {
         let (workspace, task, project) = self.find_kept(id).await?;
+        check_decided(&workspace, &task)?;
         if task.status.is_open() && !wish.now {
             return Err(Refusal::Invalid(format!(
                 "task {} is {}: finish it first, or merge what there is now (`--now`)",
@@ -175,7 +176,8 @@ impl Workspaces {
     /// `TaskNotFound`, `NoWorkspace`; `WorkspaceFailed` if there is no result, or it goes to a
     /// forge.
     pub async fn publish(&self, id: &TaskId) -> Result<PublishedResult, ServiceError> {
-        let (workspace, _, project) = self.find_kept(id).await?;
+        let (workspace, task, project) = self.find_kept(id).await?;
+        check_decided(&workspace, &task)?;
         let of = workspace.task.clone();
         let at_forge = self.core.read(move |tx| Ok(base_of_task(tx, &of)?)).await?;
         let order = match (at_forge, publish_order(&workspace, &project)) {
@@ -195,6 +197,51 @@ impl Workspaces {
         self.note_published(&workspace, published.clone()).await?;
         let is_renamed = published.branch != workspace.branch;
         Ok(PublishedResult { published, is_renamed, wanted: workspace.branch })
+    }
+
+    /// Makes a branch or a commit that the agent of a task left the result of the task. `name` is
+    /// the branch, or at least 7 digits of the commit.
+    ///
+    /// # Errors
+    /// `TaskNotFound`, `NoWorkspace`; `WorkspaceFailed` if there is no such tip, if an agent uses the
+    /// workspace, or if its content changed meanwhile.
+    pub async fn choose_result(&self, id: &TaskId, name: &str) -> Result<(), ServiceError> {
+        let (workspace, task, _) = self.find_kept(id).await?;
+        let refused =
+            |reason: String| Refusal::WorkspaceFailed { workspace: workspace.id.clone(), reason };
+        if workspace.state == WorkspaceState::InUse {
+            return Err(refused("an agent uses it; choose when it has ended".to_owned()).into());
+        }
+        let Some(content) = workspace.content.clone() else {
+            return Err(nothing_kept(&workspace).into());
+        };
+        let Some(chosen) = content.other(name).cloned() else {
+            let there = if content.others.is_empty() {
+                "there is no other one".to_owned()
+            } else {
+                format!("there are: {}", content.names_of_others())
+            };
+            return Err(refused(format!(
+                "it has no branch or commit `{name}` beside its result; {there}"
+            ))
+            .into());
+        };
+        let order = keep_order(&workspace, task.assignee.as_ref());
+        let after = self.host(&workspace)?.choose_result(&order, chosen, content.clone()).await;
+        let after = after.map_err(|error| failed(&workspace, &error))?;
+        self.change(id, move |found, _, _| {
+            if found.content.as_ref() != Some(&content) {
+                return Err(Refusal::WorkspaceFailed {
+                    workspace: found.id,
+                    reason: "its content was kept anew meanwhile; look at it, and choose again"
+                        .to_owned(),
+                }
+                .into());
+            }
+            Ok(Workspace { content: Some(after.clone()), merged_commit: None, ..found })
+        })
+        .await
+        .map(drop)
     }
 
     async fn note_published(
@@ -418,6 +465,21 @@ impl Workspaces {
             })
             .await
     }
+}
+
+/// Checks that the result of a task needs no choice of a person.
+fn check_decided(workspace: &Workspace, task: &Task) -> Result<(), Refusal> {
+    let Some(content) = workspace.content.as_ref().filter(|content| content.is_undecided) else {
+        return Ok(());
+    };
+    Err(Refusal::WorkspaceFailed {
+        workspace: workspace.id.clone(),
+        reason: format!(
+            "its agent left several results: {}; choose one: `task result {} --take BRANCH`",
+            content.names_of_others(),
+            task.short_id
+        ),
+    })
 }
 
 /// Returns the author of a merge for the person who acts. Users of this machine act under their

@@ -8,7 +8,7 @@ impl Bed {
         self.checkouts.prepare(&Order { base, ..self.order(id) }).await
     }
 
-    fn head(&self, folder: &Path) -> String {
+    pub(super) fn head(&self, folder: &Path) -> String {
         self.git(folder, &["rev-parse", "HEAD"])
     }
 }

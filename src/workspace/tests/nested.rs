@@ -238,7 +238,8 @@ async fn submodules_and_work_trees_of_an_agent_are_kept() {
     bed.commit(&tree.join("linked"), "side.txt", "in a linked work tree");
     let kept = bed.keep("one", &one).await;
     is_complete(&kept);
-    assert_eq!((kept.n_commits, kept.n_uncommitted), (1, 1), "the submodule has a new commit");
+    // The work went on in the linked work tree.
+    assert_eq!((kept.n_commits, kept.n_uncommitted), (2, 1), "the submodule has a new commit");
     let reached = bed.reached(&kept);
     let inner = bed.git(&tree.join("sub"), &["rev-parse", "HEAD"]);
     let side = bed.git(&tree, &["rev-parse", "side"]);

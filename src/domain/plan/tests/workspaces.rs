@@ -9,6 +9,7 @@ fn job(id: &str) -> Job {
         base_commit: None,
         agent: "agt".parse().expect("an id"),
         launch: None,
+        chosen: None,
     })
 }
 

@@ -1,0 +1,160 @@
+//! Results that agents left on branches of their own.
+
+use super::*;
+use crate::domain::workspace::OtherTip;
+
+/// Returns the names and the numbers of commits of the tips beside the result.
+fn others(content: &Content) -> Vec<(&str, u32)> {
+    content.others.iter().map(|other| (other.name(), other.n_commits)).collect()
+}
+
+#[tokio::test]
+async fn the_result_is_found_wherever_the_agent_left_it() {
+    type Work = fn(&Bed, &Path) -> PathBuf;
+    let ways: [(&str, Work); 6] = [
+        ("in a linked work tree inside", |bed, tree| {
+            bed.git(tree, &["worktree", "add", "--quiet", "-b", "wt", ".wt/x"]);
+            tree.join(".wt/x")
+        }),
+        ("on a branch that stays", |bed, tree| {
+            bed.git(tree, &["checkout", "--quiet", "-b", "feature"]);
+            tree.to_owned()
+        }),
+        ("with a detached HEAD", |bed, tree| {
+            bed.git(tree, &["checkout", "--quiet", "--detach"]);
+            tree.to_owned()
+        }),
+        ("on a branch without history", |bed, tree| {
+            bed.git(tree, &["checkout", "--quiet", "--orphan", "fresh"]);
+            tree.to_owned()
+        }),
+        ("on a renamed branch", |bed, tree| {
+            bed.git(tree, &["branch", "-m", "renamed"]);
+            tree.to_owned()
+        }),
+        ("on the branch of the task", |_, tree| tree.to_owned()),
+    ];
+    for (n, (way, work)) in ways.into_iter().enumerate() {
+        let bed = Bed::new();
+        let id = format!("w{n}");
+        let (made, tree) = bed.prepare(&id).await;
+        let folder = work(&bed, &tree);
+        bed.commit(&folder, "work.txt", "work\n");
+        let head = bed.head(&folder);
+        let kept = bed.keep(&id, &made).await;
+        assert_eq!(kept.head_commit, Some(head.clone()), "{way}");
+        let counts = (kept.n_commits, kept.n_files, kept.n_uncommitted, others(&kept).len());
+        assert_eq!(counts, (1, 1, 0, 0), "{way}: {kept:?}");
+        assert!(kept.proof.is_some() && !kept.is_undecided, "{way}: {kept:?}");
+        if way != "on a branch without history" {
+            let merged = bed.checkouts.merge(&bed.merge_order(&id, &made)).await.unwrap();
+            assert_eq!(merged, Merged::Into { branch: "main".to_owned(), commit: head }, "{way}");
+            assert_eq!(bed.read("work.txt"), "work\n");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_branch_that_was_left_again_is_the_result_if_it_is_the_only_one() {
+    let bed = Bed::new();
+    let (one, tree) = bed.prepare("one").await;
+    bed.git(&tree, &["checkout", "--quiet", "-b", "feature"]);
+    bed.commit(&tree, "work.txt", "work\n");
+    let head = bed.head(&tree);
+    bed.git(&tree, &["checkout", "--quiet", "agents/one"]);
+    std::fs::write(tree.join("left.txt"), "in no commit\n").unwrap();
+    let kept = bed.keep("one", &one).await;
+    assert_eq!((kept.head_commit.as_ref(), kept.n_commits), (Some(&head), 1));
+    assert_eq!((kept.n_uncommitted, kept.n_changed), (1, 0));
+    // What is in no commit is merged with the result.
+    let order = MergeOrder { with_uncommitted: true, ..bed.merge_order("one", &one) };
+    let merged = bed.checkouts.merge(&order).await.unwrap();
+    assert!(matches!(merged, Merged::Into { .. }), "{merged:?}");
+    assert_eq!(
+        (bed.read("work.txt"), bed.read("left.txt")),
+        ("work\n".into(), "in no commit\n".into())
+    );
+}
+
+#[tokio::test]
+async fn what_the_result_lacks_is_named_and_what_nobody_prefers_waits_for_a_choice() {
+    let bed = Bed::new();
+    let (one, tree) = bed.prepare("one").await;
+    bed.commit(&tree, "one.txt", "one\n");
+    let result = bed.head(&tree);
+    bed.commit(&tree, "more.txt", "more\n");
+    bed.git(&tree, &["branch", "backup"]);
+    bed.git(&tree, &["reset", "--quiet", "--hard", "HEAD^"]);
+    bed.git(&tree, &["checkout", "--quiet", "-b", "experiment", "HEAD^"]);
+    bed.commit(&tree, "two.txt", "two\n");
+    // The same change in another commit is nothing that the result lacks.
+    bed.git(&tree, &["checkout", "--quiet", "-b", "same", "HEAD^"]);
+    bed.git(&tree, &["cherry-pick", "--no-commit", &result]);
+    bed.git(&tree, &["commit", "--quiet", "-m", "again"]);
+    bed.git(&tree, &["checkout", "--quiet", "agents/one"]);
+    let kept = bed.keep("one", &one).await;
+    assert_eq!(kept.head_commit, Some(result));
+    assert_eq!(others(&kept), [("backup", 1), ("experiment", 1)]);
+
+    let (two, tree) = bed.prepare("two").await;
+    for branch in ["x", "y"] {
+        bed.git(&tree, &["checkout", "--quiet", "-b", branch, "agents/two"]);
+        bed.commit(&tree, &format!("{branch}.txt"), "work\n");
+    }
+    let y = bed.head(&tree);
+    bed.git(&tree, &["checkout", "--quiet", "agents/two"]);
+    let kept = bed.keep("two", &two).await;
+    assert!(kept.is_undecided);
+    assert_eq!((kept.head_commit.as_ref(), kept.n_commits), (two.base_commit.as_ref(), 0));
+    assert_eq!(others(&kept), [("x", 1), ("y", 1)]);
+    let order = KeepOrder { chosen: Some(y.clone()), ..Bed::keep_order("two", &two) };
+    let kept = bed.checkouts.keep(&order, &bed.policy).await.unwrap();
+    assert_eq!((kept.head_commit, kept.is_undecided), (Some(y), false));
+    assert_eq!(
+        kept.others[..],
+        [OtherTip { branch: Some("x".to_owned()), ..kept.others[0].clone() }]
+    );
+}
+
+#[tokio::test]
+async fn branches_of_the_source_are_no_result_of_the_agent() {
+    let bed = Bed::new();
+    let source = bed.source();
+    bed.git(&source, &["checkout", "--quiet", "-b", "topic"]);
+    bed.commit(&source, "topic.txt", "of a person\n");
+    let topic = bed.head(&source);
+    bed.git(&source, &["checkout", "--quiet", "main"]);
+    let (one, tree) = bed.prepare("one").await;
+    bed.git(&tree, &["checkout", "--quiet", "-b", "topic", &topic]);
+    // What becomes of it in the source later says nothing about the clone.
+    bed.git(&source, &["branch", "--quiet", "-D", "topic"]);
+    let kept = bed.keep("one", &one).await;
+    assert_eq!((kept.head_commit.as_ref(), kept.n_commits), (one.base_commit.as_ref(), 0));
+    bed.commit(&tree, "work.txt", "work\n");
+    let kept = bed.keep("one", &one).await;
+    assert_eq!(kept.head_commit, Some(bed.head(&tree)));
+}
+
+#[tokio::test]
+async fn a_merged_result_comes_back_with_its_linked_work_tree_and_is_the_base() {
+    let bed = Bed::new();
+    let (one, tree) = bed.prepare("one").await;
+    bed.git(&tree, &["worktree", "add", "--quiet", "-b", "wt", "linked"]);
+    bed.commit(&tree.join("linked"), "work.txt", "work\n");
+    bed.git(&tree, &["branch", "backup", "wt"]);
+    bed.git(&tree, &["checkout", "--quiet", "backup"]);
+    bed.commit(&tree, "more.txt", "more\n");
+    bed.git(&tree, &["checkout", "--quiet", "agents/one"]);
+    std::fs::write(tree.join("linked/left.txt"), "in no commit\n").unwrap();
+    let kept = bed.keep("one", &one).await;
+    let result = bed.head(&tree.join("linked"));
+    assert_eq!(kept.head_commit, Some(result.clone()));
+    assert_eq!(others(&kept), [("backup", 1)]);
+    bed.checkouts.merge(&bed.merge_order("one", &one)).await.unwrap();
+    std::fs::remove_dir_all(tree.parent().unwrap()).unwrap();
+    let restores = Some(Restored { base_commit: None, ..restored(&kept, &one) });
+    let again = bed.checkouts.prepare(&Order { restores, ..bed.order("one") }).await.unwrap();
+    assert_eq!(std::fs::read_to_string(tree.join("linked/left.txt")).unwrap(), "in no commit\n");
+    let kept = bed.keep("one", &again).await;
+    assert_eq!((kept.head_commit, kept.n_commits), (Some(result), 0), "nothing is new");
+}
