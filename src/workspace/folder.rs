@@ -67,6 +67,7 @@ impl Checkouts {
             branch: head
                 .branch
                 .as_deref()
+                .filter(|_| head.commit.is_some())
                 .and_then(|name| name.strip_prefix("refs/heads/"))
                 .map(str::to_owned),
             commit: head.commit,

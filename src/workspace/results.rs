@@ -18,6 +18,8 @@ use crate::domain::workspace::{KeepOrder, Published};
 use crate::domain::{ProjectId, WorkspaceId};
 use crate::telemetry::ErrorChain;
 
+/// The digit of the id that stands for no commit.
+const NO_COMMIT: &str = "0";
 /// The longest diff, in bytes.
 pub const MAX_DIFF: u64 = 5 * 1024 * 1024;
 
@@ -191,7 +193,7 @@ impl Checkouts {
         let name = match (&order.into, &order.base_ref) {
             (Some(into), _) => format!("refs/heads/{into}"),
             (None, Some(base)) => base.clone(),
-            (None, None) => head.branch.unwrap_or_default(),
+            (None, None) => head.branch.clone().unwrap_or_default(),
         };
         let Some(branch) = name.strip_prefix("refs/heads/").map(str::to_owned) else {
             return Err(CheckoutError::Refused(
@@ -199,11 +201,14 @@ impl Checkouts {
                     .to_owned(),
             ));
         };
-        let Some(target) = self.resolve(&place, &format!("{SOURCE}/heads/{branch}")).await? else {
+        let target = self.resolve(&place, &format!("{SOURCE}/heads/{branch}")).await?;
+        // The branch of a repository without commits gets its first one.
+        let is_unborn = head.commit.is_none() && head.branch == Some(name);
+        if target.is_none() && !is_unborn {
             return Err(CheckoutError::Refused(format!(
                 "the project's repository has no branch `{branch}`"
             )));
-        };
+        }
         let own = format!("refs/heads/{}", order.branch);
         let result = self.resolve(&place, &own).await?;
         if let (Some(expected), Some(result)) = (&order.expected_head, &result)
@@ -216,13 +221,36 @@ impl Checkouts {
         let Some(result) = left.filter(|_| order.with_uncommitted).or(result) else {
             return Ok(Merged::Nothing);
         };
-        if self.contains(&place, &target, &result).await? {
+        if let Some(target) = &target
+            && self.contains(&place, target, &result).await?
+        {
             // Files that are in no commit are all that there is to merge.
-            let nothing_new = Merged::Already { branch, commit: target };
+            let nothing_new = Merged::Already { branch, commit: target.clone() };
             return Ok(if has_more { Merged::Nothing } else { nothing_new });
         }
-        let new = match self.combine(order, &place, &target, &result).await? {
-            Ok(new) if new == target => return Ok(Merged::Already { branch, commit: target }),
+        if let Some(target) = &target {
+            let find = self.git.on(&place.keep(), ["merge-base", target, &result]).end().await?;
+            let is_unrelated = find.code != Some(0);
+            if is_unrelated && self.has_same_files(&place, target, &result).await? {
+                return Ok(Merged::Already { branch, commit: target.clone() });
+            }
+            if is_unrelated {
+                return Err(CheckoutError::Refused(format!(
+                    "the result and `{branch}` have no commit in common, so they are not merged; \
+                     get the branch of the result with `task publish`, and run \
+                     `git merge --allow-unrelated-histories` in your repository"
+                )));
+            }
+        }
+        let combined = match &target {
+            Some(target) => self.combine(order, &place, target, &result).await?,
+            None => Ok(self.first_commit(order, &place, &result).await?),
+        };
+        let target = target.unwrap_or_else(|| NO_COMMIT.repeat(result.len()));
+        let new = match combined {
+            Ok(new) if self.has_same_files(&place, &target, &new).await? => {
+                return Ok(Merged::Already { branch, commit: target });
+            }
             Ok(new) => new,
             Err(files) => {
                 let result = if order.offers_branch {
@@ -268,6 +296,33 @@ impl Checkouts {
 
     pub(super) async fn empty_tree(&self, place: &Place) -> Result<String, CheckoutError> {
         Ok(self.git.on(&place.keep(), ["mktree"]).text().await?)
+    }
+
+    /// Returns the commit that a branch without commits gets.
+    async fn first_commit(
+        &self,
+        order: &MergeOrder,
+        place: &Place,
+        result: &str,
+    ) -> Result<String, CheckoutError> {
+        if order.style != MergeStyle::Squash {
+            return Ok(result.to_owned());
+        }
+        let author = order.author.name().await;
+        let tree = format!("{result}^{{tree}}");
+        self.commit(place, &tree, std::iter::empty(), &order.message, author).await
+    }
+
+    /// Returns whether a merge would change no file of the branch at `target`, so that it is none.
+    async fn has_same_files(
+        &self,
+        place: &Place,
+        target: &str,
+        new: &str,
+    ) -> Result<bool, CheckoutError> {
+        let same = ["diff-tree", "--quiet", "--no-ext-diff", "-r", target, new];
+        let is_first = target.starts_with(NO_COMMIT) && !target.contains(|c| c != '0');
+        Ok(!is_first && self.git.on(&place.keep(), same).end().await?.code == Some(0))
     }
 
     /// Makes the commit that has the branch at `target` and the result. Returns the files that
@@ -368,7 +423,12 @@ impl Checkouts {
         if source.owner.is_some() || !is_root_here() {
             return Ok(());
         }
-        let list = ["diff-tree", "-r", "-z", "--name-only", "--no-renames", target, new];
+        let from = if self.resolve(place, target).await?.is_some() {
+            target.to_owned()
+        } else {
+            self.empty_tree(place).await?
+        };
+        let list = ["diff-tree", "-r", "-z", "--name-only", "--no-renames", &from, new];
         let listed = self.git.on(&place.keep(), list).long().run().await?;
         let folders: BTreeSet<&Path> =
             entries(&listed).flat_map(|path| path.ancestors().skip(1)).collect();

@@ -149,7 +149,7 @@ impl Source {
             Some(text).filter(|text| ended.code == Some(0) && !text.is_empty())
         };
         let commit = line(commit).filter(|id| is_id(id));
-        Ok(Head { branch: line(branch).filter(|_| commit.is_some()), commit })
+        Ok(Head { branch: line(branch), commit })
     }
 
     /// Returns the address that the source itself was cloned from, without a name or a password.

@@ -516,7 +516,7 @@ async fn sources_of_all_kinds_give_a_workspace() {
     // No commit yet.
     let empty = bed.folder.path().join("empty");
     std::fs::create_dir_all(&empty).unwrap();
-    bed.git(&empty, &["init", "--quiet"]);
+    bed.git(&empty, &["init", "--quiet", "--initial-branch=trunk"]);
     let project: ProjectId = "empty".parse().unwrap();
     let order = Order { source: empty, project: project.clone(), ..bed.order("unborn") };
     let prepared = bed.checkouts.prepare(&order).await.unwrap();
@@ -527,6 +527,23 @@ async fn sources_of_all_kinds_give_a_workspace() {
     let kept = bed.checkouts.keep(&keep, &bed.policy).await.unwrap();
     assert!(kept.head_commit.is_some() && kept.proof.is_some());
     assert_eq!((kept.n_commits, kept.n_files), (1, 1), "all commits are those of the work");
+    // Its branch, which has no commit yet, gets the result.
+    for style in [MergeStyle::Merge, MergeStyle::Squash] {
+        let source = order.source.clone();
+        let merge = bed.merge_order("unborn", &prepared);
+        let merge = MergeOrder { project: order.project.clone(), source, style, ..merge };
+        let merged = bed.checkouts.merge(&merge).await.unwrap();
+        assert!(matches!(&merged, Merged::Into { branch, .. } if branch == "trunk"), "{merged:?}");
+        assert_eq!(bed.git(&order.source, &["log", "--format=%P"]), "", "the first commit");
+        assert_eq!(std::fs::read_to_string(order.source.join("first.txt")).unwrap(), "first\n");
+        let again = bed.checkouts.merge(&merge).await.unwrap();
+        assert!(matches!(again, Merged::Already { .. }), "{again:?}");
+        bed.git(&order.source, &["update-ref", "-d", "HEAD"]);
+        bed.git(&order.source, &["read-tree", "--empty"]);
+        let keep = bed.folder.path().join("workspaces/empty/keep.git");
+        bed.git(&keep, &["update-ref", "-d", "refs/agent-coordinator/source/heads/trunk"]);
+        std::fs::remove_file(order.source.join("first.txt")).unwrap();
+    }
     // No repository, and no folder.
     for (source, expected) in [
         (bed.folder.path().to_owned(), "is in no git repository"),

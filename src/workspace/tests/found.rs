@@ -46,7 +46,10 @@ async fn the_result_is_found_wherever_the_agent_left_it() {
         let counts = (kept.n_commits, kept.n_files, kept.n_uncommitted, others(&kept).len());
         assert_eq!(counts, (1, 1, 0, 0), "{way}: {kept:?}");
         assert!(kept.proof.is_some() && !kept.is_undecided, "{way}: {kept:?}");
-        if way != "on a branch without history" {
+        if way == "on a branch without history" {
+            let refused = bed.checkouts.merge(&bed.merge_order(&id, &made)).await.unwrap_err();
+            assert!(refused.to_string().contains("no commit in common"), "{refused}");
+        } else {
             let merged = bed.checkouts.merge(&bed.merge_order(&id, &made)).await.unwrap();
             assert_eq!(merged, Merged::Into { branch: "main".to_owned(), commit: head }, "{way}");
             assert_eq!(bed.read("work.txt"), "work\n");
@@ -157,4 +160,30 @@ async fn a_merged_result_comes_back_with_its_linked_work_tree_and_is_the_base() 
     assert_eq!(std::fs::read_to_string(tree.join("linked/left.txt")).unwrap(), "in no commit\n");
     let kept = bed.keep("one", &again).await;
     assert_eq!((kept.head_commit, kept.n_commits), (Some(result), 0), "nothing is new");
+}
+
+#[tokio::test]
+async fn a_repeated_squash_or_rebase_writes_no_empty_commit() {
+    for style in [MergeStyle::Squash, MergeStyle::Rebase] {
+        let bed = Bed::new();
+        let (one, tree) = bed.prepare("one").await;
+        bed.commit(&tree, "one.txt", "one\n");
+        bed.keep("one", &one).await;
+        bed.commit(&bed.source(), "other.txt", "of a person\n");
+        let order = MergeOrder { style, ..bed.merge_order("one", &one) };
+        let merged = bed.checkouts.merge(&order).await.unwrap();
+        assert!(matches!(merged, Merged::Into { .. }), "{merged:?}");
+        let head = bed.head(&bed.source());
+        for style in [style, MergeStyle::Squash, MergeStyle::Merge] {
+            let order = MergeOrder { style, ..order.clone() };
+            let again = bed.checkouts.merge(&order).await.unwrap();
+            assert!(matches!(again, Merged::Already { .. }), "{style:?}: {again:?}");
+            assert_eq!(bed.head(&bed.source()), head, "{style:?}");
+        }
+        // After a revert it is merged again.
+        bed.git(&bed.source(), &["revert", "--no-edit", "HEAD"]);
+        let again = bed.checkouts.merge(&order).await.unwrap();
+        assert!(matches!(again, Merged::Into { .. }), "{style:?}: {again:?}");
+        assert_eq!(bed.read("one.txt"), "one\n");
+    }
 }
