@@ -295,12 +295,12 @@ fn print_others(workspace: &WorkspaceBody) -> Result<(), CliError> {
     for OtherTipBody { branch, commit, n_commits } in &content.others {
         let name = branch.as_deref().unwrap_or_else(|| commit.get(..12).unwrap_or(commit));
         let plural = if *n_commits == 1 { "" } else { "s" };
-        print_line(&format!("`{}` has {n_commits} commit{plural} more", plain(name)))?;
+        print_line(&format!("`{}` has {n_commits} more commit{plural}", plain(name)))?;
     }
     if content.is_undecided {
         let task = &workspace.short_id;
         print_line(&format!(
-            "choose the result: agent-coordinator task result {task} --take BRANCH"
+            "choose the result: agent-coordinator task result {task} --take BRANCH|COMMIT"
         ))?;
     }
     Ok(())

@@ -426,7 +426,7 @@ async fn remove<C: ControlPlane>(
     let _place = host.place().await;
     Ok(match checkouts.remove(order, policy).await? {
         // Perhaps something still writes there.
-        Removal::KeptAgain(content) => Taken { reports: vec![kept(keep, content)], pause: PAUSE },
+        Removal::KeptAgain(content) => Taken { reports: vec![kept(keep, *content)], pause: PAUSE },
         Removal::Removed => {
             if let Some(hooks) = &host.hooks {
                 hooks.forget(&keep.id);

@@ -161,9 +161,17 @@ pub struct Content {
     /// The commit that a person chose as the result.
     #[serde(default)]
     pub chosen: Option<String>,
+    /// The branch on which the result was found, if it was on one.
+    #[serde(default)]
+    pub found_on: Option<String>,
 }
 
 impl Content {
+    /// The commit that is the result; `None` without any, and while a person is to choose it.
+    pub fn result(&self) -> Option<&String> {
+        self.head_commit.as_ref().filter(|_| !self.is_undecided)
+    }
+
     /// Returns the tip beside the result that `name` names: its branch, or at least 7 digits of its
     /// commit.
     pub fn other(&self, name: &str) -> Option<&OtherTip> {
@@ -477,8 +485,14 @@ impl Workspace {
             // A workspace that is ready was written to after it had been kept, and was kept again.
             // A report that comes again after the next claim says nothing about that launch.
             (InUse | Ready, WorkspaceReport::Kept { launch, content }) if launch == self.launch => {
-                let before = self.content.as_ref().map(|before| &before.head_commit);
-                let is_same = before == Some(&content.head_commit);
+                let chosen = self.content.as_ref().and_then(|before| before.chosen.as_ref());
+                if self.state == Ready && content.chosen.as_ref() != chosen {
+                    // A person has chosen the result since that step began.
+                    return self;
+                }
+                let before = self.content.as_ref();
+                let before = before.map(|before| (&before.head_commit, before.is_undecided));
+                let is_same = before == Some((&content.head_commit, content.is_undecided));
                 // An earlier merge says nothing about later commits.
                 let merged_commit = self.merged_commit.clone().filter(|_| is_same);
                 Self { state: Ready, reason: None, content: Some(content), merged_commit, ..self }
@@ -559,7 +573,8 @@ impl Workspace {
         let Some(content) = self.content.as_ref().filter(|_| self.discarded_at.is_none()) else {
             return false;
         };
-        content.n_uncommitted > 0 || content.n_commits > 0 && self.merged_commit.is_none()
+        let has_result = content.n_commits > 0 && self.merged_commit.is_none();
+        content.n_uncommitted > 0 || content.is_undecided || has_result
     }
 
     /// Returns the workspace after its task was deleted for good: its files go, and its kept state

@@ -511,7 +511,7 @@ pub(super) fn dependencies_of(tx: &mut Read<'_>, task: &Task) -> Result<Dependen
         // A part is in the clone of the task above, whose agent may be waiting for this task.
         found.is_being_kept |= workspace.state == WorkspaceState::InUse && !owner.status.is_open();
         let content = workspace.content.filter(|_| workspace.discarded_at.is_none());
-        let commit = content.and_then(|content| content.head_commit);
+        let commit = content.and_then(|content| content.result().cloned());
         let result = commit.map(|commit| DependencyResult { task: id.clone(), commit });
         found.results.extend(result);
     }
@@ -527,7 +527,7 @@ pub(super) fn own_result(
     Ok(newest.map(|workspace| OwnResult {
         is_kept: workspace.state != WorkspaceState::InUse,
         branch: workspace.branch,
-        commit: workspace.content.and_then(|content| content.head_commit),
+        commit: workspace.content.and_then(|content| content.result().cloned()),
     }))
 }
 
@@ -555,7 +555,7 @@ fn newest_above(tx: &mut Read<'_>, parent: &TaskId) -> Result<Option<WorkspaceId
 fn publish_order(workspace: &Workspace, project: &Project) -> Option<PublishOrder> {
     let content = workspace.content.as_ref().filter(|content| content.n_commits > 0)?;
     Some(PublishOrder {
-        commit: content.head_commit.clone()?,
+        commit: content.result()?.clone(),
         id: workspace.id.clone(),
         project: workspace.project.clone(),
         branch: workspace.branch.clone(),

@@ -24,6 +24,7 @@ use std::path::Path;
 
 use super::author::address_of;
 use super::create::{MADE, read_made};
+use super::git::GitError;
 use super::inside::Inside;
 use super::objects::lines;
 use super::refs::{Refs, read_refs, read_text};
@@ -84,9 +85,12 @@ impl Checkouts {
             left_out.push(format!(".git/objects: {reason}"));
         }
         let looked = self.look_for_result(place, order, &refs).await?;
+        left_out.extend(looked.reason.clone());
         let found = match &looked.found {
             Found::Result(commit) => Some(commit),
-            Found::Nothing | Found::Undecided => refs.result(&order.branch),
+            // The agent may have moved the branch back.
+            Found::Nothing => refs.branch(&order.branch).filter(|id| looked.may_be_result(id)),
+            Found::Undecided => None,
         };
         let mut result = self.existing(place, found).await?;
         // An agent that removed its repository does not take back what it had committed.
@@ -135,6 +139,7 @@ impl Checkouts {
             left_out,
             others: self.others(place, result.as_deref(), &looked).await?,
             is_undecided: looked.found == Found::Undecided,
+            found_on: looked.branch_at(result.as_deref()),
             chosen: order.chosen.clone(),
             ..Content::default()
         };
@@ -413,25 +418,30 @@ impl Checkouts {
         })
     }
 
-    /// Returns a commit with the result and with what is in no commit beside it, in `left`. It is
-    /// `left` itself if there is no other result, or if the two conflict.
+    /// Returns a commit after the result with the changes of `left`, a commit after HEAD with what
+    /// is in no commit. It is `left` itself if HEAD is at the result, or if the changes do not fit.
     async fn beside(
         &self,
         place: &Place,
-        result: Option<&str>,
+        (result, head): (Option<&str>, Option<&str>),
         left: String,
         order: &KeepOrder,
     ) -> Result<String, CheckoutError> {
-        let Some(result) = result else {
+        let (Some(result), Some(head)) = (result, head.filter(|_| head != result)) else {
             return Ok(left);
         };
-        match self.merged_tree(place, result, &left).await {
+        // Git merges from the commit that both sides have last in common. This side has the result
+        // as one change of HEAD.
+        let message = format!("left uncommitted by {}\n", order.agent);
+        let tree = format!("{result}^{{tree}}");
+        let parents = [head.to_owned()];
+        let ours = self.commit(place, &tree, parents.iter(), &message, &order.agent).await?;
+        match self.merged_tree(place, &ours, &left).await {
             Ok(Ok(tree)) => {
-                let message = format!("left uncommitted by {}\n", order.agent);
-                let parents = [result.to_owned(), left];
+                let parents = [result.to_owned()];
                 self.commit(place, &tree, parents.iter(), &message, &order.agent).await
             }
-            Ok(Err(_)) => Ok(left),
+            Ok(Err(_)) | Err(CheckoutError::Git(GitError::TimedOut { .. })) => Ok(left),
             Err(error) if error.is_of_content() => Ok(left),
             Err(error) => Err(error),
         }
@@ -479,7 +489,7 @@ impl Checkouts {
             let message = format!("left uncommitted by {}\n", order.agent);
             let parent = head.map(str::to_owned);
             let left = self.commit(place, visible, parent.iter(), &message, &order.agent).await?;
-            let commit = self.beside(place, result.filter(|_| head != result), left, order).await?;
+            let commit = self.beside(place, (result, head), left, order).await?;
             self.git.on(&keep, ["update-ref", &uncommitted, &commit]).run().await?;
         } else if self.resolve(place, &uncommitted).await?.is_some() {
             // The agent committed or removed the files that an earlier launch had left.

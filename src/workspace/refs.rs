@@ -11,6 +11,8 @@ use crate::domain::workspace::{CheckedOut, Tip};
 
 /// The largest file of refs or logs that is read, in bytes.
 const MAX_TEXT: u64 = 16 * 1024 * 1024;
+/// The longest name of a branch that is used, in bytes.
+const MAX_NAME: usize = 255;
 /// The files of `.git` that name commits beside `refs` and `logs`.
 const HEADS: [&str; 8] = [
     "HEAD",
@@ -39,34 +41,35 @@ pub(super) struct Refs {
 }
 
 impl Refs {
-    /// Returns the commit that the branch names, or else the one that HEAD names.
-    pub(super) fn result(&self, branch: &str) -> Option<&String> {
-        self.refs.get(&format!("refs/heads/{branch}")).or_else(|| self.head_commit())
+    /// Returns the commit that a branch names.
+    pub(super) fn branch(&self, branch: &str) -> Option<&String> {
+        self.refs.get(&format!("refs/heads/{branch}"))
     }
 
     /// Returns the branches and HEADs, those that are checked out first.
     pub(super) fn tips(&self) -> Vec<Tip> {
         let here = self.head.iter().map(|head| (head, CheckedOut::Workspace));
         let linked = self.linked.iter().map(|head| (head, CheckedOut::Linked));
+        let mut seen = BTreeSet::new();
         let mut tips: Vec<Tip> = Vec::new();
         for (head, place) in here.chain(linked) {
             let name = head.strip_prefix("ref: ").map(str::trim);
-            let commit =
-                name.map_or(Some(head.trim()), |name| self.refs.get(name).map(String::as_str));
-            let branch = name.and_then(|name| name.strip_prefix("refs/heads/"));
-            if let Some(commit) = commit.filter(|id| is_id(id)) {
-                let branch = branch.map(str::to_owned);
+            let at = name.map_or(Some(head.trim()), |name| self.refs.get(name).map(String::as_str));
+            seen.extend(name);
+            if let Some(commit) = at.filter(|id| is_id(id)) {
+                let branch = name.and_then(branch_in);
                 tips.push(Tip { branch, commit: commit.to_owned(), place: Some(place) });
             }
         }
-        for (name, commit) in &self.refs {
-            if let Some(branch) = name.strip_prefix("refs/heads/") {
-                let branch = Some(branch.to_owned());
-                if tips.iter().all(|tip| tip.branch != branch) {
-                    tips.push(Tip { branch, commit: commit.clone(), place: None });
-                }
-            }
-        }
+        let others = self
+            .refs
+            .iter()
+            .filter(|(name, _)| name.starts_with("refs/heads/") && !seen.contains(name.as_str()));
+        tips.extend(others.map(|(name, commit)| Tip {
+            branch: branch_in(name),
+            commit: commit.clone(),
+            place: None,
+        }));
         tips
     }
 
@@ -133,7 +136,11 @@ pub(super) fn refs_in(own: &Path, common: &Path) -> Refs {
     for worktree in worktrees {
         let head = format!("worktrees/{worktree}/HEAD");
         let text = read_text(&common.join(&head));
-        refs.linked.extend(text.clone());
+        // Git notes a work tree also after its folder was removed.
+        let own = common.join("worktrees").join(&worktree);
+        let place = read_text(&own.join("gitdir")).map(|place| own.join(place.trim()));
+        let is_there = place.is_some_and(|place| place.exists());
+        refs.linked.extend(text.clone().filter(|_| is_there));
         refs.note(&head, text);
     }
     for folder in ["rebase-merge", "rebase-apply", "sequencer"] {
@@ -162,7 +169,9 @@ impl Refs {
         for id in &named {
             let nothing = "0".repeat(id.len());
             self.text = self.text.replace(id, &nothing);
-            self.head = self.head.as_ref().map(|head| head.replace(id, &nothing));
+            for head in self.head.iter_mut().chain(&mut self.linked) {
+                *head = head.replace(id, &nothing);
+            }
         }
     }
 
@@ -206,6 +215,15 @@ impl Refs {
             }
         }
     }
+}
+
+/// Returns the branch that a ref is, unless its name is one that git would refuse: an agent can write
+/// any.
+fn branch_in(name: &str) -> Option<String> {
+    let branch = name.strip_prefix("refs/heads/")?;
+    let is_plain =
+        branch.len() <= MAX_NAME && !branch.contains(|c: char| c.is_whitespace() || c.is_control());
+    is_plain.then(|| branch.to_owned())
 }
 
 /// Returns whether a word is the id of an object, by SHA-1 or SHA-256.

@@ -12,7 +12,7 @@ use crate::domain::{ProjectId, WorkspaceId};
 pub enum Removal {
     Removed,
     /// The files have changed since they were kept. They were kept again, and are still there.
-    KeptAgain(Content),
+    KeptAgain(Box<Content>),
 }
 
 impl Checkouts {
@@ -36,7 +36,8 @@ impl Checkouts {
         if place.folder.is_symlink() || place.folder.is_dir() {
             place.check_tree()?;
             if !is_unchanged(&place, &order.proof).await? {
-                return Ok(Removal::KeptAgain(self.keep(&order.keep, policy).await?));
+                let kept = self.keep(&order.keep, policy).await?;
+                return Ok(Removal::KeptAgain(Box::new(kept)));
             }
             self.check_is_kept(&place, order).await?;
             // It has another name from here on, so that no late process finds it by its name.
@@ -46,7 +47,7 @@ impl Checkouts {
             if !is_unchanged(&trash, &order.proof).await? {
                 let kept = self.keep_at(&trash, &order.keep, policy).await?;
                 rename(&trash.folder, &place.folder)?;
-                return Ok(Removal::KeptAgain(kept));
+                return Ok(Removal::KeptAgain(Box::new(kept)));
             }
             remove_folder(&gone)?;
             rename(&trash.folder, &gone)?;

@@ -1,6 +1,7 @@
 //! Brings kept content back: into a new workspace, or into another new folder.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use super::git::{Call, Git};
@@ -32,7 +33,9 @@ impl Checkouts {
 
     /// Gives a new repository the other branches, the tags, the stash and the HEAD of the kept
     /// state. `own_branches` are those of the task, at that time and now. Refs that git does not
-    /// accept stay in the kept commit alone.
+    /// accept stay in the kept commit alone. The result is at the branch of the task already, but
+    /// the files are those of HEAD: if it was at another commit of that branch, it is again, and the
+    /// result has a branch beside it.
     pub(super) async fn restore_refs(
         &self,
         kept: &Restored,
@@ -58,8 +61,19 @@ impl Checkouts {
         match refs.head.as_deref().map(str::trim) {
             Some(head) if head.starts_with("ref: ") => {
                 let name = head.trim_start_matches("ref: ");
+                let [_, own_branch] = own_branches;
+                let at = refs.head_commit().filter(|at| kinds.contains_key(*at));
                 if is_wanted(name) && refs.iter().any(|(other, _)| other == name) {
                     on_own(&["symbolic-ref", "HEAD", name]).end().await?;
+                } else if let (Some(at), Some(result)) = (at, &kept.head_commit)
+                    && at != result
+                    && name.starts_with("refs/heads/")
+                {
+                    let mut moved = format!("update refs/heads/{own_branch} {at}\n");
+                    if !refs.iter().any(|(name, id)| id == result && is_wanted(name)) {
+                        let _ = writeln!(moved, "update refs/heads/{own_branch}-result {result}");
+                    }
+                    on_own(&["update-ref", "--stdin"]).input(moved).run().await?;
                 }
             }
             Some(id) if kinds.get(id).is_some_and(|kind| kind == "commit") => {

@@ -201,9 +201,13 @@ impl Checkouts {
                     .to_owned(),
             ));
         };
-        let target = self.resolve(&place, &format!("{SOURCE}/heads/{branch}")).await?;
         // The branch of a repository without commits gets its first one.
         let is_unborn = head.commit.is_none() && head.branch == Some(name);
+        let target = if is_unborn {
+            None
+        } else {
+            self.resolve(&place, &format!("{SOURCE}/heads/{branch}")).await?
+        };
         if target.is_none() && !is_unborn {
             return Err(CheckoutError::Refused(format!(
                 "the project's repository has no branch `{branch}`"
@@ -218,21 +222,33 @@ impl Checkouts {
         }
         let left = self.resolve(&place, &uncommitted_ref(&order.branch)).await?;
         let has_more = left.is_some() && !order.with_uncommitted;
+        if let (true, Some(left), Some(result)) = (order.with_uncommitted, &left, &result)
+            && !self.contains(&place, left, result).await?
+        {
+            return Err(CheckoutError::Refused(
+                "what is in no commit was left beside other commits than the result, and does not \
+                 fit to it; merge without it, and look at it with `task diff --uncommitted`"
+                    .to_owned(),
+            ));
+        }
         let Some(result) = left.filter(|_| order.with_uncommitted).or(result) else {
             return Ok(Merged::Nothing);
+        };
+        // Files that are in no commit are then all that there is to merge.
+        let nothing_new = |branch: &String, target: &String| {
+            let already = Merged::Already { branch: branch.clone(), commit: target.clone() };
+            if has_more { Merged::Nothing } else { already }
         };
         if let Some(target) = &target
             && self.contains(&place, target, &result).await?
         {
-            // Files that are in no commit are all that there is to merge.
-            let nothing_new = Merged::Already { branch, commit: target.clone() };
-            return Ok(if has_more { Merged::Nothing } else { nothing_new });
+            return Ok(nothing_new(&branch, target));
         }
         if let Some(target) = &target {
             let find = self.git.on(&place.keep(), ["merge-base", target, &result]).end().await?;
             let is_unrelated = find.code != Some(0);
             if is_unrelated && self.has_same_files(&place, target, &result).await? {
-                return Ok(Merged::Already { branch, commit: target.clone() });
+                return Ok(nothing_new(&branch, target));
             }
             if is_unrelated {
                 return Err(CheckoutError::Refused(format!(
@@ -248,8 +264,9 @@ impl Checkouts {
         };
         let target = target.unwrap_or_else(|| NO_COMMIT.repeat(result.len()));
         let new = match combined {
-            Ok(new) if self.has_same_files(&place, &target, &new).await? => {
-                return Ok(Merged::Already { branch, commit: target });
+            // A commit of the result itself may be there for its history alone.
+            Ok(new) if new != result && self.has_same_files(&place, &target, &new).await? => {
+                return Ok(nothing_new(&branch, &target));
             }
             Ok(new) => new,
             Err(files) => {
@@ -313,7 +330,7 @@ impl Checkouts {
         self.commit(place, &tree, std::iter::empty(), &order.message, author).await
     }
 
-    /// Returns whether a merge would change no file of the branch at `target`, so that it is none.
+    /// Returns whether two commits have the same files.
     async fn has_same_files(
         &self,
         place: &Place,
@@ -321,8 +338,7 @@ impl Checkouts {
         new: &str,
     ) -> Result<bool, CheckoutError> {
         let same = ["diff-tree", "--quiet", "--no-ext-diff", "-r", target, new];
-        let is_first = target.starts_with(NO_COMMIT) && !target.contains(|c| c != '0');
-        Ok(!is_first && self.git.on(&place.keep(), same).end().await?.code == Some(0))
+        Ok(self.git.on(&place.keep(), same).end().await?.code == Some(0))
     }
 
     /// Makes the commit that has the branch at `target` and the result. Returns the files that

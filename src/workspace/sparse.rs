@@ -188,14 +188,15 @@ pub(super) struct Made {
     /// The daemon's index had no submodules from the beginning. Earlier versions left them there.
     #[serde(default)]
     pub(super) has_no_gitlinks: bool,
-    /// The commits of the branches of the source at that time.
+    /// The commits of the branches of the source at that time; `None` from an earlier version.
     #[serde(default)]
-    pub(super) begun: BTreeSet<String>,
+    pub(super) begun: Option<BTreeSet<String>>,
 }
 
 impl Made {
     pub(super) fn new(prepared: &Prepared, cone: &Cone, begun: BTreeSet<String>) -> Self {
         let paths = cone.folders().to_vec();
+        let begun = Some(begun);
         Self { prepared: prepared.clone(), paths, has_no_gitlinks: true, begun }
     }
 }

@@ -540,8 +540,6 @@ async fn sources_of_all_kinds_give_a_workspace() {
         assert!(matches!(again, Merged::Already { .. }), "{again:?}");
         bed.git(&order.source, &["update-ref", "-d", "HEAD"]);
         bed.git(&order.source, &["read-tree", "--empty"]);
-        let keep = bed.folder.path().join("workspaces/empty/keep.git");
-        bed.git(&keep, &["update-ref", "-d", "refs/agent-coordinator/source/heads/trunk"]);
         std::fs::remove_file(order.source.join("first.txt")).unwrap();
     }
     // No repository, and no folder.

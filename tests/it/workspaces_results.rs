@@ -338,11 +338,11 @@ fn a_person_chooses_among_the_branches_that_an_agent_left() {
         assert!(refused.contains("task result PRJ-1 --take BRANCH"), "{refused}");
     }
     let told = daemon.done(&["workspace", "show", "tsk"]);
-    assert!(told.contains("`x` has 1 commit more"), "{told}");
+    assert!(told.contains("`x` has 1 more commit"), "{told}");
     let refused = daemon.cli(&["task", "result", "tsk", "--take", "z"]).stderr;
     assert!(refused.contains("no branch or commit `z`"), "{refused}");
     let told = daemon.done(&["task", "result", "tsk", "--take", "y"]);
-    assert!(told.contains("1 commits, 1 files +1 -0\n`x` has 1 commit more"), "{told}");
+    assert!(told.contains("1 commits, 1 files +1 -0\n`x` has 1 more commit"), "{told}");
     // Until it is merged, another one may be chosen.
     daemon.done(&["task", "result", "tsk", "--take", "x"]);
     let diff = daemon.done(&["task", "diff", "tsk"]);

@@ -63,7 +63,7 @@ impl Workspace {
     /// it was not discarded, merged or published yet.
     pub fn is_to_be_published(&self, task: &Task) -> bool {
         let content = self.content.as_ref().filter(|content| content.n_commits > 0);
-        let head = content.and_then(|content| content.head_commit.as_ref());
+        let head = content.and_then(super::Content::result);
         self.state == WorkspaceState::Ready
             && task.status == TaskStatus::Done
             && self.discarded_at.is_none()

@@ -76,25 +76,27 @@ impl NewCommits {
         self.0.contains_key(commit)
     }
 
-    /// Returns whether the history of `commit` has `earlier`. Each commit has itself.
-    pub fn contains(&self, commit: &str, earlier: &str) -> bool {
-        let mut seen = BTreeSet::new();
+    /// Returns the new commits in the history of `commit`, which is one of them.
+    fn history<'a>(&'a self, commit: &'a str) -> BTreeSet<&'a str> {
+        let mut found = BTreeSet::new();
         let mut next = vec![commit];
         while let Some(commit) = next.pop() {
-            if commit == earlier {
-                return true;
-            }
-            if seen.insert(commit) {
+            if self.has(commit) && found.insert(commit) {
                 next.extend(self.0.get(commit).into_iter().flatten().map(String::as_str));
             }
         }
-        false
+        found
     }
 
-    /// Returns the one of these commits that contains all the others.
+    /// Returns the number of new commits in the history of `tip` that the history of `result` lacks.
+    pub fn n_beyond(&self, tip: &str, result: Option<&str>) -> usize {
+        let known = result.map(|result| self.history(result)).unwrap_or_default();
+        self.history(tip).difference(&known).count()
+    }
+
+    /// Returns the one of these new commits that contains all the others.
     fn farthest<'a>(&self, commits: &BTreeSet<&'a str>) -> Option<&'a str> {
-        let is_farthest = |it: &&&str| commits.iter().all(|other| self.contains(it, other));
-        commits.iter().find(is_farthest).copied()
+        commits.iter().find(|it| commits.is_subset(&self.history(it))).copied()
     }
 }
 
@@ -115,10 +117,10 @@ pub fn find_result(branch: &str, chosen: Option<&str>, tips: &[Tip], new: &NewCo
     }
     let of_task = counted.iter().find(|tip| tip.branch.as_deref() == Some(branch));
     let of_task = of_task.map(|tip| tip.commit.as_str());
-    let chosen =
-        chosen.filter(|chosen| counted.iter().any(|tip| new.contains(&tip.commit, chosen)));
+    let chosen = chosen.filter(|chosen| all.iter().any(|tip| new.history(tip).contains(chosen)));
     let found = if let Some(of_task) = chosen.or(of_task) {
-        let mut later = commits(&|tip| tip.place.is_some() && new.contains(&tip.commit, of_task));
+        let contains_it = |tip: &Tip| new.history(&tip.commit).contains(of_task);
+        let mut later = commits(&|tip| tip.place.is_some() && contains_it(tip));
         later.insert(of_task);
         new.farthest(&later)
     } else {

@@ -99,7 +99,8 @@ impl TaskWorkspace {
         let is_settled = workspace.merged_commit.is_some() || workspace.discarded_at.is_some();
         let content = workspace.content.unwrap_or_default();
         Self {
-            is_unmerged: !is_settled && (content.n_commits > 0 || content.n_uncommitted > 0),
+            is_unmerged: !is_settled
+                && (content.n_commits > 0 || content.n_uncommitted > 0 || content.is_undecided),
             owner: workspace.task,
             branch: workspace.branch,
             n_additions: content.n_additions,

@@ -34,7 +34,8 @@ impl Workspaces {
         self.own()?.push(order).await
     }
 
-    /// Returns the result of a task, after its content was kept; `None` while it is not kept.
+    /// Returns the result of a task, after its content was kept; `None` while it is not kept, or
+    /// waits for the choice of a person.
     pub async fn result_of(&self, id: &TaskId) -> Result<Option<TakenResult>, ServiceError> {
         let id = id.clone();
         let newest = self.core.read(move |tx| Ok(workspaces::newest_of_task(tx, &id)?)).await?;
@@ -42,7 +43,11 @@ impl Workspaces {
         let is_kept = |workspace: &Workspace| {
             !matches!(workspace.state, WorkspaceState::InUse | WorkspaceState::Broken)
         };
-        let kept = newest.filter(is_kept);
+        // One that waits for the choice of a person is not decided.
+        let is_decided = |workspace: &Workspace| {
+            workspace.content.as_ref().is_none_or(|content| !content.is_undecided)
+        };
+        let kept = newest.filter(is_kept).filter(is_decided);
         Ok(kept.map(|Workspace { branch, content, .. }| {
             let commit = content.and_then(|content| content.head_commit);
             TakenResult { branch, commit }

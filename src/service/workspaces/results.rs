@@ -53,7 +53,7 @@ impl Workspaces {
     /// # Errors
     /// `TaskNotFound`, `NoWorkspace`, `WorkspaceFailed`.
     pub async fn diff(&self, id: &TaskId, of: DiffKind) -> Result<Vec<u8>, ServiceError> {
-        let (workspace, task, _) = self.find_kept(id).await?;
+        let (workspace, task, _) = self.find_with_project(id).await?;
         let order = DiffOrder {
             is_in_use: workspace.state == WorkspaceState::InUse,
             keep: keep_order(&workspace, task.assignee.as_ref()),
@@ -434,6 +434,10 @@ impl Workspaces {
 
     /// Returns the workspace of a task when the work of a finished task is kept. It waits for that,
     /// but not for ever: an agent may stay although its task is done.
+    ///
+    /// # Errors
+    /// `TaskNotFound`, `NoWorkspace`; `WorkspaceFailed` if it waited in vain, or if this server has
+    /// no clones.
     async fn find_kept(&self, id: &TaskId) -> Result<(Workspace, Task, Project), ServiceError> {
         let wait = async || loop {
             let found = self.find_with_project(id).await?;
@@ -444,12 +448,19 @@ impl Workspaces {
             if !is_being_kept {
                 return Ok(found);
             }
+            self.host(workspace)?;
             tokio::time::sleep(PAUSE).await;
         };
-        match tokio::time::timeout(LONGEST_KEEPING, wait()).await {
-            Ok(found) => found,
-            Err(_) => self.find_with_project(id).await,
+        if let Ok(found) = tokio::time::timeout(LONGEST_KEEPING, wait()).await {
+            return found;
         }
+        let (workspace, ..) = self.find_with_project(id).await?;
+        let reason = workspace.reason.map(|reason| format!(": {reason}")).unwrap_or_default();
+        Err(Refusal::WorkspaceFailed {
+            workspace: workspace.id,
+            reason: format!("its work is not kept yet{reason}; try again later"),
+        }
+        .into())
     }
 
     async fn find_with_project(

@@ -6,7 +6,9 @@ use crate::domain::workspace::{
     Content, Found, KeepOrder, NewCommits, Order, OtherTip, Tip, find_result,
 };
 use crate::workspace::create::{MADE, read_made};
+use crate::workspace::git::GitError;
 use crate::workspace::keep_repository::SOURCE;
+use crate::workspace::keeping::count;
 use crate::workspace::objects::lines;
 use crate::workspace::refs::{Refs, is_id};
 use crate::workspace::remote::FORGE;
@@ -16,7 +18,11 @@ use crate::workspace::{CheckoutError, Checkouts, Place};
 /// The list of the commits that a workspace began with, in the folder `git` of a kept commit.
 const BEGUN: &str = "begun";
 /// The most tips of a workspace that are looked at.
-const MAX_TIPS: usize = 200;
+const MAX_TIPS: usize = 50;
+/// The most new commits that are looked at: the newest ones.
+const MAX_COMMITS: u32 = 100_000;
+/// The most commits whose changes are compared with those of the result.
+const MAX_COMPARED: usize = 1_000;
 /// The most tips beside the result that are named.
 const MAX_OTHERS: usize = 20;
 
@@ -25,6 +31,25 @@ pub(super) struct Looked {
     pub(super) found: Found,
     /// Those with commits that the workspace did not begin with.
     tips: Vec<Tip>,
+    new: NewCommits,
+    begun: BTreeSet<String>,
+    base: Option<String>,
+    /// Why nothing could be found.
+    pub(super) reason: Option<String>,
+}
+
+impl Looked {
+    /// Returns whether a commit without anything new may be the result: one of a person's branches
+    /// is not the work of the agent.
+    pub(super) fn may_be_result(&self, commit: &String) -> bool {
+        self.base.as_ref() == Some(commit) || !self.begun.contains(commit)
+    }
+
+    /// Returns the branch that names the result.
+    pub(super) fn branch_at(&self, result: Option<&str>) -> Option<String> {
+        let at = |tip: &&Tip| Some(tip.commit.as_str()) == result && tip.branch.is_some();
+        self.tips.iter().find(at)?.branch.clone()
+    }
 }
 
 impl Checkouts {
@@ -36,23 +61,31 @@ impl Checkouts {
         refs: &Refs,
     ) -> Result<Looked, CheckoutError> {
         let mut tips = refs.tips();
+        let is_of_task = |tip: &Tip| tip.branch.as_ref() == Some(&order.branch);
+        tips.sort_by_key(|tip| tip.place.is_none() && !is_of_task(tip));
         tips.truncate(MAX_TIPS);
         let named: BTreeSet<String> = tips.iter().map(|tip| tip.commit.clone()).collect();
-        let begun = Self::begun(place, order)?;
+        let mut begun = self.begun(place, order).await?;
         let kinds = self.kinds(place, named.union(&begun)).await?;
-        let is_commit = |id: &&String| kinds.get(*id).is_some_and(|kind| kind == "commit");
-        let list = ["rev-list", "--parents", "--stdin"];
-        let input = revisions(named.iter().filter(is_commit), begun.iter().filter(is_commit));
+        let is_commit = |id: &String| kinds.get(id).is_some_and(|kind| kind == "commit");
+        begun.retain(is_commit);
+        tips.retain(|tip| is_commit(&tip.commit));
+        let most = format!("--max-count={MAX_COMMITS}");
+        let list = ["rev-list", "--parents", &most, "--stdin"];
+        let input = revisions(named.iter().filter(|id| is_commit(id)), &begun);
         let listed = self.git.on(&place.keep(), list).input(input).long().text().await;
-        let new = match listed.map_err(CheckoutError::from) {
-            Ok(listed) => NewCommits::parse(&listed),
+        let (new, reason) = match listed.map_err(CheckoutError::from) {
+            Ok(listed) => (NewCommits::parse(&listed), None),
             // A history that git cannot read is kept, but nothing can be found in it.
-            Err(error) if error.is_of_content() => NewCommits::default(),
+            Err(error) if error.is_of_content() => {
+                (NewCommits::default(), Some(format!(".git/refs: {error}")))
+            }
             Err(error) => return Err(error),
         };
         let found = find_result(&order.branch, order.chosen.as_deref(), &tips, &new);
         tips.retain(|tip| new.has(&tip.commit));
-        Ok(Looked { found, tips })
+        let base = order.base_commit.clone();
+        Ok(Looked { found, tips, new, begun, base, reason })
     }
 
     /// Returns the commits that a new workspace begins with beside its base: those of the branches
@@ -64,9 +97,7 @@ impl Checkouts {
         place: &Place,
     ) -> Result<BTreeSet<String>, CheckoutError> {
         let Some(kept) = &order.restores else {
-            let list = ["for-each-ref", "--format=%(objectname)", SOURCE, FORGE];
-            let listed = self.git.on(&place.keep(), list).text().await?;
-            return Ok(listed.lines().map(str::to_owned).collect());
+            return self.of_source_now(place).await;
         };
         if kept.base_commit.is_none() {
             let (refs, _) = self.kept_refs(kept, place).await?;
@@ -75,8 +106,18 @@ impl Checkouts {
         // Work that an earlier version kept has no such list.
         let about = format!("{}:git/{BEGUN}", kept.kept_commit);
         let listed = self.git.on(&place.keep(), ["cat-file", "blob", &about]).end().await?;
+        if listed.code != Some(0) {
+            return self.of_source_now(place).await;
+        }
         let listed = String::from_utf8_lossy(&listed.stdout);
         Ok(listed.lines().filter(|line| is_id(line)).map(str::to_owned).collect())
+    }
+
+    /// Returns the commits of the branches of the source as they are now.
+    async fn of_source_now(&self, place: &Place) -> Result<BTreeSet<String>, CheckoutError> {
+        let list = ["for-each-ref", "--format=%(objectname)", SOURCE, FORGE];
+        let listed = self.git.on(&place.keep(), list).text().await?;
+        Ok(listed.lines().map(str::to_owned).collect())
     }
 
     /// Returns the line of a tree that names the list of the commits that a workspace began with.
@@ -86,16 +127,23 @@ impl Checkouts {
         order: &KeepOrder,
     ) -> Result<String, CheckoutError> {
         let write = self.git.on(&place.keep(), ["hash-object", "-w", "--stdin"]);
-        let blob = write.input(lines(&Self::begun(place, order)?)).text().await?;
+        let blob = write.input(lines(&self.begun(place, order).await?)).text().await?;
         Ok(format!("100644 blob {blob}\t{BEGUN}\n"))
     }
 
     /// Returns the commits that a workspace began with. It began with all that they reach, too.
-    fn begun(place: &Place, order: &KeepOrder) -> Result<BTreeSet<String>, CheckoutError> {
-        let mut begun: BTreeSet<String> = order.base_commit.iter().cloned().collect();
-        if place.folder.join(MADE).exists() {
-            begun.append(&mut read_made(place)?.begun);
-        }
+    async fn begun(
+        &self,
+        place: &Place,
+        order: &KeepOrder,
+    ) -> Result<BTreeSet<String>, CheckoutError> {
+        let made = place.folder.join(MADE).exists().then(|| read_made(place)).transpose()?;
+        let mut begun = match made.and_then(|made| made.begun) {
+            Some(begun) => begun,
+            // It was made by an earlier version.
+            None => self.of_source_now(place).await?,
+        };
+        begun.extend(order.base_commit.clone());
         Ok(begun)
     }
 
@@ -121,35 +169,39 @@ impl Checkouts {
                 keep.display()
             )));
         }
-        let name = format!("refs/heads/{}", order.branch);
-        self.git.on(&place.keep(), ["update-ref", &name, &chosen.commit]).run().await?;
+        self.check_commit(&place, &chosen.commit).await?;
         let base = order.base_commit.as_deref();
         let before = content.head_commit.replace(chosen.commit.clone());
-        let before = before.filter(|before| base != Some(before) && *before != chosen.commit);
-        let branch = Some(order.branch.clone());
+        let before = before.filter(|before| base != Some(before) && !content.is_undecided);
+        let branch = std::mem::replace(&mut content.found_on, chosen.branch);
         let before = before.map(|commit| OtherTip { branch, commit, n_commits: 0 });
-        let all = content.others.into_iter().chain(before);
-        content.others = Vec::new();
+        let begun = self.begun(&place, order).await?;
+        let all = std::mem::take(&mut content.others).into_iter().chain(before);
         for mut other in all.filter(|other| other.commit != chosen.commit) {
-            other.n_commits = self.n_more(&place, Some(&chosen.commit), &other.commit).await?;
+            let range = (Some(chosen.commit.as_str()), other.commit.as_str());
+            other.n_commits = self.n_more(&place, range, &begun).await?;
             content.others.extend((other.n_commits > 0).then_some(other));
         }
         self.count_changes(&place, base, Some(&chosen.commit), &mut content).await?;
+        // All that can fail comes before.
+        let name = format!("refs/heads/{}", order.branch);
+        self.git.on(&place.keep(), ["update-ref", &name, &chosen.commit]).run().await?;
         Ok(Content { is_undecided: false, chosen: Some(chosen.commit), ..content })
     }
 
-    /// Returns the number of commits of a tip whose changes the result lacks.
+    /// Returns the number of commits of a tip whose changes the result lacks, apart from those that
+    /// the workspace began with.
     async fn n_more(
         &self,
         place: &Place,
-        result: Option<&str>,
-        tip: &str,
+        (result, tip): (Option<&str>, &str),
+        begun: &BTreeSet<String>,
     ) -> Result<u32, CheckoutError> {
-        let range = result.map(|result| format!("{result}...{tip}"));
-        let range = range.as_deref().unwrap_or(tip);
-        let count = ["rev-list", "--count", "--no-merges", "--cherry-pick", "--right-only"];
-        let count = self.git.on(&place.keep(), count.into_iter().chain([range]));
-        Ok(count.long().text().await?.parse().unwrap_or(0))
+        let range = result.map_or_else(|| tip.to_owned(), |result| format!("{result}...{tip}"));
+        let compare = ["rev-list", "--count", "--no-merges", "--cherry-pick", "--right-only"];
+        let compare = self.git.on(&place.keep(), compare.into_iter().chain(["--stdin"]));
+        let counted = compare.input(revisions([&range], begun)).text().await?;
+        Ok(counted.parse().unwrap_or(0))
     }
 
     /// Returns the tips with changes that the result lacks.
@@ -165,8 +217,19 @@ impl Checkouts {
             if is_named || Some(tip.commit.as_str()) == result || others.len() == MAX_OTHERS {
                 continue;
             }
-            let n_commits = self.n_more(place, result, &tip.commit).await?;
-            if n_commits > 0 {
+            let n_beyond = looked.new.n_beyond(&tip.commit, result);
+            let n_commits = match n_beyond {
+                1..=MAX_COMPARED => {
+                    match self.n_more(place, (result, &tip.commit), &looked.begun).await {
+                        // The comparison takes too long.
+                        Err(CheckoutError::Git(GitError::TimedOut { .. })) => count(n_beyond),
+                        Err(error) if error.is_of_content() => count(n_beyond),
+                        compared => compared?,
+                    }
+                }
+                n_beyond => count(n_beyond),
+            };
+            if n_commits > 0 || looked.found == Found::Undecided {
                 let Tip { branch, commit, .. } = tip.clone();
                 others.push(OtherTip { branch, commit, n_commits });
             }

@@ -1,7 +1,6 @@
 //! Results that agents left on branches of their own.
 
 use super::*;
-use crate::domain::workspace::OtherTip;
 
 /// Returns the names and the numbers of commits of the tips beside the result.
 fn others(content: &Content) -> Vec<(&str, u32)> {
@@ -112,11 +111,84 @@ async fn what_the_result_lacks_is_named_and_what_nobody_prefers_waits_for_a_choi
     assert_eq!(others(&kept), [("x", 1), ("y", 1)]);
     let order = KeepOrder { chosen: Some(y.clone()), ..Bed::keep_order("two", &two) };
     let kept = bed.checkouts.keep(&order, &bed.policy).await.unwrap();
-    assert_eq!((kept.head_commit, kept.is_undecided), (Some(y), false));
-    assert_eq!(
-        kept.others[..],
-        [OtherTip { branch: Some("x".to_owned()), ..kept.others[0].clone() }]
-    );
+    assert_eq!((kept.head_commit.as_ref(), kept.is_undecided), (Some(&y), false));
+    assert_eq!(others(&kept), [("x", 1)]);
+    // The choice is taken back by name.
+    let x = kept.other("x").unwrap().clone();
+    let chosen = bed.checkouts.choose_result(&order, x.clone(), kept).await.unwrap();
+    assert_eq!((chosen.head_commit.as_ref(), chosen.n_commits), (Some(&x.commit), 1));
+    assert_eq!(others(&chosen), [("y", 1)]);
+    let y = chosen.other("y").unwrap().clone();
+    let chosen = bed.checkouts.choose_result(&order, y.clone(), chosen).await.unwrap();
+    assert_eq!((chosen.head_commit.as_ref(), others(&chosen)), (Some(&y.commit), vec![("x", 1)]));
+}
+
+#[tokio::test]
+async fn what_is_in_no_commit_comes_without_the_commits_that_it_was_left_beside() {
+    let bed = Bed::new();
+    for (n, (file, fits)) in [("left.txt", true), ("main.txt", false)].into_iter().enumerate() {
+        let id = format!("t{n}");
+        let (made, tree) = bed.prepare(&id).await;
+        let branch = format!("agents/{id}");
+        bed.commit(&tree, "main.txt", &format!("of the result {n}\n"));
+        bed.git(&tree, &["checkout", "--quiet", "-b", "experiment", "HEAD^"]);
+        bed.commit(&tree, "experiment.txt", "of no use\n");
+        std::fs::write(tree.join(file), "in no commit\n").unwrap();
+        let kept = bed.keep(&id, &made).await;
+        assert_eq!(kept.head_commit.unwrap(), bed.git(&tree, &["rev-parse", &branch]), "{file}");
+        assert_eq!(kept.n_uncommitted, 1, "{file}");
+        let order = MergeOrder { with_uncommitted: true, ..bed.merge_order(&id, &made) };
+        let merged = bed.checkouts.merge(&order).await;
+        assert!(!bed.source().join("experiment.txt").exists(), "{file}");
+        if fits {
+            assert!(matches!(merged, Ok(Merged::Into { .. })), "{merged:?}");
+            assert_eq!(bed.read("left.txt"), "in no commit\n");
+        } else {
+            assert!(merged.unwrap_err().to_string().contains("does not fit"), "{file}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_linked_work_tree_whose_folder_is_gone_is_not_checked_out() {
+    let bed = Bed::new();
+    let (one, tree) = bed.prepare("one").await;
+    bed.commit(&tree, "one.txt", "one\n");
+    bed.git(&tree, &["worktree", "add", "--quiet", "-b", "wt", "linked"]);
+    bed.commit(&tree.join("linked"), "more.txt", "more\n");
+    std::fs::remove_dir_all(tree.join("linked")).unwrap();
+    let kept = bed.keep("one", &one).await;
+    assert_eq!((kept.head_commit, kept.n_commits), (Some(bed.head(&tree)), 1));
+}
+
+#[tokio::test]
+async fn a_clone_comes_back_as_it_was_left_with_its_result_elsewhere() {
+    for way in ["feature", "detached"] {
+        let bed = Bed::new();
+        let (one, tree) = bed.prepare("one").await;
+        bed.git(&tree, &["checkout", "--quiet", "-b", "feature"]);
+        bed.commit(&tree, "work.txt", "work\n");
+        bed.git(&tree, &["checkout", "--quiet", "agents/one"]);
+        let kept = bed.keep("one", &one).await;
+        let mut result = kept.head_commit.clone().unwrap();
+        let mut restored = restored(&kept, &one);
+        if way == "detached" {
+            // Such as a commit that a person chose, and that no branch names.
+            result = one.base_commit.clone().unwrap();
+            bed.git(&tree, &["checkout", "--quiet", "--detach", "feature"]);
+            bed.git(&tree, &["checkout", "--quiet", "-B", "agents/one"]);
+            restored.kept_commit = bed.keep("one", &one).await.kept_commit;
+            restored.head_commit = Some(result.clone());
+        }
+        std::fs::remove_dir_all(tree.parent().unwrap()).unwrap();
+        let order = Order { restores: Some(restored), ..bed.order("one") };
+        let again = bed.checkouts.prepare(&order).await.unwrap();
+        assert_eq!(bed.git(&tree, &["status", "--porcelain"]), "", "{way}");
+        let all = bed.git(&tree, &["for-each-ref", "--format=%(objectname)"]);
+        assert!(all.contains(&result), "{way}: {all}");
+        let kept = bed.keep("one", &again).await;
+        assert_eq!(kept.n_uncommitted, 0, "{way}");
+    }
 }
 
 #[tokio::test]
@@ -159,7 +231,8 @@ async fn a_merged_result_comes_back_with_its_linked_work_tree_and_is_the_base() 
     let again = bed.checkouts.prepare(&Order { restores, ..bed.order("one") }).await.unwrap();
     assert_eq!(std::fs::read_to_string(tree.join("linked/left.txt")).unwrap(), "in no commit\n");
     let kept = bed.keep("one", &again).await;
-    assert_eq!((kept.head_commit, kept.n_commits), (Some(result), 0), "nothing is new");
+    assert_eq!((kept.head_commit.as_ref(), kept.n_commits), (Some(&result), 0), "nothing is new");
+    assert_eq!((kept.n_uncommitted, others(&kept).len()), (0, 0));
 }
 
 #[tokio::test]

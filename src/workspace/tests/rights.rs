@@ -367,6 +367,10 @@ async fn a_clone_of_another_user_does_not_get_what_agents_left_by_naming_it() {
             let head = tree.join(format!(".git/refs/heads/agents/{name}"));
             std::fs::write(&head, format!("{id}\n")).unwrap();
             std::fs::write(tree.join(".git/ORIG_HEAD"), format!("{id}\n")).unwrap();
+            let linked = tree.join(".git/worktrees/x");
+            std::fs::create_dir_all(&linked).unwrap();
+            std::fs::write(linked.join("HEAD"), format!("{id}\n")).unwrap();
+            std::fs::write(linked.join("gitdir"), format!("{}\n", linked.display())).unwrap();
             if is_forged {
                 forge_object(&bed, &bed.source(), id, 0);
                 let objects = tree.join(".git/objects");
@@ -380,6 +384,7 @@ async fn a_clone_of_another_user_does_not_get_what_agents_left_by_naming_it() {
             let left_out = kept.left_out.join("\n");
             assert!(left_out.contains(id.as_str()), "{name}: {left_out}");
             assert_eq!(kept.head_commit, two.base_commit, "{name}");
+            assert!(kept.others.is_empty(), "{name}: {:?}", kept.others);
             let reached = bed.git(&bed.keep_repository(), &["rev-list", &kept.kept_commit]);
             assert!(!private.iter().any(|id| reached.contains(id)), "{name}");
             std::fs::remove_dir_all(tree.parent().unwrap()).unwrap();
