@@ -420,17 +420,15 @@ impl Workspace {
     }
 
     /// Returns a new workspace that is to be made from the content of this one, whose files are
-    /// gone. A result that was merged is the base of what follows.
+    /// gone. It began where this one began.
     #[must_use]
     pub fn again(self, id: WorkspaceId, at: Timestamp) -> Self {
-        let is_base = self.merged_commit.is_none();
-        let base_ref = self.base_ref.clone().filter(|_| is_base);
-        let base_commit = self.base_commit.clone().filter(|_| is_base);
         let wanted = Self::wanted(id, self.project, self.task, self.branch, at);
         Self {
-            base_ref,
-            base_commit,
+            base_ref: self.base_ref,
+            base_commit: self.base_commit,
             content: self.content,
+            merged_commit: self.merged_commit,
             published_branch: self.published_branch,
             published_commit: self.published_commit,
             ..wanted
@@ -612,7 +610,8 @@ impl Workspace {
         let is_proved = self.content.as_ref().is_some_and(|content| content.proof.is_some());
         // A merge of the commits says nothing about files that are in no commit.
         let has_more = self.content.as_ref().is_some_and(|content| content.n_uncommitted > 0);
-        let is_merged = self.merged_commit.is_some() && !has_more;
+        // One that a person brought back after the merge has no launch.
+        let is_merged = self.merged_commit.is_some() && !has_more && self.launch.is_some();
         self.state == WorkspaceState::Ready
             && !task.status.is_open()
             && is_proved

@@ -351,3 +351,20 @@ fn a_person_chooses_among_the_branches_that_an_agent_left() {
     assert_eq!(bed.read("x.txt"), "x\n");
     bed.until_state("tsk", "removed");
 }
+
+#[test]
+fn the_diff_of_a_merged_task_stays_the_same_when_its_clone_comes_back() {
+    let bed = Bed::new(&[("one", COMMITS)]);
+    let daemon = &bed.daemon;
+    daemon.task("tsk", "prj", "one");
+    bed.until_kept("tsk");
+    let before = daemon.done(&["task", "diff", "tsk", "--stat"]);
+    assert!(before.contains("2 files changed"), "{before}");
+    daemon.done(&["task", "merge", "tsk"]);
+    bed.until_state("tsk", "removed");
+    daemon.done(&["task", "restore", "tsk"]);
+    assert_eq!(daemon.done(&["task", "diff", "tsk", "--stat"]), before, "while it is made");
+    let after = bed.until_state("tsk", "ready");
+    assert_eq!(daemon.done(&["task", "diff", "tsk", "--stat"]), before);
+    assert!(after["base_commit"].is_string() && after["merged_commit"].is_string(), "{after}");
+}

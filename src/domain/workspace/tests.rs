@@ -130,7 +130,11 @@ fn a_removed_workspace_comes_back_and_stays_for_its_whole_time() {
     assert!(!again.may_be_removed(&done, Some(KEEP), late));
     assert!(again.may_be_removed(&done, Some(KEEP), late + KEEP));
     let merged = removed.clone().merged("5678".to_owned(), false);
-    assert_eq!(merged.again(id("wsp_3"), late).base_commit, None, "new work begins there");
+    assert_eq!(
+        merged.again(id("wsp_3"), late).base_commit.as_deref(),
+        Some("1234"),
+        "also after a merge"
+    );
 }
 
 #[test]
