@@ -511,6 +511,8 @@ pub(super) fn dependencies_of(tx: &mut Read<'_>, task: &Task) -> Result<Dependen
         // A part is in the clone of the task above, whose agent may be waiting for this task.
         found.is_being_kept |= workspace.state == WorkspaceState::InUse && !owner.status.is_open();
         let content = workspace.content.filter(|_| workspace.discarded_at.is_none());
+        // It waits for the choice of a person.
+        found.is_being_kept |= content.as_ref().is_some_and(|content| content.is_undecided);
         let commit = content.and_then(|content| content.result().cloned());
         let result = commit.map(|commit| DependencyResult { task: id.clone(), commit });
         found.results.extend(result);

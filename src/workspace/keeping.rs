@@ -137,7 +137,7 @@ impl Checkouts {
             kept_commit: kept,
             proof: is_proved.then_some(after.digest),
             left_out,
-            others: self.others(place, result.as_deref(), &looked).await?,
+            others: self.others(place, order, result.as_deref(), &looked).await?,
             is_undecided: looked.found == Found::Undecided,
             found_on: looked.branch_at(result.as_deref()),
             chosen: order.chosen.clone(),

@@ -34,8 +34,8 @@ pub(super) struct Refs {
     refs: BTreeMap<String, String>,
     /// All ids that HEAD, refs and logs name.
     pub(super) named: BTreeSet<String>,
-    /// The texts of the HEADs of linked work trees.
-    linked: Vec<String>,
+    /// The texts of the HEADs of linked work trees, and whether the folder of each is there.
+    linked: Vec<(String, bool)>,
     /// The text that is kept.
     pub(super) text: String,
 }
@@ -48,8 +48,9 @@ impl Refs {
 
     /// Returns the branches and HEADs, those that are checked out first.
     pub(super) fn tips(&self) -> Vec<Tip> {
-        let here = self.head.iter().map(|head| (head, CheckedOut::Workspace));
-        let linked = self.linked.iter().map(|head| (head, CheckedOut::Linked));
+        let here = self.head.iter().map(|head| (head, Some(CheckedOut::Workspace)));
+        let linked = self.linked.iter();
+        let linked = linked.map(|(head, is_there)| (head, is_there.then_some(CheckedOut::Linked)));
         let mut seen = BTreeSet::new();
         let mut tips: Vec<Tip> = Vec::new();
         for (head, place) in here.chain(linked) {
@@ -58,7 +59,7 @@ impl Refs {
             seen.extend(name);
             if let Some(commit) = at.filter(|id| is_id(id)) {
                 let branch = name.and_then(branch_in);
-                tips.push(Tip { branch, commit: commit.to_owned(), place: Some(place) });
+                tips.push(Tip { branch, commit: commit.to_owned(), place });
             }
         }
         let others = self
@@ -140,7 +141,7 @@ pub(super) fn refs_in(own: &Path, common: &Path) -> Refs {
         let own = common.join("worktrees").join(&worktree);
         let place = read_text(&own.join("gitdir")).map(|place| own.join(place.trim()));
         let is_there = place.is_some_and(|place| place.exists());
-        refs.linked.extend(text.clone().filter(|_| is_there));
+        refs.linked.extend(text.clone().map(|head| (head, is_there)));
         refs.note(&head, text);
     }
     for folder in ["rebase-merge", "rebase-apply", "sequencer"] {
@@ -169,7 +170,7 @@ impl Refs {
         for id in &named {
             let nothing = "0".repeat(id.len());
             self.text = self.text.replace(id, &nothing);
-            for head in self.head.iter_mut().chain(&mut self.linked) {
+            for head in self.head.iter_mut().chain(self.linked.iter_mut().map(|(head, _)| head)) {
                 *head = head.replace(id, &nothing);
             }
         }

@@ -45,8 +45,8 @@ impl Checkouts {
             crash_point::reach(CrashPoint::WorkspaceInTrash);
             // A process may still have had it open.
             if !is_unchanged(&trash, &order.proof).await? {
-                let kept = self.keep_at(&trash, &order.keep, policy).await?;
                 rename(&trash.folder, &place.folder)?;
+                let kept = self.keep_at(&place, &order.keep, policy).await?;
                 return Ok(Removal::KeptAgain(Box::new(kept)));
             }
             remove_folder(&gone)?;

@@ -1,7 +1,6 @@
 //! Brings kept content back: into a new workspace, or into another new folder.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use super::git::{Call, Git};
@@ -31,11 +30,10 @@ impl Checkouts {
         Ok(())
     }
 
-    /// Gives a new repository the other branches, the tags, the stash and the HEAD of the kept
-    /// state. `own_branches` are those of the task, at that time and now. Refs that git does not
-    /// accept stay in the kept commit alone. The result is at the branch of the task already, but
-    /// the files are those of HEAD: if it was at another commit of that branch, it is again, and the
-    /// result has a branch beside it.
+    /// Gives a new repository the branches, the tags, the stash and the HEAD of the kept state.
+    /// `own_branches` are those of the task, at that time and now. The latter is at the result. If it
+    /// was at files or commits of its own, it is again, and the result has a branch beside it. Refs that git does not
+    /// accept stay in the kept commit alone.
     pub(super) async fn restore_refs(
         &self,
         kept: &Restored,
@@ -45,6 +43,7 @@ impl Checkouts {
     ) -> Result<(), CheckoutError> {
         let (refs, kinds) = self.kept_refs(kept, place).await?;
         let on_own = |arguments: &[&str]| self.git.on(own, arguments.iter().copied()).run_as(owner);
+        let is_commit = |id: &String| kinds.get(id).is_some_and(|kind| kind == "commit");
         let is_wanted = |name: &str| {
             let branch = name.strip_prefix("refs/heads/");
             let is_other =
@@ -57,29 +56,40 @@ impl Checkouts {
         let changes = refs.iter().filter(is_there);
         let changes: Vec<String> =
             changes.map(|(name, id)| format!("create {name} {id}\n")).collect();
-        on_own(&["update-ref", "--stdin"]).input(changes.concat()).end().await?;
-        match refs.head.as_deref().map(str::trim) {
-            Some(head) if head.starts_with("ref: ") => {
-                let name = head.trim_start_matches("ref: ");
-                let [_, own_branch] = own_branches;
-                let at = refs.head_commit().filter(|at| kinds.contains_key(*at));
-                if is_wanted(name) && refs.iter().any(|(other, _)| other == name) {
-                    on_own(&["symbolic-ref", "HEAD", name]).end().await?;
-                } else if let (Some(at), Some(result)) = (at, &kept.head_commit)
-                    && at != result
-                    && name.starts_with("refs/heads/")
-                {
-                    let mut moved = format!("update refs/heads/{own_branch} {at}\n");
-                    if !refs.iter().any(|(name, id)| id == result && is_wanted(name)) {
-                        let _ = writeln!(moved, "update refs/heads/{own_branch}-result {result}");
-                    }
-                    on_own(&["update-ref", "--stdin"]).input(moved).run().await?;
-                }
+        let all = on_own(&["update-ref", "--stdin"]).input(changes.concat()).end().await?;
+        if all.code != Some(0) {
+            for change in changes {
+                on_own(&["update-ref", "--stdin"]).input(change).end().await?;
             }
-            Some(id) if kinds.get(id).is_some_and(|kind| kind == "commit") => {
-                on_own(&["update-ref", "--no-deref", "HEAD", id]).end().await?;
+        }
+        let [own_before, own_now] = own_branches;
+        let head = refs.head.as_deref().map(str::trim).unwrap_or_default();
+        let is_here = head.strip_prefix("ref: refs/heads/") == Some(own_before.as_str());
+        let at = refs.branch(own_before).filter(|at| is_commit(at));
+        if let (Some(at), Some(result)) = (at, &kept.head_commit)
+            && at != result
+            && (is_here || !self.contains(place, result, at).await?)
+            && self.check_commit(place, at).await.is_ok()
+        {
+            on_own(&["update-ref", &format!("refs/heads/{own_now}"), at]).run().await?;
+            let named = on_own(&["for-each-ref", "--points-at", result]).text().await?;
+            if named.is_empty() {
+                let beside = format!("refs/heads/{own_now}-result");
+                on_own(&["update-ref", &beside, result]).run().await?;
             }
-            _ => {}
+        }
+        if let Some(name) = head.strip_prefix("ref: ") {
+            let find = ["show-ref", "--verify", "--quiet", name];
+            if !is_wanted(name) || !refs.iter().any(|(other, _)| other == name) {
+                return Ok(());
+            }
+            if on_own(&find).end().await?.code == Some(0) {
+                on_own(&["symbolic-ref", "HEAD", name]).end().await?;
+                return Ok(());
+            }
+        }
+        if let Some(at) = refs.head_commit().filter(|at| is_commit(at)) {
+            on_own(&["update-ref", "--no-deref", "HEAD", at]).end().await?;
         }
         Ok(())
     }

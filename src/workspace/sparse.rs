@@ -188,15 +188,14 @@ pub(super) struct Made {
     /// The daemon's index had no submodules from the beginning. Earlier versions left them there.
     #[serde(default)]
     pub(super) has_no_gitlinks: bool,
-    /// The commits of the branches of the source at that time; `None` from an earlier version.
+    /// The commits of the branches of the source at that time; `None` if they were not noted.
     #[serde(default)]
     pub(super) begun: Option<BTreeSet<String>>,
 }
 
 impl Made {
-    pub(super) fn new(prepared: &Prepared, cone: &Cone, begun: BTreeSet<String>) -> Self {
+    pub(super) fn new(prepared: &Prepared, cone: &Cone, begun: Option<BTreeSet<String>>) -> Self {
         let paths = cone.folders().to_vec();
-        let begun = Some(begun);
         Self { prepared: prepared.clone(), paths, has_no_gitlinks: true, begun }
     }
 }

@@ -45,11 +45,12 @@ impl Workspaces {
         };
         // One that waits for the choice of a person is not decided.
         let is_decided = |workspace: &Workspace| {
-            workspace.content.as_ref().is_none_or(|content| !content.is_undecided)
+            let is_undecided = workspace.content.as_ref().is_some_and(|it| it.is_undecided);
+            !is_undecided || workspace.discarded_at.is_some()
         };
         let kept = newest.filter(is_kept).filter(is_decided);
         Ok(kept.map(|Workspace { branch, content, .. }| {
-            let commit = content.and_then(|content| content.head_commit);
+            let commit = content.and_then(|content| content.result().cloned());
             TakenResult { branch, commit }
         }))
     }

@@ -33,6 +33,8 @@ pub(super) struct Looked {
     tips: Vec<Tip>,
     new: NewCommits,
     begun: BTreeSet<String>,
+    /// `begun` was noted when the workspace was made.
+    is_noted: bool,
     base: Option<String>,
     /// Why nothing could be found.
     pub(super) reason: Option<String>,
@@ -42,7 +44,7 @@ impl Looked {
     /// Returns whether a commit without anything new may be the result: one of a person's branches
     /// is not the work of the agent.
     pub(super) fn may_be_result(&self, commit: &String) -> bool {
-        self.base.as_ref() == Some(commit) || !self.begun.contains(commit)
+        !self.is_noted || self.base.as_ref() == Some(commit) || !self.begun.contains(commit)
     }
 
     /// Returns the branch that names the result.
@@ -65,10 +67,9 @@ impl Checkouts {
         tips.sort_by_key(|tip| tip.place.is_none() && !is_of_task(tip));
         tips.truncate(MAX_TIPS);
         let named: BTreeSet<String> = tips.iter().map(|tip| tip.commit.clone()).collect();
-        let mut begun = self.begun(place, order).await?;
-        let kinds = self.kinds(place, named.union(&begun)).await?;
+        let (begun, is_noted) = self.begun(place, order).await?;
+        let kinds = self.kinds(place, named.iter()).await?;
         let is_commit = |id: &String| kinds.get(id).is_some_and(|kind| kind == "commit");
-        begun.retain(is_commit);
         tips.retain(|tip| is_commit(&tip.commit));
         let most = format!("--max-count={MAX_COMMITS}");
         let list = ["rev-list", "--parents", &most, "--stdin"];
@@ -85,66 +86,85 @@ impl Checkouts {
         let found = find_result(&order.branch, order.chosen.as_deref(), &tips, &new);
         tips.retain(|tip| new.has(&tip.commit));
         let base = order.base_commit.clone();
-        Ok(Looked { found, tips, new, begun, base, reason })
+        Ok(Looked { found, tips, new, begun, is_noted, base, reason })
     }
 
     /// Returns the commits that a new workspace begins with beside its base: those of the branches
-    /// of the source as they are now. Restored work began when it began first. If the restored
-    /// result counts as its base, so does all that was beside it.
+    /// of the source as they are now. Restored work began when it began first; `None` if that was
+    /// not noted. If the restored result counts as its base, so does all that was beside it.
     pub(in crate::workspace) async fn begun_for(
         &self,
         order: &Order,
         place: &Place,
-    ) -> Result<BTreeSet<String>, CheckoutError> {
+    ) -> Result<Option<BTreeSet<String>>, CheckoutError> {
         let Some(kept) = &order.restores else {
-            return self.of_source_now(place).await;
+            return self.of_source_now(place, None).await.map(Some);
         };
         if kept.base_commit.is_none() {
             let (refs, _) = self.kept_refs(kept, place).await?;
-            return Ok(refs.tips().into_iter().map(|tip| tip.commit).collect());
+            return Ok(Some(refs.tips().into_iter().map(|tip| tip.commit).collect()));
         }
-        // Work that an earlier version kept has no such list.
         let about = format!("{}:git/{BEGUN}", kept.kept_commit);
         let listed = self.git.on(&place.keep(), ["cat-file", "blob", &about]).end().await?;
-        if listed.code != Some(0) {
-            return self.of_source_now(place).await;
-        }
-        let listed = String::from_utf8_lossy(&listed.stdout);
-        Ok(listed.lines().filter(|line| is_id(line)).map(str::to_owned).collect())
+        // Work that an earlier version kept has no such list.
+        Ok((listed.code == Some(0)).then(|| {
+            let listed = String::from_utf8_lossy(&listed.stdout);
+            listed.lines().filter(|line| is_id(line)).map(str::to_owned).collect()
+        }))
     }
 
-    /// Returns the commits of the branches of the source as they are now.
-    async fn of_source_now(&self, place: &Place) -> Result<BTreeSet<String>, CheckoutError> {
-        let list = ["for-each-ref", "--format=%(objectname)", SOURCE, FORGE];
+    /// Returns the commits of the branches of the source as they are now, apart from those that
+    /// contain `result`.
+    async fn of_source_now(
+        &self,
+        place: &Place,
+        result: Option<&str>,
+    ) -> Result<BTreeSet<String>, CheckoutError> {
+        let without = result.map(|result| format!("--no-contains={result}"));
+        let list = ["for-each-ref", "--format=%(objectname)"].into_iter();
+        let list = list.chain(without.as_deref()).chain([SOURCE, FORGE]);
         let listed = self.git.on(&place.keep(), list).text().await?;
         Ok(listed.lines().map(str::to_owned).collect())
     }
 
-    /// Returns the line of a tree that names the list of the commits that a workspace began with.
+    /// Returns the line of a tree that names the list of the commits that a workspace began with; no
+    /// line if they were not noted.
     pub(super) async fn begun_entry(
         &self,
         place: &Place,
         order: &KeepOrder,
     ) -> Result<String, CheckoutError> {
+        let (begun, is_noted) = self.begun(place, order).await?;
+        if !is_noted {
+            return Ok(String::new());
+        }
         let write = self.git.on(&place.keep(), ["hash-object", "-w", "--stdin"]);
-        let blob = write.input(lines(&self.begun(place, order).await?)).text().await?;
+        let blob = write.input(lines(&begun)).text().await?;
         Ok(format!("100644 blob {blob}\t{BEGUN}\n"))
     }
 
-    /// Returns the commits that a workspace began with. It began with all that they reach, too.
+    /// Returns the commits that a workspace began with, as far as they are there, and whether they
+    /// were noted. It began with all that they reach, too.
     async fn begun(
         &self,
         place: &Place,
         order: &KeepOrder,
-    ) -> Result<BTreeSet<String>, CheckoutError> {
+    ) -> Result<(BTreeSet<String>, bool), CheckoutError> {
         let made = place.folder.join(MADE).exists().then(|| read_made(place)).transpose()?;
-        let mut begun = match made.and_then(|made| made.begun) {
-            Some(begun) => begun,
-            // It was made by an earlier version.
-            None => self.of_source_now(place).await?,
+        let noted = made.and_then(|made| made.begun);
+        let is_noted = noted.is_some();
+        let mut begun = if let Some(begun) = noted {
+            begun
+        } else {
+            // An earlier version made it, and the source may have got its result since.
+            let result = self.resolve(place, &format!("refs/heads/{}", order.branch)).await?;
+            let result = result.filter(|result| order.base_commit.as_ref() != Some(result));
+            self.of_source_now(place, result.as_deref()).await?
         };
         begun.extend(order.base_commit.clone());
-        Ok(begun)
+        let kinds = self.kinds(place, begun.iter()).await?;
+        begun.retain(|id| kinds.get(id).is_some_and(|kind| kind == "commit"));
+        Ok((begun, is_noted))
     }
 
     /// Makes a commit that was kept the result of a workspace, as a person chose. The result before
@@ -175,12 +195,14 @@ impl Checkouts {
         let before = before.filter(|before| base != Some(before) && !content.is_undecided);
         let branch = std::mem::replace(&mut content.found_on, chosen.branch);
         let before = before.map(|commit| OtherTip { branch, commit, n_commits: 0 });
-        let begun = self.begun(&place, order).await?;
+        let (begun, _) = self.begun(&place, order).await?;
+        let former = before.as_ref().map(|before| before.commit.clone());
         let all = std::mem::take(&mut content.others).into_iter().chain(before);
         for mut other in all.filter(|other| other.commit != chosen.commit) {
             let range = (Some(chosen.commit.as_str()), other.commit.as_str());
-            other.n_commits = self.n_more(&place, range, &begun).await?;
-            content.others.extend((other.n_commits > 0).then_some(other));
+            let is_former = former.as_ref() == Some(&other.commit);
+            other.n_commits = self.n_more(&place, range, &begun, other.n_commits).await?;
+            content.others.extend((other.n_commits > 0 || is_former).then_some(other));
         }
         self.count_changes(&place, base, Some(&chosen.commit), &mut content).await?;
         // All that can fail comes before.
@@ -190,24 +212,30 @@ impl Checkouts {
     }
 
     /// Returns the number of commits of a tip whose changes the result lacks, apart from those that
-    /// the workspace began with.
+    /// the workspace began with; `otherwise` if a comparison takes too long.
     async fn n_more(
         &self,
         place: &Place,
         (result, tip): (Option<&str>, &str),
         begun: &BTreeSet<String>,
+        otherwise: u32,
     ) -> Result<u32, CheckoutError> {
         let range = result.map_or_else(|| tip.to_owned(), |result| format!("{result}...{tip}"));
         let compare = ["rev-list", "--count", "--no-merges", "--cherry-pick", "--right-only"];
         let compare = self.git.on(&place.keep(), compare.into_iter().chain(["--stdin"]));
-        let counted = compare.input(revisions([&range], begun)).text().await?;
-        Ok(counted.parse().unwrap_or(0))
+        match compare.input(revisions([&range], begun)).text().await.map_err(CheckoutError::from) {
+            Ok(counted) => Ok(counted.parse().unwrap_or(0)),
+            Err(CheckoutError::Git(GitError::TimedOut { .. })) => Ok(otherwise),
+            Err(error) if error.is_of_content() => Ok(otherwise),
+            Err(error) => Err(error),
+        }
     }
 
     /// Returns the tips with changes that the result lacks.
     pub(super) async fn others(
         &self,
         place: &Place,
+        order: &KeepOrder,
         result: Option<&str>,
         looked: &Looked,
     ) -> Result<Vec<OtherTip>, CheckoutError> {
@@ -220,16 +248,14 @@ impl Checkouts {
             let n_beyond = looked.new.n_beyond(&tip.commit, result);
             let n_commits = match n_beyond {
                 1..=MAX_COMPARED => {
-                    match self.n_more(place, (result, &tip.commit), &looked.begun).await {
-                        // The comparison takes too long.
-                        Err(CheckoutError::Git(GitError::TimedOut { .. })) => count(n_beyond),
-                        Err(error) if error.is_of_content() => count(n_beyond),
-                        compared => compared?,
-                    }
+                    let range = (result, tip.commit.as_str());
+                    self.n_more(place, range, &looked.begun, count(n_beyond)).await?
                 }
                 n_beyond => count(n_beyond),
             };
-            if n_commits > 0 || looked.found == Found::Undecided {
+            // What a person has chosen can be taken back.
+            let is_former = order.chosen.is_some() && tip.branch.as_ref() == Some(&order.branch);
+            if n_commits > 0 || is_former || looked.found == Found::Undecided {
                 let Tip { branch, commit, .. } = tip.clone();
                 others.push(OtherTip { branch, commit, n_commits });
             }

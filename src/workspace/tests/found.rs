@@ -260,3 +260,69 @@ async fn a_repeated_squash_or_rebase_writes_no_empty_commit() {
         assert_eq!(bed.read("one.txt"), "one\n");
     }
 }
+
+#[tokio::test]
+async fn a_branch_below_that_of_the_task_comes_back_as_a_commit() {
+    let bed = Bed::new();
+    let (one, tree) = bed.prepare("one").await;
+    bed.git(&tree, &["branch", "other"]);
+    bed.git(&tree, &["branch", "-m", "agents/one/fix"]);
+    bed.commit(&tree, "work.txt", "work\n");
+    let head = bed.head(&tree);
+    let kept = bed.keep("one", &one).await;
+    assert_eq!(kept.head_commit.as_ref(), Some(&head));
+    std::fs::remove_dir_all(tree.parent().unwrap()).unwrap();
+    bed.prepare_again("one", &one, &kept).await.unwrap();
+    assert_eq!(
+        (bed.head(&tree), bed.git(&tree, &["status", "--porcelain"])),
+        (head, String::new())
+    );
+    assert_eq!(bed.git(&tree, &["rev-parse", "other"]), one.base_commit.unwrap());
+}
+
+#[tokio::test]
+async fn a_clone_of_an_earlier_version_keeps_its_result_after_a_merge() {
+    let bed = Bed::new();
+    let (one, tree) = bed.prepare("one").await;
+    bed.commit(&tree, "one.txt", "one\n");
+    bed.git(&tree, &["checkout", "--quiet", "-b", "backup", "HEAD^"]);
+    bed.commit(&tree, "old.txt", "an attempt\n");
+    bed.git(&tree, &["checkout", "--quiet", "agents/one"]);
+    let made = tree.parent().unwrap().join("made.json");
+    let mut without: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(&made).unwrap()).unwrap();
+    assert!(without.as_object_mut().unwrap().remove("begun").is_some());
+    std::fs::write(&made, without.to_string()).unwrap();
+    let kept = bed.keep("one", &one).await;
+    assert_eq!(kept.head_commit, Some(bed.head(&tree)));
+    bed.checkouts.merge(&bed.merge_order("one", &one)).await.unwrap();
+    bed.prepare("two").await;
+    let kept = bed.keep("one", &one).await;
+    assert_eq!(kept.head_commit, Some(bed.head(&tree)), "the source has it now");
+    std::fs::remove_dir_all(tree.parent().unwrap()).unwrap();
+    let again = bed.prepare_again("one", &one, &kept).await.unwrap();
+    let kept = bed.keep("one", &again).await;
+    assert_eq!((kept.head_commit, kept.n_commits), (Some(bed.head(&tree)), 1));
+}
+
+#[tokio::test]
+async fn a_choice_that_contains_the_result_before_can_be_taken_back() {
+    let bed = Bed::new();
+    let (one, tree) = bed.prepare("one").await;
+    bed.commit(&tree, "one.txt", "one\n");
+    let result = bed.head(&tree);
+    bed.git(&tree, &["checkout", "--quiet", "-b", "backup"]);
+    bed.commit(&tree, "more.txt", "more\n");
+    bed.git(&tree, &["checkout", "--quiet", "agents/one"]);
+    let kept = bed.keep("one", &one).await;
+    let order = Bed::keep_order("one", &one);
+    let backup = kept.other("backup").unwrap().clone();
+    let chosen = bed.checkouts.choose_result(&order, backup.clone(), kept).await.unwrap();
+    assert_eq!((chosen.n_commits, others(&chosen)), (2, vec![("agents/one", 0)]));
+    let order = KeepOrder { chosen: chosen.chosen, ..order };
+    let kept = bed.checkouts.keep(&order, &bed.policy).await.unwrap();
+    assert_eq!(kept.head_commit, Some(backup.commit.clone()));
+    let former = kept.other("agents/one").unwrap().clone();
+    let back = bed.checkouts.choose_result(&order, former, kept).await.unwrap();
+    assert_eq!((back.head_commit.as_ref(), others(&back)), (Some(&result), vec![("backup", 1)]));
+}
