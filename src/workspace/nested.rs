@@ -344,7 +344,7 @@ impl Checkouts {
             Err(reason) => return Ok(Err(reason)),
         };
         let mut objects = BTreeSet::new();
-        // What another user names is compared with what that user has.
+        // The ids that another user names are compared with the objects that this user has.
         if !is_taken || place.owner.is_some() {
             objects = self.take_objects_of(place, &order.id, repository.objects()).await?;
         }

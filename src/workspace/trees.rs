@@ -158,7 +158,7 @@ impl Checkouts {
         if rest.is_empty() {
             return Ok(rest);
         }
-        // Those of an older commit are listed, too, if the newest ones lack them.
+        // Git also lists an object of an older commit if the newest lent commits lack it.
         let check = ["cat-file", "--batch-check=%(objectname)"];
         let in_lent = self.git.on(&place.keep(), check).input(lines(&rest)).long();
         let in_lent = in_lent.variable("GIT_OBJECT_DIRECTORY", place.lent(owner).join("objects"));

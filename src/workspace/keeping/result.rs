@@ -29,7 +29,7 @@ const MAX_OTHERS: usize = 20;
 /// The tips of a workspace, and which of them is the result.
 pub(super) struct Looked {
     pub(super) found: Found,
-    /// Those with commits that the workspace did not begin with.
+    /// The tips with commits that the workspace did not begin with.
     tips: Vec<Tip>,
     new: NewCommits,
     begun: BTreeSet<String>,
@@ -253,7 +253,7 @@ impl Checkouts {
                 }
                 n_beyond => count(n_beyond),
             };
-            // What a person has chosen can be taken back.
+            // A person can take a choice back, so the result before it is named, too.
             let is_former = order.chosen.is_some() && tip.branch.as_ref() == Some(&order.branch);
             if n_commits > 0 || is_former || looked.found == Found::Undecided {
                 let Tip { branch, commit, .. } = tip.clone();

@@ -68,7 +68,7 @@ async fn a_branch_that_was_left_again_is_the_result_if_it_is_the_only_one() {
     let kept = bed.keep("one", &one).await;
     assert_eq!((kept.head_commit.as_ref(), kept.n_commits), (Some(&head), 1));
     assert_eq!((kept.n_uncommitted, kept.n_changed), (1, 0));
-    // What is in no commit is merged with the result.
+    // The merge takes the file that is in no commit with the result.
     let order = MergeOrder { with_uncommitted: true, ..bed.merge_order("one", &one) };
     let merged = bed.checkouts.merge(&order).await.unwrap();
     assert!(matches!(merged, Merged::Into { .. }), "{merged:?}");
@@ -201,7 +201,7 @@ async fn branches_of_the_source_are_no_result_of_the_agent() {
     bed.git(&source, &["checkout", "--quiet", "main"]);
     let (one, tree) = bed.prepare("one").await;
     bed.git(&tree, &["checkout", "--quiet", "-b", "topic", &topic]);
-    // What becomes of it in the source later says nothing about the clone.
+    // The end of the branch in the source says nothing about the clone.
     bed.git(&source, &["branch", "--quiet", "-D", "topic"]);
     let kept = bed.keep("one", &one).await;
     assert_eq!((kept.head_commit.as_ref(), kept.n_commits), (one.base_commit.as_ref(), 0));
