@@ -150,6 +150,7 @@ impl Connection {
         // The future is on the heap: each layer around a future needs its own place for it, and a
         // thousand calls may wait.
         let answered = async {
+            tracing::debug!("tool call begun");
             let answered = progress.run(tool.waits, Box::pin(self.answer(tool, &incoming))).await;
             answered.unwrap_or_else(|| {
                 tracing::debug!(reason = "client_gone", "tool call dropped");

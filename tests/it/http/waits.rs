@@ -40,18 +40,16 @@ fn until_dropped(daemon: &Daemon) {
     until("the call is dropped", || daemon.log().contains("tool call dropped"));
 }
 
-/// Makes a call and leaves it, until one is dropped that had begun. A call whose client leaves
-/// before it has begun never begins, so the client stays longer each time.
-fn leave_until_dropped(daemon: &Daemon, headers: &str, body: &str, leave: impl Fn(Web)) {
-    let mut stay = Duration::from_millis(1);
-    until("the call is dropped", || {
-        let mut web = Web::to(daemon);
-        begin(&mut web, headers, body);
-        std::thread::sleep(stay);
-        stay *= 2;
-        leave(web);
-        daemon.log().contains("tool call dropped")
-    });
+/// Makes a call, leaves it when it has begun, and waits until it is dropped.
+fn leave_until_dropped(daemon: &Daemon, headers: &str, body: &str, leave: impl FnOnce(Web)) {
+    let n_begun = || daemon.log().matches("tool call begun").count();
+    let n_before = n_begun();
+    let mut web = Web::to(daemon);
+    begin(&mut web, headers, body);
+    // A call whose client leaves before it has begun never begins.
+    until("the call has begun", || n_begun() > n_before);
+    leave(web);
+    until_dropped(daemon);
 }
 
 /// Does a handshake and returns the headers that a client repeats.
