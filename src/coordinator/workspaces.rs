@@ -395,7 +395,8 @@ async fn take<C: ControlPlane>(
             match checkouts.publish_branch(order).await {
                 // Such a result stays with the coordinator, and its workspace can be used.
                 Err(error) if error.needs_person() => {
-                    Ok(Taken::failed(not_published(&error), PAUSE))
+                    let reason = "its result is in no branch of the project's repository yet";
+                    Ok(Taken::failed(format!("{reason}: {}", ErrorChain(&error)), PAUSE))
                 }
                 published => Ok(Taken::report(WorkspaceReport::Published(published?))),
             }
@@ -501,10 +502,6 @@ async fn remove_clean(checkouts: &Checkouts, project: &ProjectId, id: &Workspace
             "could not remove the fresh clone of a check"
         );
     }
-}
-
-fn not_published(error: &CheckoutError) -> String {
-    format!("its result is in no branch of the project's repository yet: {}", ErrorChain(error))
 }
 
 /// Makes a workspace and runs the hook that follows. `place` is the one among the steps that use
