@@ -27,6 +27,8 @@ pub const MAX_DIFF: u64 = 5 * 1024 * 1024;
 #[derive(Debug, Clone)]
 pub struct DiffOrder {
     pub keep: KeepOrder,
+    /// The result; `None` for the commit that is kept as the branch of the task.
+    pub result: Option<String>,
     /// An agent may be using the workspace, so its newest commits are taken first.
     pub is_in_use: bool,
     pub of: DiffKind,
@@ -57,6 +59,8 @@ pub struct MergeOrder {
     pub base_ref: Option<String>,
     pub style: MergeStyle,
     pub with_uncommitted: bool,
+    /// The result; `None` for the commit that is kept as the branch of the task.
+    pub result: Option<String>,
     /// The commit that the person has seen as the result.
     pub expected_head: Option<String>,
     /// The branch that got an earlier result of the workspace.
@@ -111,8 +115,8 @@ impl Checkouts {
         let place = self.place(project, id);
         let taken = if order.is_in_use { self.take(project, id).await? } else { None };
         let result = match taken {
-            Some(taken) => Some(taken),
-            None => self.resolve(&place, &format!("refs/heads/{branch}")).await?,
+            None => self.result_or_branch(&place, order.result.as_ref(), branch).await?,
+            taken => taken,
         };
         let range = match (order.of, result, base_commit) {
             (DiffKind::Uncommitted, _, _) => {
@@ -213,8 +217,7 @@ impl Checkouts {
                 "the project's repository has no branch `{branch}`"
             )));
         }
-        let own = format!("refs/heads/{}", order.branch);
-        let result = self.resolve(&place, &own).await?;
+        let result = self.result_or_branch(&place, order.result.as_ref(), &order.branch).await?;
         if let (Some(expected), Some(result)) = (&order.expected_head, &result)
             && expected != result
         {
@@ -288,6 +291,17 @@ impl Checkouts {
                 Ok(Merged::InTheWay { branch, message, result })
             }
         }
+    }
+
+    /// Returns the commit of a result, or else the one that is kept as the branch of the task.
+    async fn result_or_branch(
+        &self,
+        place: &Place,
+        result: Option<&String>,
+        branch: &str,
+    ) -> Result<Option<String>, CheckoutError> {
+        let own = format!("refs/heads/{branch}");
+        self.resolve(place, result.unwrap_or(&own)).await
     }
 
     /// Gives the source a branch with the result. A merge that is refused is refused for its own

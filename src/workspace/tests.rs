@@ -131,6 +131,7 @@ impl Bed {
 
     fn merge_order(&self, id: &str, prepared: &Prepared) -> MergeOrder {
         MergeOrder {
+            result: None,
             id: id.parse().unwrap(),
             project: "shop".parse().unwrap(),
             branch: prepared.branch.clone(),
@@ -177,8 +178,12 @@ async fn two_tasks_work_apart_and_people_get_both_results() {
     let found = (kept.n_commits, kept.n_files, kept.n_additions, kept.n_uncommitted);
     assert_eq!((found, kept.left_out.as_slice()), ((1, 1, 1, 0), [].as_slice()));
     assert!(kept.proof.is_some() && other.proof.is_some());
-    let diff =
-        DiffOrder { keep: Bed::keep_order("one", &one), is_in_use: false, of: DiffKind::Committed };
+    let diff = DiffOrder {
+        keep: Bed::keep_order("one", &one),
+        is_in_use: false,
+        result: None,
+        of: DiffKind::Committed,
+    };
     let diff = String::from_utf8(bed.checkouts.diff(&diff).await.unwrap()).unwrap();
     assert!(diff.contains("+++ b/first.txt") && diff.contains("+1"), "{diff}");
 
@@ -211,7 +216,7 @@ async fn files_in_no_commit_are_not_taken_for_merged() {
     assert_eq!(kept.n_uncommitted, 0);
     let uncommitted = DiffKind::Uncommitted;
     let keep = Bed::keep_order("one", &one);
-    let diff = DiffOrder { keep, is_in_use: false, of: uncommitted };
+    let diff = DiffOrder { keep, is_in_use: false, result: None, of: uncommitted };
     assert_eq!(bed.checkouts.diff(&diff).await.unwrap(), b"");
 }
 
@@ -474,6 +479,7 @@ async fn nothing_of_the_agents_repository_runs() {
     bed.keep("one", &one).await;
     let diff = DiffOrder {
         keep: Bed::keep_order("one", &one),
+        result: None,
         is_in_use: true,
         of: DiffKind::Uncommitted,
     };

@@ -57,6 +57,7 @@ impl Workspaces {
         let order = DiffOrder {
             is_in_use: workspace.state == WorkspaceState::InUse,
             keep: keep_order(&workspace, task.assignee.as_ref()),
+            result: workspace.content.as_ref().and_then(|content| content.head_commit.clone()),
             of,
         };
         Ok(self.host(&workspace)?.diff(&order).await.map_err(|error| failed(&workspace, &error))?)
@@ -120,6 +121,7 @@ impl Workspaces {
             into: wish.into.clone(),
             base_ref: workspace.base_ref.clone(),
             style: wish.style,
+            result: workspace.content.as_ref().and_then(|content| content.head_commit.clone()),
             with_uncommitted: wish.with_uncommitted,
             expected_head: wish.expected_head.clone(),
             last: workspace.published(),

@@ -220,7 +220,8 @@ async fn take(
         "look" => format!("{:?}", checkouts.look_at(&bed.source()).await),
         "diff" => {
             let of = if at % 2 == 0 { DiffKind::Committed } else { DiffKind::Uncommitted };
-            let diff = checkouts.diff(&DiffOrder { keep, is_in_use: at % 2 == 0, of }).await;
+            let diff =
+                checkouts.diff(&DiffOrder { keep, is_in_use: at % 2 == 0, result: None, of }).await;
             shown(diff.map(|diff| String::from_utf8_lossy(&diff).into_owned()))
         }
         prepare => {

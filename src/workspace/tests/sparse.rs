@@ -31,7 +31,7 @@ impl Bed {
 
     async fn uncommitted(&self, id: &str, prepared: &Prepared) -> String {
         let keep = Self::keep_order(id, prepared);
-        let order = DiffOrder { keep, is_in_use: false, of: DiffKind::Uncommitted };
+        let order = DiffOrder { keep, is_in_use: false, result: None, of: DiffKind::Uncommitted };
         String::from_utf8(self.checkouts.diff(&order).await.unwrap()).unwrap()
     }
 }
