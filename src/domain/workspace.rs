@@ -35,7 +35,7 @@ pub use hook::{Hook, HookFacts};
 pub use overrides::{WorkspaceOverrides, check_base};
 pub use publication::{PublishOrder, PublishResults, Published, fitting, numbered};
 pub use remote::{FetchOrder, Fetched, PushOrder, PushWay, Pushed, Remote, RemoteError};
-pub use result::{CheckedOut, Found, NewCommits, OtherTip, Tip, find_result};
+pub use result::{CheckedOut, Choice, Found, NewCommits, OtherTip, Tip, find_result};
 pub use submodule::{SubmoduleSource, check_address, is_name, resolve_address};
 
 use super::command::RunAs;
@@ -201,8 +201,8 @@ pub struct KeepOrder {
     pub agent: AgentId,
     /// The launch that used the workspace last.
     pub launch: Option<LaunchId>,
-    /// The commit that a person chose as the result.
-    pub chosen: Option<String>,
+    /// The result that a person chose.
+    pub chosen: Option<Choice>,
 }
 
 /// The facts that a fresh clone for a check is made from.

@@ -18,7 +18,7 @@ use crate::config;
 use crate::domain::start_history::{NeededClone, TaskToStart};
 use crate::domain::task::next_task;
 use crate::domain::workspace::{
-    BranchIds, ForgetOrder, Job, KeepOrder, LfsFiles, Order, PublishOrder, PublishResults,
+    BranchIds, Content, ForgetOrder, Job, KeepOrder, LfsFiles, Order, PublishOrder, PublishResults,
     RemoveOrder, WorkspaceMode, WorkspaceReport, WorkspaceState, branch_of, owner,
 };
 use crate::domain::{
@@ -583,7 +583,7 @@ fn keep_order(workspace: &Workspace, agent: Option<&AgentId>) -> KeepOrder {
         base_commit: workspace.base_commit.clone(),
         agent: agent.cloned().unwrap_or_else(nobody),
         launch: workspace.launch.clone(),
-        chosen: workspace.content.as_ref().and_then(|content| content.chosen.clone()),
+        chosen: workspace.content.as_ref().and_then(Content::choice),
     }
 }
 

@@ -131,6 +131,9 @@ impl Checkouts {
         let missing = self.unreached(place, &kept, order, &all).await?;
         left_out.extend(missing.iter().map(|id| format!(".git/objects: {id}")));
         let is_proved = left_out.is_empty() && after.digest == before.digest;
+        let is_undecided = looked.found == Found::Undecided;
+        // The work has gone on elsewhere since the choice.
+        let chosen = order.chosen.as_ref().filter(|_| !is_undecided);
         let mut content = Content {
             head_commit: result.clone(),
             disk_bytes: after.disk_bytes,
@@ -138,9 +141,11 @@ impl Checkouts {
             proof: is_proved.then_some(after.digest),
             left_out,
             others: self.others(place, order, result.as_deref(), &looked).await?,
-            is_undecided: looked.found == Found::Undecided,
+            is_undecided,
             found_on: looked.branch_at(result.as_deref()),
-            chosen: order.chosen.clone(),
+            chosen: chosen.map(|choice| choice.commit.clone()),
+            tips: looked.commits(),
+            is_elsewhere: newest != result.as_deref(),
             ..Content::default()
         };
         let from = (result.as_deref(), newest);

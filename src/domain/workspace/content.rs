@@ -1,8 +1,10 @@
 //! The content of a workspace that was kept after a launch.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
-use super::OtherTip;
+use super::{Choice, OtherTip};
 
 /// The content of a workspace, as it was found when it was kept.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -32,7 +34,8 @@ pub struct Content {
     /// The branches and HEADs with changes that the result lacks.
     #[serde(default)]
     pub others: Vec<OtherTip>,
-    /// None of `others` is preferred, so a person is to choose. `head_commit` is the result before.
+    /// None of `others` is preferred, so a person is to choose one of them. `head_commit` is the
+    /// result before.
     #[serde(default)]
     pub is_undecided: bool,
     /// The commit that a person chose as the result.
@@ -41,12 +44,23 @@ pub struct Content {
     /// The branch on which the result was found, if it was on one.
     #[serde(default)]
     pub found_on: Option<String>,
+    /// The commits of all branches and HEADs with commits that the workspace did not begin with.
+    #[serde(default)]
+    pub tips: BTreeSet<String>,
+    /// The files are those of another commit than the result: HEAD is elsewhere.
+    #[serde(default)]
+    pub is_elsewhere: bool,
 }
 
 impl Content {
     /// The commit that is the result; `None` without any, and while a person is to choose it.
     pub fn result(&self) -> Option<&String> {
         self.head_commit.as_ref().filter(|_| !self.is_undecided)
+    }
+
+    /// The result that a person chose, if one did.
+    pub fn choice(&self) -> Option<Choice> {
+        self.chosen.clone().map(|commit| Choice { commit, among: self.tips.clone() })
     }
 
     /// Returns the tip beside the result that `name` names: its branch, or at least 7 digits of its

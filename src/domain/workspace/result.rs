@@ -100,13 +100,22 @@ impl NewCommits {
     }
 }
 
+/// The result that a person has chosen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Choice {
+    pub commit: String,
+    /// The commits of all tips at that time.
+    pub among: BTreeSet<String>,
+}
+
 /// Returns the result of a workspace whose task has this branch. A commit that a person has chosen
-/// stands for that branch. Only tips with new commits count:
+/// stands for that branch. Nothing is decided if the work has gone on elsewhere since. Only tips with
+/// new commits count:
 ///
 /// 1. The branch of the task, unless a checked-out tip contains it: then the farthest of those.
 /// 2. Else what is checked out: in the workspace, or else in the only linked work tree.
 /// 3. Else the tip that contains all the others.
-pub fn find_result(branch: &str, chosen: Option<&str>, tips: &[Tip], new: &NewCommits) -> Found {
+pub fn find_result(branch: &str, chosen: Option<&Choice>, tips: &[Tip], new: &NewCommits) -> Found {
     let counted: Vec<&Tip> = tips.iter().filter(|tip| new.has(&tip.commit)).collect();
     let commits = |of: &dyn Fn(&Tip) -> bool| -> BTreeSet<&str> {
         counted.iter().filter(|tip| of(tip)).map(|tip| tip.commit.as_str()).collect()
@@ -115,9 +124,20 @@ pub fn find_result(branch: &str, chosen: Option<&str>, tips: &[Tip], new: &NewCo
     if all.is_empty() {
         return Found::Nothing;
     }
-    let of_task = counted.iter().find(|tip| tip.branch.as_deref() == Some(branch));
-    let of_task = of_task.map(|tip| tip.commit.as_str());
-    let chosen = chosen.filter(|chosen| all.iter().any(|tip| new.history(tip).contains(chosen)));
+    let is_of_task = |tip: &Tip| tip.branch.as_deref() == Some(branch);
+    let of_task = counted.iter().find(|tip| is_of_task(tip)).map(|tip| tip.commit.as_str());
+    let is_there =
+        |choice: &&Choice| all.iter().any(|tip| new.history(tip).contains(choice.commit.as_str()));
+    let chosen = chosen.filter(is_there);
+    if let Some(Choice { commit, among }) = chosen {
+        let goes_on = |tip: &Tip| tip.place.is_some() || is_of_task(tip);
+        let is_elsewhere =
+            |tip: &&str| !among.contains(*tip) && !new.history(tip).contains(commit.as_str());
+        if commits(&goes_on).iter().any(is_elsewhere) {
+            return Found::Undecided;
+        }
+    }
+    let chosen = chosen.map(|choice| choice.commit.as_str());
     let found = if let Some(of_task) = chosen.or(of_task) {
         let contains_it = |tip: &Tip| new.history(&tip.commit).contains(of_task);
         let mut later = commits(&|tip| tip.place.is_some() && contains_it(tip));
@@ -218,10 +238,19 @@ mod tests {
         ];
         let new = NewCommits::parse(GRAPH);
         let apart = [tip("x", "x", None), tip("y", "y", None)];
-        assert_eq!(find_result(task, Some("y"), &apart, &new), result("y"));
+        let choice = |commit: &str, among: &[&str]| {
+            let among = among.iter().map(|it| (*it).to_owned()).collect();
+            Choice { commit: commit.to_owned(), among }
+        };
+        let y = choice("y", &["x", "y"]);
+        assert_eq!(find_result(task, Some(&y), &apart, &new), result("y"));
+        let elsewhere = [tip(task, "b", HERE), tip("x", "x", None), tip("y", "y", None)];
+        assert_eq!(find_result(task, Some(&y), &elsewhere, &new), Found::Undecided);
+        let known = choice("y", &["b", "x", "y"]);
+        assert_eq!(find_result(task, Some(&known), &elsewhere, &new), result("y"));
         let later = [tip("x", "x", None), tip("b", "b", None), tip("d", "d", HERE)];
-        assert_eq!(find_result(task, Some("b"), &later, &new), result("d"));
-        assert_eq!(find_result(task, Some("gone"), &apart, &new), Found::Undecided);
+        assert_eq!(find_result(task, Some(&choice("b", &["x", "b"])), &later, &new), result("d"));
+        assert_eq!(find_result(task, Some(&choice("gone", &[])), &apart, &new), Found::Undecided);
         for (name, tips, expected) in cases {
             assert_eq!(find_result(task, None, &tips, &new), expected, "{name}");
             let reversed: Vec<Tip> = tips.into_iter().rev().collect();

@@ -47,6 +47,11 @@ impl Looked {
         !self.is_noted || self.base.as_ref() == Some(commit) || !self.begun.contains(commit)
     }
 
+    /// Returns the commits of the tips.
+    pub(super) fn commits(&self) -> BTreeSet<String> {
+        self.tips.iter().map(|tip| tip.commit.clone()).collect()
+    }
+
     /// Returns the branch that names the result.
     pub(super) fn branch_at(&self, result: Option<&str>) -> Option<String> {
         let at = |tip: &&Tip| Some(tip.commit.as_str()) == result && tip.branch.is_some();
@@ -83,7 +88,7 @@ impl Checkouts {
             }
             Err(error) => return Err(error),
         };
-        let found = find_result(&order.branch, order.chosen.as_deref(), &tips, &new);
+        let found = find_result(&order.branch, order.chosen.as_ref(), &tips, &new);
         tips.retain(|tip| new.has(&tip.commit));
         let base = order.base_commit.clone();
         Ok(Looked { found, tips, new, begun, is_noted, base, reason })
@@ -231,7 +236,7 @@ impl Checkouts {
         }
     }
 
-    /// Returns the tips with changes that the result lacks.
+    /// Returns the tips with changes that the result lacks; all tips if there is no result.
     pub(super) async fn others(
         &self,
         place: &Place,
@@ -239,6 +244,8 @@ impl Checkouts {
         result: Option<&str>,
         looked: &Looked,
     ) -> Result<Vec<OtherTip>, CheckoutError> {
+        let is_undecided = looked.found == Found::Undecided;
+        let result = result.filter(|_| !is_undecided);
         let mut others: Vec<OtherTip> = Vec::new();
         for tip in &looked.tips {
             let is_named = others.iter().any(|other| other.commit == tip.commit);
@@ -255,7 +262,7 @@ impl Checkouts {
             };
             // A person can take a choice back, so the result before it is named, too.
             let is_former = order.chosen.is_some() && tip.branch.as_ref() == Some(&order.branch);
-            if n_commits > 0 || is_former || looked.found == Found::Undecided {
+            if n_commits > 0 || is_former || is_undecided {
                 let Tip { branch, commit, .. } = tip.clone();
                 others.push(OtherTip { branch, commit, n_commits });
             }

@@ -1,6 +1,12 @@
 //! Results that agents left on branches of their own.
 
 use super::*;
+use crate::domain::workspace::Choice;
+
+/// Returns the choice of a commit among the tips of a kept content.
+fn choice(commit: &str, content: &Content) -> Choice {
+    Choice { commit: commit.to_owned(), among: content.tips.clone() }
+}
 
 /// Returns the names and the numbers of commits of the tips beside the result.
 fn others(content: &Content) -> Vec<(&str, u32)> {
@@ -109,7 +115,7 @@ async fn what_the_result_lacks_is_named_and_what_nobody_prefers_waits_for_a_choi
     assert!(kept.is_undecided);
     assert_eq!((kept.head_commit.as_ref(), kept.n_commits), (two.base_commit.as_ref(), 0));
     assert_eq!(others(&kept), [("x", 1), ("y", 1)]);
-    let order = KeepOrder { chosen: Some(y.clone()), ..Bed::keep_order("two", &two) };
+    let order = KeepOrder { chosen: Some(choice(&y, &kept)), ..Bed::keep_order("two", &two) };
     let kept = bed.checkouts.keep(&order, &bed.policy).await.unwrap();
     assert_eq!((kept.head_commit.as_ref(), kept.is_undecided), (Some(&y), false));
     assert_eq!(others(&kept), [("x", 1)]);
@@ -121,6 +127,12 @@ async fn what_the_result_lacks_is_named_and_what_nobody_prefers_waits_for_a_choi
     let y = chosen.other("y").unwrap().clone();
     let chosen = bed.checkouts.choose_result(&order, y.clone(), chosen).await.unwrap();
     assert_eq!((chosen.head_commit.as_ref(), others(&chosen)), (Some(&y.commit), vec![("x", 1)]));
+    // A later launch works elsewhere, so the choice is to be made once more.
+    let order = KeepOrder { chosen: chosen.choice(), ..order };
+    bed.commit(&tree, "z.txt", "work\n");
+    let kept = bed.checkouts.keep(&order, &bed.policy).await.unwrap();
+    assert_eq!((kept.is_undecided, kept.chosen.as_ref()), (true, None));
+    assert_eq!(others(&kept), [("agents/two", 1), ("x", 1), ("y", 1)]);
 }
 
 #[tokio::test]
@@ -319,7 +331,7 @@ async fn a_choice_that_contains_the_result_before_can_be_taken_back() {
     let backup = kept.other("backup").unwrap().clone();
     let chosen = bed.checkouts.choose_result(&order, backup.clone(), kept).await.unwrap();
     assert_eq!((chosen.n_commits, others(&chosen)), (2, vec![("agents/one", 0)]));
-    let order = KeepOrder { chosen: chosen.chosen, ..order };
+    let order = KeepOrder { chosen: chosen.choice(), ..order };
     let kept = bed.checkouts.keep(&order, &bed.policy).await.unwrap();
     assert_eq!(kept.head_commit, Some(backup.commit.clone()));
     let former = kept.other("agents/one").unwrap().clone();
