@@ -62,6 +62,8 @@ pub const MAX_OUTPUT: u64 = 8 * 1024;
 
 /// The name of the evidence about files that are in no commit.
 pub const UNCOMMITTED: &str = "uncommitted files";
+/// The name of the check that fails if no rule says which branch has the result.
+pub const UNDECIDED: &str = "several results";
 
 /// The name of the evidence about a result that conflicts with a branch.
 pub const CONFLICT: &str = "merge conflict";

@@ -6,7 +6,7 @@
 
 use crate::config::NamedCheck;
 use crate::domain::check::{
-    CONFLICT, Check, CheckOrder, CheckResult, UNCOMMITTED, has_rounds_left, next_check,
+    CONFLICT, Check, CheckOrder, CheckResult, UNCOMMITTED, UNDECIDED, has_rounds_left, next_check,
 };
 use crate::domain::event::NewEvent;
 use crate::domain::id::{AgentId, CheckId, CoordinatorId, LaunchId};
@@ -102,10 +102,20 @@ fn next_of<'a>(
     Ok(next_check(configured, &of_round))
 }
 
-/// Returns whether the agent left files that are in no commit. After the first check of the round,
-/// a check may have made them.
-fn lacks_commit(content: &Content, of_round: &[Check]) -> bool {
-    content.n_uncommitted > 0 && of_round.iter().all(|check| check.launch.is_none())
+/// Returns why work fails before any command checks it: the name of the evidence, and its text.
+/// After the first check of the round, a check may have made files that are in no commit.
+fn unfinished(content: &Content, of_round: &[Check]) -> Option<(&'static str, String)> {
+    let n = content.n_uncommitted;
+    if content.is_undecided {
+        let there = content.names_of_others();
+        let output = format!("Several branches have work: {there}. Check out one with all of it.");
+        Some((UNDECIDED, output))
+    } else if n > 0 && of_round.iter().all(|check| check.launch.is_none()) {
+        let output = format!("{n} files have changes that are in no commit. Commit them.");
+        Some((UNCOMMITTED, output))
+    } else {
+        None
+    }
 }
 
 /// Returns the number of the round in which a task is checked now.
@@ -163,11 +173,9 @@ pub(super) fn claim(
         started_at: now.max(checking_since),
         revision: 0,
     };
-    if lacks_commit(&content, &of_round(tx, &task, checking_since)?) {
-        let n = content.n_uncommitted;
-        let output = format!("{n} files have changes that are in no commit. Commit them.");
+    if let Some((name, output)) = unfinished(&content, &of_round(tx, &task, checking_since)?) {
         let id = tx.new_id(CheckId::PREFIX);
-        let failed = Check { id, output, ..check(UNCOMMITTED, None, CheckResult::Failed) };
+        let failed = Check { id, output, ..check(name, None, CheckResult::Failed) };
         checks::put(tx, &failed)?;
         fail(tx, inputs, &task, &failed)?;
         return Ok(no);
@@ -233,7 +241,9 @@ pub(super) fn find_order(
 /// Returns the fresh clone in which a check runs, if it does not run in that of the task.
 fn clean_order(check: &NamedCheck, workspace: &Workspace, agent: &AgentId) -> Option<CleanOrder> {
     let content = workspace.content.as_ref();
-    check.is_clean().then(|| CleanOrder {
+    // The files of the task's clone are those of another commit if its HEAD is elsewhere.
+    let is_elsewhere = content.is_some_and(|content| content.is_elsewhere);
+    (check.is_clean() || is_elsewhere).then(|| CleanOrder {
         id: workspace.id.clone(),
         project: workspace.project.clone(),
         commit: content.and_then(|content| content.head_commit.clone()),
@@ -253,8 +263,9 @@ pub(super) fn next_clean(
     let Some((needed, workspace)) = needed.and_then(|it| Some((it, it.workspace.as_ref()?))) else {
         return Ok(None);
     };
-    if workspace.state != WorkspaceState::Ready || !settings.checks.iter().any(NamedCheck::is_clean)
-    {
+    let is_elsewhere = workspace.content.as_ref().is_some_and(|content| content.is_elsewhere);
+    let may_be_clean = is_elsewhere || settings.checks.iter().any(NamedCheck::is_clean);
+    if workspace.state != WorkspaceState::Ready || !may_be_clean {
         return Ok(None);
     }
     let task = tasks::get(tx, &needed.task)?;
@@ -263,7 +274,7 @@ pub(super) fn next_clean(
         return Ok(None);
     };
     let is_over = match &workspace.content {
-        Some(content) => lacks_commit(content, &of_round(tx, &task, checking_since)?),
+        Some(content) => unfinished(content, &of_round(tx, &task, checking_since)?).is_some(),
         None => true,
     };
     if is_over {

@@ -134,6 +134,46 @@ fn uncommitted_files_fail_without_a_run() {
 }
 
 #[test]
+fn a_check_runs_on_the_result_also_if_the_agent_left_it_elsewhere() {
+    let steps: &[&str] = &[
+        "authenticate",
+        "get-my-task",
+        "run:git checkout -qb feature; echo try >tries.txt; git add tries.txt; git commit -qm try",
+        "run:git checkout -q agents/prj-1",
+        "report:success",
+    ];
+    let bed = bed("checks: { tests: { command: [cat, tries.txt] } }", steps);
+    let task = until_status(&bed, "done");
+    assert_eq!(results(&task), [(1, "passed".to_owned(), Some(0))], "{task}");
+    let result = git(&bed.tree("tsk"), &["rev-parse", "feature"]);
+    assert_eq!(task["checks"][0]["commit"].as_str(), Some(result.trim()));
+    assert!(!bed.tree("tsk").join("tries.txt").exists());
+}
+
+#[test]
+fn work_on_several_branches_fails_until_the_agent_decides() {
+    let steps: &[&str] = &[
+        "authenticate",
+        "get-my-task",
+        "run:[ -e .git/refs/heads/x ] && git checkout -q x && touch ../decided; true",
+        "run:[ -e ../decided ] || for b in x y; do git checkout -qb $b agents/prj-1; \
+         echo $b >$b.txt; git add $b.txt; git commit -qm $b; done",
+        "run:[ -e ../decided ] || git checkout -q agents/prj-1",
+        "report:success",
+    ];
+    let bed = bed("checks: { tests: { command: [cat, x.txt] } }", steps);
+    let task = until_status(&bed, "done");
+    assert_eq!(
+        results(&task),
+        [(1, "failed".to_owned(), None), (2, "passed".to_owned(), Some(0))],
+        "{task}"
+    );
+    assert_eq!(task["checks"][0]["name"], "several results");
+    let evidence = task["checks"][0]["output"].as_str().unwrap_or_default();
+    assert!(evidence.contains("`x` (1 commit), `y` (1 commit)"), "{task}");
+}
+
+#[test]
 fn a_check_outlives_the_daemon_and_runs_once() {
     let checks = r#"
 checks:
