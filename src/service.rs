@@ -84,10 +84,11 @@ pub use tasks::{TaskFigures, TaskView, Tasks};
 pub use crate::domain::agent::{AgentEdit, ProjectEdit};
 pub use crate::domain::task::batch::Draft;
 pub use crate::domain::task::{NewTask, TaskEdit};
+pub use crate::domain::workspace::{MergeStyle, Repeat};
 pub use crate::store::{
     ArchivedTasks, HistoryFilter, LaunchEnd, LaunchFilter, LaunchTraits, TaskFilter,
 };
-pub use crate::workspace::{DiffKind, MergeStyle, Merged, SnapshotEntry};
+pub use crate::workspace::{DiffKind, Merged, SnapshotEntry};
 pub use maintenance::Maintenance;
 pub use workspaces::{
     ClonePlace, DependencyResult, MergeWish, OwnResult, PublishedResult, SnapshotView,

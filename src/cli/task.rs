@@ -448,6 +448,12 @@ fn print_detail(detail: &TaskDetail, zone: Zone) -> Result<(), CliError> {
     if let Some(waiting) = detail.waiting.as_ref().filter(|waiting| waiting.reason != "blocked") {
         print_line(&format!("waits: {}", wait(waiting)))?;
     }
+    if let Some(workspace) = detail.workspace.as_ref().filter(|it| it.content.is_some()) {
+        workspace::print_result(workspace)?;
+    }
+    if let Some(url) = &detail.request_url {
+        print_line(&format!("pull or merge request: {}", plain(url)))?;
+    }
     print_indented(&task.description)?;
     if !detail.subtasks.is_empty() {
         print_line("")?;

@@ -181,6 +181,12 @@ pub(super) struct MergeTask {
     /// Add each commit of the result after those of the branch, with its author
     #[arg(long, conflicts_with = "squash")]
     rebase: bool,
+    /// Merge all changes once more, as if nothing had been merged before
+    #[arg(long)]
+    again: bool,
+    /// After a revert of an earlier merge, merge only the newer changes
+    #[arg(long, conflicts_with = "again")]
+    only_new: bool,
     /// Also merge the changes that are in no commit
     #[arg(long)]
     with_uncommitted: bool,
@@ -200,19 +206,32 @@ pub(super) struct MergeTask {
 impl MergeTask {
     pub(super) async fn run(self, client: &Client) -> Result<(), CliError> {
         let Self { task, into, squash, rebase, with_uncommitted, expected_head, .. } = self;
-        let Self { now, ask_agent, form, .. } = self;
+        let Self { again, only_new, now, ask_agent, form, .. } = self;
         let task = task.id(client).await?;
-        let request =
-            MergeRequest { into, squash, rebase, with_uncommitted, expected_head, now, ask_agent };
+        let request = MergeRequest {
+            into,
+            squash,
+            rebase,
+            again,
+            only_new,
+            with_uncommitted,
+            expected_head,
+            now,
+            ask_agent,
+        };
         let path = format!("/tasks/{task}/workspace/merge");
         let merged: MergedBody = client.post(&path, &request).await?;
         if form.json {
             return print_json(&merged);
         }
-        let MergedBody { branch, commit, was_merged } = merged;
+        let MergedBody { branch, commit, was_merged, is_unchanged } = merged;
+        if is_unchanged {
+            return print_line(&format!("{task} changed nothing: there is nothing to merge"));
+        }
         let commit = commit.get(..12).unwrap_or(&commit);
         let verb = if was_merged { "had the result before" } else { "has the result" };
-        print_line(&format!("{branch} {verb}: {commit}"))?;
+        let hint = if was_merged { " (`--again` merges it once more)" } else { "" };
+        print_line(&format!("{branch} {verb}: {commit}{hint}"))?;
         let left: WorkspaceBody = client.get(&format!("/tasks/{task}/workspace")).await?;
         let n_left = left.content.map_or(0, |content| content.n_uncommitted);
         if !with_uncommitted && n_left > 0 {
@@ -431,7 +450,7 @@ fn print_workspaces(found: &[WorkspaceBody], form: ListForm) -> Result<(), CliEr
     for workspace in found {
         rows.add_row([
             workspace.short_id.to_string(),
-            workspace.state.to_string(),
+            state(workspace),
             plain(&workspace.branch),
             changes(workspace),
             size(workspace),
@@ -484,8 +503,32 @@ fn print_workspace(workspace: &WorkspaceBody) -> Result<(), CliError> {
     for entry in left_out {
         print_line(&format!("not kept: {}", plain(entry)))?;
     }
+    print_fate(workspace)?;
+    if workspace.state == WorkspaceState::Broken {
+        let task = &workspace.short_id;
+        print_line(&format!("after mending it: agent-coordinator workspace retry {task}"))?;
+    }
+    Ok(())
+}
+
+/// Prints the result of a task, and what became of it.
+pub(super) fn print_result(workspace: &WorkspaceBody) -> Result<(), CliError> {
+    let branch = plain(&workspace.branch);
+    print_line(&format!("result: {} on the branch {branch}", changes(workspace)))?;
+    print_others(workspace)?;
+    print_fate(workspace)
+}
+
+/// Prints what became of the result of a task.
+fn print_fate(workspace: &WorkspaceBody) -> Result<(), CliError> {
     if let Some(commit) = &workspace.merged_commit {
         print_line(&format!("merged as {commit}"))?;
+    }
+    if let Some(commit) = &workspace.reverted_by {
+        let task = &workspace.short_id;
+        print_line(&format!(
+            "reverted by {commit}; `task merge {task} --again` merges it once more"
+        ))?;
     }
     if let (Some(branch), Some(commit)) = (&workspace.published_branch, &workspace.published_commit)
     {
@@ -500,10 +543,6 @@ fn print_workspace(workspace: &WorkspaceBody) -> Result<(), CliError> {
     } else if workspace.discarded_at.is_some() {
         print_line("discarded; `task keep` takes that back")?;
     }
-    if workspace.state == WorkspaceState::Broken {
-        let task = &workspace.short_id;
-        print_line(&format!("after mending it: agent-coordinator workspace retry {task}"))?;
-    }
     Ok(())
 }
 
@@ -511,6 +550,9 @@ fn changes(workspace: &WorkspaceBody) -> String {
     let Some(content) = &workspace.content else {
         return "-".to_owned();
     };
+    if content.n_commits == 0 && content.n_uncommitted == 0 && content.others.is_empty() {
+        return "changed nothing".to_owned();
+    }
     let uncommitted = match content.n_uncommitted {
         0 => String::new(),
         n => format!(", {n} uncommitted"),
@@ -519,6 +561,17 @@ fn changes(workspace: &WorkspaceBody) -> String {
         "{} commits, {} files +{} -{}{uncommitted}",
         content.n_commits, content.n_files, content.n_additions, content.n_deletions
     )
+}
+
+fn state(workspace: &WorkspaceBody) -> String {
+    let fate = if workspace.merged_commit.is_some() {
+        ", merged"
+    } else if workspace.discarded_at.is_some() {
+        ", discarded"
+    } else {
+        ""
+    };
+    format!("{}{fate}", workspace.state)
 }
 
 fn size(workspace: &WorkspaceBody) -> String {

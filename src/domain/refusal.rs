@@ -7,7 +7,7 @@ use super::credential::LinkFault;
 use super::form_id::FormFault;
 use super::id::{
     AgentId, AttentionId, CoordinatorId, CredentialId, ExecutionId, LaunchId, MessageId, ProjectId,
-    SessionId, TaskId, WorkspaceId,
+    SessionId, TaskId,
 };
 use super::key::Purpose;
 use super::removal::{RemovableKind, RemovalAction};
@@ -176,8 +176,9 @@ pub enum Refusal {
     /// Tasks cannot have clones of the repository in this directory.
     #[error("{reason}")]
     CannotClone { reason: String },
-    #[error("Workspace {workspace}: {reason}")]
-    WorkspaceFailed { workspace: WorkspaceId, reason: String },
+    /// `reason` speaks about the work on the task.
+    #[error("The work on {task}: {reason}")]
+    WorkspaceFailed { task: ShortId, reason: String },
     #[error("the snapshots of project {project}: {reason}")]
     SnapshotFailed { project: ProjectId, reason: String },
     /// Something is in the way of archiving, deleting or bringing back a thing.

@@ -18,10 +18,13 @@ mod content;
 mod folder;
 mod git_tree;
 mod hook;
+mod merge_message;
+mod merge_way;
 mod overrides;
 mod publication;
 mod remote;
 mod result;
+mod reverted;
 mod submodule;
 
 use serde::{Deserialize, Serialize};
@@ -32,10 +35,13 @@ pub use content::Content;
 pub use folder::{Folder, FolderRepository};
 pub use git_tree::{TreeFault, fault_of};
 pub use hook::{Hook, HookFacts};
+pub use merge_message::{MergeMessage, ResultCommit, Signature};
+pub use merge_way::{EarlierMerges, MergeStyle, Repeat, Way, find_way};
 pub use overrides::{WorkspaceOverrides, check_base};
 pub use publication::{PublishOrder, PublishResults, Published, fitting, numbered};
 pub use remote::{FetchOrder, Fetched, PushOrder, PushWay, Pushed, Remote, RemoteError};
 pub use result::{CheckedOut, Choice, Found, NewCommits, OtherTip, Tip, find_result};
+pub use reverted::{Commit, Reverted, find_reverted};
 pub use submodule::{SubmoduleSource, check_address, is_name, resolve_address};
 
 use super::command::RunAs;

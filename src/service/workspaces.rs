@@ -63,6 +63,8 @@ pub struct WorkspaceView {
     pub task: Task,
     /// The folder of the agent; `None` if its files are gone or on another host.
     pub path: Option<PathBuf>,
+    /// The commit that reverted its merge, if that was looked for.
+    pub reverted_by: Option<String>,
 }
 
 /// The workspaces of tasks.
@@ -202,21 +204,22 @@ impl Workspaces {
         let path = self.checkouts.get().filter(|_| has_files).map(|checkouts| {
             checkouts.directory(&workspace.project, &workspace.id, &workspace.subdirectory)
         });
-        WorkspaceView { workspace, task, path }
+        WorkspaceView { workspace, task, path, reverted_by: None }
     }
 
-    /// Returns the clones of this host, if they contain this one.
-    fn host(&self, workspace: &Workspace) -> Result<&Arc<Checkouts>, Refusal> {
-        self.checkouts.get().ok_or_else(|| Refusal::WorkspaceFailed {
-            workspace: workspace.id.clone(),
-            reason: "its files are on the host of another coordinator".to_owned(),
-        })
+    /// Returns the clones of this host, if they contain that of a task.
+    fn host(&self, task: &Task) -> Result<&Arc<Checkouts>, Refusal> {
+        let elsewhere = "its files are on the host of another coordinator";
+        self.checkouts.get().ok_or_else(|| refused(task, elsewhere))
     }
 }
 
-fn failed(workspace: &Workspace, error: &CheckoutError) -> Refusal {
-    let reason = ErrorChain(error).to_string();
-    Refusal::WorkspaceFailed { workspace: workspace.id.clone(), reason }
+fn failed(task: &Task, error: &CheckoutError) -> Refusal {
+    refused(task, ErrorChain(error).to_string())
+}
+
+fn refused(task: &Task, reason: impl Into<String>) -> Refusal {
+    Refusal::WorkspaceFailed { task: task.short_id.clone(), reason: reason.into() }
 }
 
 /// Returns the task and the workspace that it uses, or used last.

@@ -1,5 +1,7 @@
 //! The names of the users of this machine.
 
+use std::path::PathBuf;
+
 use nix::unistd::{Uid, User};
 
 /// Returns the full name of a user of this machine, or else the name of the login.
@@ -11,4 +13,14 @@ pub fn name_of(uid: u32) -> String {
     };
     let full = user.gecos.to_string_lossy().split(',').next().unwrap_or_default().trim().to_owned();
     if full.is_empty() { user.name } else { full }
+}
+
+/// Returns the name of the login of a user of this machine. It may block for long.
+pub fn login_of(uid: u32) -> Option<String> {
+    User::from_uid(Uid::from_raw(uid)).ok().flatten().map(|user| user.name)
+}
+
+/// Returns the home folder of a user of this machine. It may block for long.
+pub fn home_of(uid: u32) -> Option<PathBuf> {
+    User::from_uid(Uid::from_raw(uid)).ok().flatten().map(|user| user.dir)
 }

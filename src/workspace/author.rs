@@ -1,5 +1,6 @@
 //! The authors of the commits that the daemon makes.
 
+use crate::domain::printable::line;
 use crate::sys::user_names;
 
 /// The domain of the addresses. It exists nowhere.
@@ -19,6 +20,18 @@ pub enum Author {
 }
 
 impl Author {
+    /// Returns the name by which the person logs in; an empty one if it is not known.
+    pub(super) async fn login(&self) -> String {
+        match self {
+            Self::Named(name) => line(name).trim().to_owned(),
+            Self::LocalUser(uid) => {
+                let uid = *uid;
+                let found = tokio::task::spawn_blocking(move || user_names::login_of(uid)).await;
+                found.ok().flatten().unwrap_or_default()
+            }
+        }
+    }
+
     /// Returns the name for a commit. It is never empty.
     pub(super) async fn name(&self) -> String {
         let name = match self {
@@ -34,7 +47,7 @@ impl Author {
 }
 
 /// Returns a name without the characters that git refuses or leaves out in names.
-fn readable(name: &str) -> String {
+pub(super) fn readable(name: &str) -> String {
     let is_kept = |c: &char| !c.is_control() && !matches!(c, '<' | '>');
     let kept: String = name.chars().filter(is_kept).take(MAX_NAME).collect();
     let is_crud = |c: char| c.is_whitespace() || ".,:;\"\\'".contains(c);

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use super::keeping::uncommitted_ref;
+use super::merging::merged_ref;
 use super::{CheckoutError, Checkouts, Place};
 use crate::domain::workspace::ForgetOrder;
 use crate::domain::{ProjectId, Timestamp};
@@ -38,6 +39,7 @@ impl Checkouts {
             own("offer"),
             format!("refs/heads/{branch}"),
             uncommitted_ref(branch),
+            merged_ref(branch),
         ];
         let mut changes = String::new();
         for (name, object) in self.refs_below(&place, &names).await? {

@@ -22,10 +22,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::Path;
 
-use super::author::address_of;
 use super::create::{MADE, read_made};
 use super::git::GitError;
 use super::inside::Inside;
+use super::merging::Signatures;
 use super::objects::lines;
 use super::refs::{Refs, read_refs, read_text};
 use super::rights::blocking_as;
@@ -321,19 +321,30 @@ impl Checkouts {
         message: &str,
         author: impl std::fmt::Display,
     ) -> Result<String, CheckoutError> {
+        let signatures = Signatures::of_daemon(author.to_string());
+        self.commit_as(place, tree, parents, message, &signatures).await
+    }
+
+    /// Makes a commit of this author and this committer.
+    pub(super) async fn commit_as<'a>(
+        &self,
+        place: &Place,
+        tree: &str,
+        parents: impl Iterator<Item = &'a String>,
+        message: &str,
+        Signatures { author, committer }: &Signatures,
+    ) -> Result<String, CheckoutError> {
         let mut arguments = vec!["commit-tree", tree];
         for parent in parents {
             arguments.extend(["-p", parent]);
         }
-        let committer = "agent-coordinator";
-        let author = author.to_string();
         let call = self
             .git
             .on(&place.keep(), arguments)
-            .variable("GIT_AUTHOR_EMAIL", address_of(&author))
-            .variable("GIT_AUTHOR_NAME", author)
-            .variable("GIT_COMMITTER_NAME", committer)
-            .variable("GIT_COMMITTER_EMAIL", "daemon@agent-coordinator.invalid");
+            .variable("GIT_AUTHOR_EMAIL", &author.address)
+            .variable("GIT_AUTHOR_NAME", &author.name)
+            .variable("GIT_COMMITTER_NAME", &committer.name)
+            .variable("GIT_COMMITTER_EMAIL", &committer.address);
         Ok(call.input(message).text().await?)
     }
 

@@ -4,13 +4,16 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 
 use super::*;
-use crate::domain::workspace::{Content, KeepOrder, Order, Prepared, RemoveOrder, Restored};
+use crate::domain::workspace::{
+    Content, KeepOrder, MergeMessage, MergeStyle, Order, Prepared, RemoveOrder, Repeat, Restored,
+};
 
 mod base;
 mod folder;
 mod found;
 mod hostile;
 mod kept;
+mod merging;
 mod nested;
 mod odd;
 mod rights;
@@ -138,13 +141,19 @@ impl Bed {
             source: self.source(),
             into: None,
             base_ref: prepared.base_ref.clone(),
+            base_commit: prepared.base_commit.clone(),
             style: MergeStyle::Merge,
+            repeat: Repeat::Once,
             with_uncommitted: false,
             expected_head: None,
             last: None,
             offers_branch: true,
             author: Author::Named("Ann".to_owned()),
-            message: "Merge it".to_owned(),
+            message: MergeMessage {
+                task: "SHOP-1".parse().unwrap(),
+                title: "it".to_owned(),
+                summary: None,
+            },
         }
     }
 

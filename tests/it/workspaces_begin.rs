@@ -250,8 +250,9 @@ fn a_clone_has_only_the_configured_folders_and_its_result_has_all_files() {
     let content = &kept["content"];
     let found = (&content["n_files"], &content["n_uncommitted"], &content["is_complete"]);
     assert_eq!(found, (&1.into(), &1.into(), &true.into()), "{kept}");
+    // Without an identity, the person at the control socket is the author under a name.
+    git(&daemon.work(), &["config", "user.name", ""]);
     daemon.done(&["task", "merge", "tsk", "--squash", "--with-uncommitted"]);
-    // The person at the control socket is the author under a name.
     let author = git(&daemon.work(), &["log", "-1", "--format=%an <%ae>"]);
     assert!(!author.contains("local:") && !author.starts_with(' '), "{author}");
     assert!(author.ends_with("@agent-coordinator.invalid>"), "{author}");

@@ -368,3 +368,49 @@ fn the_diff_of_a_merged_task_stays_the_same_when_its_clone_comes_back() {
     assert_eq!(daemon.done(&["task", "diff", "tsk", "--stat"]), before);
     assert!(after["base_commit"].is_string() && after["merged_commit"].is_string(), "{after}");
 }
+
+/// The steps of an agent that commits one file.
+const COMMITS_ONE: &[&str] = &[
+    "authenticate",
+    "get-my-task",
+    "run:echo one >one.txt; git add one.txt; git commit -qm work",
+    "report:success",
+];
+
+#[test]
+fn a_merge_and_its_revert_are_shown_and_the_result_is_merged_again() {
+    let agents: &[(&str, &[&str])] =
+        &[("one", COMMITS_ONE), ("idle", &["authenticate", "get-my-task", "report:success"])];
+    let bed = Bed::new(agents);
+    let daemon = &bed.daemon;
+    daemon.task("tsk", "prj", "one");
+    bed.until_kept("tsk");
+    let unmerged = daemon.done(&["task", "show", "tsk"]);
+    assert!(unmerged.contains("result: 1 commits, 1 files +1 -0 on the branch"), "{unmerged}");
+    daemon.done(&["task", "merge", "tsk"]);
+    let merge = git(&daemon.work(), &["rev-parse", "HEAD"]);
+    assert!(daemon.done(&["task", "show", "tsk"]).contains(&format!("merged as {merge}")));
+    assert!(daemon.done(&["workspace", "list", "--all"]).contains(", merged"));
+    git(&daemon.work(), &["revert", "--no-edit", "HEAD"]);
+    let revert = git(&daemon.work(), &["rev-parse", "HEAD"]);
+    let shown = daemon.done(&["task", "show", "tsk"]);
+    assert!(shown.contains(&format!("reverted by {revert}")), "{shown}");
+    assert_eq!(daemon.json(&["task", "show", "tsk"])["workspace"]["reverted_by"], *revert);
+    let asked = daemon.cli(&["task", "merge", "tsk"]).stderr;
+    for word in [&merge, &revert, "--again", "--only-new"] {
+        assert!(asked.contains(word), "{word}: {asked}");
+    }
+    let newer = daemon.done(&["task", "merge", "tsk", "--only-new"]);
+    assert!(newer.contains("had the result before") && newer.contains("--again"), "{newer}");
+    daemon.done(&["task", "merge", "tsk", "--again"]);
+    assert_eq!(bed.read("one.txt"), "one\n");
+
+    daemon.task("tsk_idle", "prj", "idle");
+    until("the task without a change says so", || {
+        daemon.done(&["task", "show", "tsk_idle"]).contains("changed nothing")
+    });
+    let merged = daemon.done(&["task", "merge", "tsk_idle"]);
+    assert!(merged.contains("changed nothing"), "{merged}");
+    let refused = daemon.cli(&["task", "result", "tsk_idle", "--take", "other"]).stderr;
+    assert!(refused.contains("PRJ-2") && !refused.contains("wsp_"), "{refused}");
+}

@@ -58,7 +58,12 @@ impl Content {
         self.head_commit.as_ref().filter(|_| !self.is_undecided)
     }
 
-    /// The result that a person chose, if one did.
+    /// Returns whether the agent left nothing: no commit, no file, and no other branch.
+    pub const fn is_unchanged(&self) -> bool {
+        self.n_commits == 0 && self.n_uncommitted == 0 && self.others.is_empty()
+    }
+
+    /// Returns the result that a person chose, if one did.
     pub fn choice(&self) -> Option<Choice> {
         self.chosen.clone().map(|commit| Choice { commit, among: self.tips.clone() })
     }

@@ -12,18 +12,19 @@ use super::comments::CommentBody;
 use super::events::EventBody;
 use super::removals::Archived;
 use super::waiting::{Standings, WaitingBody};
+use super::workspaces::WorkspaceBody;
 use crate::domain::check::CheckResult;
 use crate::domain::launch::ReportResult;
 use crate::domain::{
-    AgentId, Check, Execution, LaunchId, Priority, ProjectId, ShortId, Task, TaskId, TaskStatus,
-    Timestamp, limits,
+    AgentId, Check, Execution, LaunchId, Priority, ProjectId, Refusal, ShortId, Task, TaskId,
+    TaskStatus, Timestamp, limits,
 };
 use crate::rest::api::{Api, about};
 use crate::rest::conditional::{Revision, Seen};
 use crate::rest::extract::{InBody, InQuery, InTask};
 use crate::rest::page::{MAX_LIMIT, Page, limit_of};
 use crate::rest::{Problem, RestState};
-use crate::service::{NewTask, TaskEdit, TaskFilter, TaskView};
+use crate::service::{NewTask, ServiceError, TaskEdit, TaskFilter, TaskView};
 
 /// A task as it is shown.
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
@@ -84,6 +85,12 @@ pub struct TaskDetail {
     /// The newest 50 comments of people, the oldest of them first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub comments: Vec<CommentBody>,
+    /// The clone that it uses, or used last, with the result and what became of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<WorkspaceBody>,
+    /// The address of the pull or merge request with its result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_url: Option<String>,
 }
 
 /// One run of a check.
@@ -295,7 +302,17 @@ impl TaskDetail {
         let standings = Standings::read(state, std::slice::from_ref(&view.task)).await?;
         let waiting = standings.waiting(&view.task);
         let starts_after = view.starts_after().map(|other| other.id.clone()).collect();
+        let workspace = match state.service.workspaces.with_revert(&view.task.id).await {
+            Ok(found) => Some(found.into()),
+            Err(ServiceError::Refused(Refusal::NoWorkspace { .. })) => None,
+            Err(error) => return Err(error.into()),
+        };
+        let item = state.service.forge_items.of_task(&view.task.id).await?;
+        let publication = item.and_then(|item| item.publication);
+        let request = publication.and_then(|it| it.request.or(it.foreign_request));
         Ok(Self {
+            workspace,
+            request_url: request.map(|request| request.url),
             waiting,
             starts_after,
             task: view.task.into(),

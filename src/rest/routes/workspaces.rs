@@ -1,6 +1,8 @@
 //! `/workspaces` and `/tasks/{task}/workspace`: the clones in which tasks are worked on, and what
 //! becomes of their results.
 
+mod merge;
+
 use std::path::PathBuf;
 
 use axum::Json;
@@ -17,10 +19,9 @@ use crate::domain::{
 use crate::rest::api::{Api, about};
 use crate::rest::extract::{InBody, InPath, InQuery, InTask};
 use crate::rest::{Problem, RestState};
-use crate::service::{
-    DiffKind, MergeStyle, MergeWish, Merged, PublishedResult, SnapshotEntry, SnapshotView,
-    WorkspaceView,
-};
+use crate::service::{DiffKind, PublishedResult, SnapshotEntry, SnapshotView, WorkspaceView};
+pub use merge::{MergeRequest, MergedBody};
+pub(in crate::rest) use merge::{repeat_of, style_of};
 
 /// A workspace as it is shown.
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
@@ -63,6 +64,9 @@ pub struct WorkspaceBody {
     /// The commit by which the result came into the project's repository.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub merged_commit: Option<String>,
+    /// The commit that reverted it since, on the branch that the work began at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reverted_by: Option<String>,
     /// The branch of the project's repository that has the result, or had an earlier one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub published_branch: Option<String>,
@@ -129,7 +133,7 @@ impl From<OtherTip> for OtherTipBody {
 }
 
 impl From<WorkspaceView> for WorkspaceBody {
-    fn from(WorkspaceView { workspace, task, path }: WorkspaceView) -> Self {
+    fn from(WorkspaceView { workspace, task, path, reverted_by }: WorkspaceView) -> Self {
         let base = workspace.base_ref;
         let base = base.map(|name| name.strip_prefix("refs/heads/").unwrap_or(&name).to_owned());
         Self {
@@ -164,6 +168,7 @@ impl From<WorkspaceView> for WorkspaceBody {
             discarded_at: workspace.discarded_at,
             forever_at: workspace.forever_at,
             merged_commit: workspace.merged_commit,
+            reverted_by,
             published_branch: workspace.published_branch,
             published_commit: workspace.published_commit,
             created_at: workspace.created_at,
@@ -250,46 +255,6 @@ pub struct DiffQuery {
     pub uncommitted: bool,
 }
 
-/// The options of a merge.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[allow(clippy::struct_excessive_bools, reason = "each is an option that a person sets")]
-pub struct MergeRequest {
-    /// The branch that gets the result; without it the one that the work began at.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub into: Option<String>,
-    /// One commit with all changes instead of a merge.
-    #[serde(default)]
-    pub squash: bool,
-    /// Each commit of the result again, after those of the branch.
-    #[serde(default)]
-    pub rebase: bool,
-    /// Also what is in no commit.
-    #[serde(default)]
-    pub with_uncommitted: bool,
-    /// The commit that was seen as the result; another one is refused.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub expected_head: Option<String>,
-    /// Although the task is open.
-    #[serde(default)]
-    pub now: bool,
-    /// On a conflict, sets the task in progress again, so that its agent resolves it.
-    #[serde(default)]
-    pub ask_agent: bool,
-}
-
-/// The end of a merge.
-#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct MergedBody {
-    /// The branch of the project's repository.
-    pub branch: String,
-    /// Its newest commit.
-    pub commit: String,
-    /// Whether the branch had the result before.
-    pub was_merged: bool,
-}
-
 /// A branch with a result.
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -323,7 +288,7 @@ pub(super) fn routes() -> Api {
         )
         .post(
             "/tasks/{task}/workspace/merge",
-            merge,
+            merge::merge,
             about("Merges the result of a task into a branch of the project's repository")
                 .takes::<MergeRequest>()
                 .gives::<MergedBody>(),
@@ -399,7 +364,7 @@ async fn show(
     State(state): State<RestState>,
     InTask(task): InTask,
 ) -> Result<Json<WorkspaceBody>, Problem> {
-    Ok(Json(state.service.workspaces.of_task(&task).await?.into()))
+    Ok(Json(state.service.workspaces.with_revert(&task).await?.into()))
 }
 
 async fn diff(
@@ -414,90 +379,6 @@ async fn diff(
     };
     let text = state.service.workspaces.diff(&task, kind).await?;
     Ok(([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], text).into_response())
-}
-
-async fn merge(
-    State(state): State<RestState>,
-    InTask(task): InTask,
-    InBody(request): InBody<MergeRequest>,
-) -> Result<Json<MergedBody>, Problem> {
-    let MergeRequest { into, squash, rebase, with_uncommitted, expected_head, now, ask_agent } =
-        request;
-    let style = style_of(squash, rebase)?;
-    let wish = MergeWish { into, style, with_uncommitted, expected_head, now, ask_agent };
-    match state.service.workspaces.merge(&task, &wish).await? {
-        Merged::Into { branch, commit } => {
-            tracing::info!(task_id = %task, branch, commit, "result merged");
-            Ok(Json(MergedBody { branch, commit, was_merged: false }))
-        }
-        Merged::Already { branch, commit } => {
-            Ok(Json(MergedBody { branch, commit, was_merged: true }))
-        }
-        refused @ Merged::Conflict { .. } if ask_agent => {
-            tracing::info!(task_id = %task, "agent asked to resolve a conflict");
-            Err(refusal(&refused).with_hint(Some(
-                "its agent was asked to resolve that; merge again when it is done",
-            )))
-        }
-        refused => Err(refusal(&refused)),
-    }
-}
-
-/// Returns the style of a merge that the two options name.
-///
-/// # Errors
-/// Both are set.
-pub(in crate::rest) fn style_of(squash: bool, rebase: bool) -> Result<MergeStyle, Problem> {
-    match (squash, rebase) {
-        (true, true) => Err(Problem::new(
-            StatusCode::CONFLICT,
-            "two_merge_styles",
-            "a result is merged as one commit (`squash`) or as its own ones (`rebase`), not both"
-                .to_owned(),
-        )),
-        (true, false) => Ok(MergeStyle::Squash),
-        (false, true) => Ok(MergeStyle::Rebase),
-        (false, false) => Ok(MergeStyle::Merge),
-    }
-}
-
-/// Returns the problem of a merge that changed nothing.
-fn refusal(merged: &Merged) -> Problem {
-    let (code, detail, hint) = match merged {
-        Merged::Conflict { branch, files, result, .. } => (
-            "merge_conflict",
-            format!(
-                "the result and `{branch}` change the same lines of: {}{}",
-                files.join(", "),
-                offered(result.as_ref())
-            ),
-            "let its agent resolve that (`askAgent`, `--ask-agent`), or merge by hand",
-        ),
-        Merged::InTheWay { branch, message, result } => (
-            "merge_in_the_way",
-            format!("`{branch}` was not changed: {message}{}", offered(result.as_ref())),
-            "commit or stash the files that git names, then merge again",
-        ),
-        Merged::Stale { head } => (
-            "merge_stale",
-            format!("the result is {head} now, and not the expected commit"),
-            "look at the diff again",
-        ),
-        Merged::Nothing | Merged::Into { .. } | Merged::Already { .. } => (
-            "nothing_to_merge",
-            "the task has no commit that the branch lacks".to_owned(),
-            "`task diff --uncommitted` shows the files that are in no commit; they are merged with \
-             `withUncommitted` (`--with-uncommitted`)",
-        ),
-    };
-    Problem::new(StatusCode::CONFLICT, code, detail).with_hint(Some(hint))
-}
-
-fn offered(result: Option<&Published>) -> String {
-    let named = |Published { branch, .. }: &Published| {
-        format!("; the repository has the result as the branch `{branch}`")
-    };
-    result.map(named).unwrap_or_default()
 }
 
 async fn publish(

@@ -20,7 +20,7 @@ use super::words::Words;
 use crate::domain::workspace::{Content, Published, WorkspaceState};
 use crate::domain::{ProjectId, Refusal, ShortId, TaskId, Workspace};
 use crate::rest::extract::{InForm, InTask};
-use crate::rest::routes::workspaces::style_of;
+use crate::rest::routes::workspaces::{repeat_of, style_of};
 use crate::rest::{Problem, RestState};
 use crate::service::{DiffKind, MergeWish, Merged, PublishedResult, ServiceError, WorkspaceView};
 
@@ -73,15 +73,18 @@ struct Message {
     hint: Option<String>,
     /// The error behind it, which exists in English only.
     detail_in_english: Option<String>,
-    /// The merge that conflicted, and that the agent can be asked to make possible.
+    /// The merge that conflicted, and that the agent can be asked to make possible, or the merge of
+    /// a result that was reverted.
     asks: Option<Asks>,
 }
 
-/// The options of a merge that conflicted.
+/// The options of a merge that changed nothing.
 struct Asks {
     squash: bool,
     rebase: bool,
     with_uncommitted: bool,
+    /// An earlier merge was reverted. Otherwise there is a conflict.
+    is_reverted: bool,
 }
 
 /// A diff, or the reason why there is none.
@@ -100,6 +103,7 @@ pub(super) struct CardResult {
     pub(super) n_deletions: u32,
     pub(super) n_uncommitted: u32,
     pub(super) is_merged: bool,
+    pub(super) is_unchanged: bool,
 }
 
 #[derive(Debug, Deserialize)]
@@ -115,6 +119,10 @@ struct MergeFields {
     rebase: bool,
     #[serde(default)]
     with_uncommitted: bool,
+    #[serde(default)]
+    again: bool,
+    #[serde(default)]
+    only_new: bool,
     /// The reader confirmed to merge although the task is open.
     #[serde(default)]
     now: bool,
@@ -160,6 +168,7 @@ async fn merge(
     let wish = MergeWish {
         into: None,
         style: style_of(fields.squash, fields.rebase)?,
+        repeat: repeat_of(fields.again, fields.only_new)?,
         with_uncommitted: fields.with_uncommitted,
         expected_head: Some(fields.expected_head).filter(|head| !head.is_empty()),
         now: fields.now,
@@ -170,13 +179,14 @@ async fn merge(
         tracing::info!(task_id = %id, branch, commit, "result merged");
     }
     let is_conflict = matches!(merged, Merged::Conflict { .. });
+    let is_reverted = matches!(merged, Merged::Reverted { .. });
     let mut message = message_of(frame.w, merged);
     if is_conflict && fields.ask_agent {
         message.tone = "wait";
         message.hint = Some(frame.w.agent_asked.to_owned());
-    } else if is_conflict {
+    } else if is_conflict || is_reverted {
         let MergeFields { squash, rebase, with_uncommitted, .. } = fields;
-        message.asks = Some(Asks { squash, rebase, with_uncommitted });
+        message.asks = Some(Asks { squash, rebase, with_uncommitted, is_reverted });
     }
     show(frame, &state, &id, ShowReason::Answer(Some(message))).await
 }
@@ -346,6 +356,7 @@ fn message_of(w: &Words, merged: Merged) -> Message {
             said("good", w.of_merged_into(&branch, short_commit(&commit)), none, None)
         }
         Merged::Already { branch, .. } => said("good", w.of_merged_before(&branch), none, None),
+        Merged::Unchanged { .. } => said("good", w.changed_nothing.to_owned(), none, None),
         Merged::Conflict { branch, files, result, .. } => {
             let hint = with_branch(w, w.merge_conflict_hint, result);
             said("bad", w.of_merge_conflict(&branch), files, Some(&hint))
@@ -354,6 +365,11 @@ fn message_of(w: &Words, merged: Merged) -> Message {
             let lines = message.lines().map(str::to_owned).collect();
             let hint = with_branch(w, w.merge_in_the_way_hint, result);
             said("bad", w.of_merge_in_the_way(&branch), lines, Some(&hint))
+        }
+        Merged::Reverted { branch, merge, revert } => {
+            let [merge, revert] = [&merge, &revert].map(|commit| short_commit(commit));
+            let text = w.of_merge_reverted(&branch, merge, revert);
+            said("bad", text, none, Some(w.merge_reverted_hint))
         }
         Merged::Stale { .. } => said("wait", w.merge_stale.to_owned(), none, None),
         Merged::Nothing => {
@@ -552,9 +568,11 @@ fn card_result(workspace: Workspace) -> Option<(TaskId, CardResult)> {
         n_additions: content.n_additions,
         n_deletions: content.n_deletions,
         n_uncommitted: content.n_uncommitted,
+        is_unchanged: content.is_unchanged(),
         is_merged: workspace.merged_commit.is_some(),
     };
-    let is_shown = result.n_files > 0 || result.n_uncommitted > 0 || result.is_merged;
+    let is_shown =
+        result.n_files > 0 || result.n_uncommitted > 0 || result.is_merged || result.is_unchanged;
     is_shown.then_some((workspace.task, result))
 }
 

@@ -333,6 +333,13 @@ texts! {
     agent_asked:
         "Nothing was changed. The agent was asked to resolve the conflict in the same clone. Merge again when the task is done.",
         "何も変更していません。同じクローンでの解消をエージェントに依頼しました。タスクの完了後に、もう一度マージしてください。";
+    changed_nothing: "The task changed nothing.", "このタスクによる変更はありません。";
+    changed_nothing_short: "changed nothing", "変更なし";
+    merge_reverted_hint:
+        "Nothing was changed. Merge all changes once more, or only those that are newer.",
+        "何も変更していません。すべての変更をもう一度マージするか、新しい変更だけをマージしてください。";
+    merge_again: "Merge all again", "すべてもう一度マージ";
+    merge_only_new: "Merge only newer changes", "新しい変更だけマージ";
     merge_in_the_way_hint:
         "No file was changed. Commit or stash the files that git names, then merge again.",
         "ファイルは変更していません。git が示すファイルをコミットまたは退避してから、もう一度マージしてください。";

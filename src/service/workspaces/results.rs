@@ -5,21 +5,25 @@ use std::time::Duration;
 
 use crate::domain::event::NewEvent;
 use crate::domain::task::Actor;
-use crate::domain::workspace::{Published, WorkspaceState};
+use crate::domain::workspace::{MergeMessage, MergeStyle, Published, Repeat, WorkspaceState};
 use crate::domain::{
     Project, Refusal, Task, TaskId, TaskStatus, Timestamp, Workspace, WorkspaceId,
 };
-use crate::rows::{tasks, workspaces};
-use crate::workspace::{Author, BehindOrder, DiffKind, DiffOrder, MergeOrder, MergeStyle, Merged};
+use crate::rows::{executions, tasks, workspaces};
+use crate::workspace::{Author, BehindOrder, DiffKind, DiffOrder, MergeOrder, Merged};
 
 use super::remotes::base_of_task;
-use super::{Workspaces, failed, find, keep_order, publish_order};
+use super::{WorkspaceView, Workspaces, failed, find, keep_order, publish_order, refused};
 use crate::service::tasks::release_for;
 use crate::service::tasks::rules::move_task;
 use crate::service::{ServiceError, audit, catalog, checks};
 
+/// The longest time for which git may look for a revert.
+const LONGEST_LOOK: Duration = Duration::from_secs(5);
 /// The longest time for which a request waits until the work of a finished task is kept.
 const LONGEST_KEEPING: Duration = Duration::from_mins(1);
+/// The reason why there is nothing to work with.
+const NOTHING_KEPT: &str = "nothing of it was kept yet; that is done after each launch";
 /// The pause between two looks at it.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -29,6 +33,7 @@ pub struct MergeWish {
     /// The branch that gets the result; `None` for the branch that the work began at.
     pub into: Option<String>,
     pub style: MergeStyle,
+    pub repeat: Repeat,
     pub with_uncommitted: bool,
     /// The commit that the person has seen as the result.
     pub expected_head: Option<String>,
@@ -60,7 +65,7 @@ impl Workspaces {
             result: workspace.content.as_ref().and_then(|content| content.head_commit.clone()),
             of,
         };
-        Ok(self.host(&workspace)?.diff(&order).await.map_err(|error| failed(&workspace, &error))?)
+        Ok(self.host(&task)?.diff(&order).await.map_err(|error| failed(&task, &error))?)
     }
 
     /// Returns the number of commits that the branch at which the work began got meanwhile. `None`
@@ -69,7 +74,7 @@ impl Workspaces {
     /// # Errors
     /// `TaskNotFound`, `NoWorkspace`, `WorkspaceFailed`.
     pub async fn behind(&self, id: &TaskId) -> Result<Option<u64>, ServiceError> {
-        let (workspace, _, project) = self.find_with_project(id).await?;
+        let (workspace, task, project) = self.find_with_project(id).await?;
         let of = workspace.task.clone();
         let at_forge = self.core.read(move |tx| Ok(base_of_task(tx, &of)?)).await?;
         let base = workspace.base_ref.clone().zip(workspace.base_commit.clone());
@@ -84,7 +89,27 @@ impl Workspaces {
             base_commit,
             head_commit: workspace.content.as_ref().and_then(|it| it.head_commit.clone()),
         };
-        Ok(host.behind(&order).await.map_err(|error| failed(&workspace, &error))?)
+        Ok(host.behind(&order).await.map_err(|error| failed(&task, &error))?)
+    }
+
+    /// Returns the workspace of a task, with the commit that reverted its merge since. That is not
+    /// found if git does not answer soon.
+    ///
+    /// # Errors
+    /// `TaskNotFound`, `NoWorkspace`.
+    pub async fn with_revert(&self, id: &TaskId) -> Result<WorkspaceView, ServiceError> {
+        let view = self.of_task(id).await?;
+        let Workspace { project, base_ref, merged_commit, .. } = &view.workspace;
+        let merged = base_ref.as_ref().zip(merged_commit.as_ref());
+        let (Some((branch, merged)), Some(host)) = (merged, self.checkouts.get()) else {
+            return Ok(view);
+        };
+        let project = project.clone();
+        let project = self.core.read(move |tx| catalog::project(tx, &project)).await?;
+        let find = host.revert_of(&project.working_directory, branch, merged);
+        let found = tokio::time::timeout(LONGEST_LOOK, find).await;
+        let reverted_by = found.ok().and_then(Result::ok).flatten();
+        Ok(WorkspaceView { reverted_by, ..view })
     }
 
     /// Merges the result of a task into a branch of the project's repository.
@@ -120,18 +145,20 @@ impl Workspaces {
             source: project.working_directory,
             into: wish.into.clone(),
             base_ref: workspace.base_ref.clone(),
+            base_commit: workspace.base_commit.clone(),
             style: wish.style,
+            repeat: wish.repeat,
             result: workspace.content.as_ref().and_then(|content| content.head_commit.clone()),
             with_uncommitted: wish.with_uncommitted,
             expected_head: wish.expected_head.clone(),
             last: workspace.published(),
             offers_branch: !wish.ask_agent,
             author: author(audit::actor()),
-            message: format!("Merge {}: {}\n", task.short_id, task.title),
+            message: self.merge_message(&task).await?,
         };
-        let host = self.host(&workspace)?;
+        let host = self.host(&task)?;
         let merged = host.merge(&order).await.map_err(|error| host.name_full_disk(error));
-        let merged = merged.map_err(|error| failed(&workspace, &error))?;
+        let merged = merged.map_err(|error| failed(&task, &error))?;
         if let Merged::Conflict { result: Some(result), .. }
         | Merged::InTheWay { result: Some(result), .. } = &merged
         {
@@ -141,7 +168,10 @@ impl Workspaces {
             let text = self.core.guidance().merge_conflict(branch, commit, files);
             self.ask_to_resolve(&workspace, text).await?;
         }
-        if let Merged::Into { commit, .. } | Merged::Already { commit, .. } = &merged {
+        if let Merged::Into { commit, .. }
+        | Merged::Already { commit, .. }
+        | Merged::Unchanged { commit, .. } = &merged
+        {
             let id = workspace.id.clone();
             let commit = commit.clone();
             let with_uncommitted = wish.with_uncommitted;
@@ -172,6 +202,17 @@ impl Workspaces {
         Ok(merged)
     }
 
+    /// Returns the facts about a task for the message of a merge.
+    async fn merge_message(&self, task: &Task) -> Result<MergeMessage, ServiceError> {
+        let id = task.id.clone();
+        let works = self.core.read(move |tx| Ok(executions::list_of_task(tx, &id)?)).await?;
+        Ok(MergeMessage {
+            task: task.short_id.clone(),
+            title: task.title.clone(),
+            summary: works.into_iter().find_map(|work| work.summary),
+        })
+    }
+
     /// Gives the project's repository a branch with the result of a task now.
     ///
     /// # Errors
@@ -190,12 +231,9 @@ impl Workspaces {
             (None, None) => Err("it has no commit that could be published"),
             (None, Some(order)) => Ok(order),
         };
-        let order = order.map_err(|reason| {
-            let reason = reason.to_owned();
-            Refusal::WorkspaceFailed { workspace: workspace.id.clone(), reason }
-        })?;
-        let published = self.host(&workspace)?.publish_branch(&order).await;
-        let published = published.map_err(|error| failed(&workspace, &error))?;
+        let order = order.map_err(|reason| refused(&task, reason))?;
+        let published = self.host(&task)?.publish_branch(&order).await;
+        let published = published.map_err(|error| failed(&task, &error))?;
         self.note_published(&workspace, published.clone()).await?;
         let is_renamed = published.branch != workspace.branch;
         Ok(PublishedResult { published, is_renamed, wanted: workspace.branch })
@@ -209,13 +247,11 @@ impl Workspaces {
     /// workspace, or if its content changed meanwhile.
     pub async fn choose_result(&self, id: &TaskId, name: &str) -> Result<(), ServiceError> {
         let (workspace, task, _) = self.find_kept(id).await?;
-        let refused =
-            |reason: String| Refusal::WorkspaceFailed { workspace: workspace.id.clone(), reason };
         if workspace.state == WorkspaceState::InUse {
-            return Err(refused("an agent uses it; choose when it has ended".to_owned()).into());
+            return Err(refused(&task, "an agent uses it; choose when it has ended").into());
         }
         let Some(content) = workspace.content.clone() else {
-            return Err(nothing_kept(&workspace).into());
+            return Err(refused(&task, NOTHING_KEPT).into());
         };
         let Some(chosen) = content.other(name).cloned() else {
             let there = if content.others.is_empty() {
@@ -223,22 +259,15 @@ impl Workspaces {
             } else {
                 format!("there are: {}", content.names_of_others())
             };
-            return Err(refused(format!(
-                "it has no branch or commit `{name}` beside its result; {there}"
-            ))
-            .into());
+            let reason = format!("it has no branch or commit `{name}` beside its result; {there}");
+            return Err(refused(&task, reason).into());
         };
         let order = keep_order(&workspace, task.assignee.as_ref());
-        let after = self.host(&workspace)?.choose_result(&order, chosen, content.clone()).await;
-        let after = after.map_err(|error| failed(&workspace, &error))?;
+        let after = self.host(&task)?.choose_result(&order, chosen, content.clone()).await;
+        let after = after.map_err(|error| failed(&task, &error))?;
         self.change(id, move |found, _, _| {
             if found.content.as_ref() != Some(&content) {
-                return Err(Refusal::WorkspaceFailed {
-                    workspace: found.id,
-                    reason: "its content was kept anew meanwhile; look at it, and choose again"
-                        .to_owned(),
-                }
-                .into());
+                return Err("its content was kept anew meanwhile; look at it, and choose again");
             }
             Ok(Workspace { content: Some(after.clone()), merged_commit: None, ..found })
         })
@@ -280,14 +309,8 @@ impl Workspaces {
                     return Ok(());
                 };
                 if task.status == TaskStatus::InProgress {
-                    return Err(Refusal::WorkspaceFailed {
-                        workspace: workspace.id,
-                        reason: format!(
-                            "task {} is in progress; its agent can be asked when it has ended",
-                            task.short_id
-                        ),
-                    }
-                    .into());
+                    let reason = "it goes on; its agent can be asked when it has ended";
+                    return Err(refused(&task, reason).into());
                 }
                 let mut news = Vec::new();
                 let mut after = task;
@@ -326,20 +349,18 @@ impl Workspaces {
         self.core
             .write(move |tx| {
                 let (newest, task) = find(tx, &id)?;
-                let refused = |reason: String| Refusal::WorkspaceFailed {
-                    workspace: newest.id.clone(),
-                    reason,
-                };
                 let short_id = task.short_id.to_string();
                 if confirm != task.id.as_str() && !confirm.eq_ignore_ascii_case(&short_id) {
-                    return Err(refused(format!("`{confirm}` is not the id {short_id}")).into());
+                    let reason = format!("`{confirm}` is not the id {short_id}");
+                    return Err(refused(&task, reason).into());
                 }
                 if newest.task != task.id {
                     let above = tasks::get(tx, &newest.task)?;
                     let of = above.map_or_else(String::new, |above| above.short_id.to_string());
-                    return Err(refused(format!("it belongs to the task {of}")).into());
+                    return Err(refused(&task, format!("it belongs to the task {of}")).into());
                 }
-                let given_up = newest.clone().given_up(&task, tx.now()).map_err(refused)?;
+                let given_up =
+                    newest.clone().given_up(&task, tx.now()).map_err(|it| refused(&task, it))?;
                 for earlier in workspaces::list_of_task(tx, &task.id)? {
                     let forever_at = given_up.forever_at;
                     if earlier.id != given_up.id && earlier.forever_at.is_none() {
@@ -388,9 +409,7 @@ impl Workspaces {
             return self.retry(id).await;
         }
         self.change(id, |workspace, new, now| match workspace.state {
-            WorkspaceState::Removed if workspace.content.is_none() => {
-                Err(nothing_kept(&workspace).into())
-            }
+            WorkspaceState::Removed if workspace.content.is_none() => Err(NOTHING_KEPT),
             WorkspaceState::Removed => Ok(workspace.again(new, now)),
             _ => Ok(workspace),
         })
@@ -402,30 +421,31 @@ impl Workspaces {
     /// # Errors
     /// `TaskNotFound`, `NoWorkspace`, `WorkspaceFailed`.
     pub async fn restore_to(&self, id: &TaskId, to: &Path) -> Result<(), ServiceError> {
-        let workspace = self.of_task(id).await?.workspace;
+        let WorkspaceView { workspace, task, .. } = self.of_task(id).await?;
         let Some(content) = &workspace.content else {
-            return Err(nothing_kept(&workspace).into());
+            return Err(refused(&task, NOTHING_KEPT).into());
         };
-        let host = self.host(&workspace)?;
+        let host = self.host(&task)?;
         let kept = &content.kept_commit;
         let written = host.write_kept_to(&workspace.project, &workspace.id, kept, to).await;
-        Ok(written.map_err(|error| failed(&workspace, &error))?)
+        Ok(written.map_err(|error| failed(&task, &error))?)
     }
 
     /// Changes the workspace of a task. `change` is also given an id for a new one.
     async fn change(
         &self,
         id: &TaskId,
-        change: impl Fn(Workspace, WorkspaceId, Timestamp) -> Result<Workspace, ServiceError>
+        change: impl Fn(Workspace, WorkspaceId, Timestamp) -> Result<Workspace, &'static str>
         + Send
         + 'static,
     ) -> Result<Workspace, ServiceError> {
         let id = id.clone();
         self.core
             .write(move |tx| {
-                let (before, _) = find(tx, &id)?;
+                let (before, task) = find(tx, &id)?;
                 let new = tx.new_id(WorkspaceId::PREFIX);
-                let after = change(before.clone(), new, tx.now())?;
+                let after = change(before.clone(), new, tx.now());
+                let after = after.map_err(|reason| refused(&task, reason))?;
                 if after != before {
                     workspaces::put(tx, &after)?;
                 }
@@ -450,19 +470,15 @@ impl Workspaces {
             if !is_being_kept {
                 return Ok(found);
             }
-            self.host(workspace)?;
+            self.host(task)?;
             tokio::time::sleep(PAUSE).await;
         };
         if let Ok(found) = tokio::time::timeout(LONGEST_KEEPING, wait()).await {
             return found;
         }
-        let (workspace, ..) = self.find_with_project(id).await?;
+        let (workspace, task, _) = self.find_with_project(id).await?;
         let reason = workspace.reason.map(|reason| format!(": {reason}")).unwrap_or_default();
-        Err(Refusal::WorkspaceFailed {
-            workspace: workspace.id,
-            reason: format!("its work is not kept yet{reason}; try again later"),
-        }
-        .into())
+        Err(refused(&task, format!("it is not kept yet{reason}; try again later")).into())
     }
 
     async fn find_with_project(
@@ -485,14 +501,12 @@ fn check_decided(workspace: &Workspace, task: &Task) -> Result<(), Refusal> {
     let Some(content) = workspace.content.as_ref().filter(|content| content.is_undecided) else {
         return Ok(());
     };
-    Err(Refusal::WorkspaceFailed {
-        workspace: workspace.id.clone(),
-        reason: format!(
-            "its agent left several results: {}; choose one: `task result {} --take BRANCH`",
-            content.names_of_others(),
-            task.short_id
-        ),
-    })
+    let reason = format!(
+        "its agent left several results: {}; choose one: `task result {} --take BRANCH`",
+        content.names_of_others(),
+        task.short_id
+    );
+    Err(refused(task, reason))
 }
 
 /// Returns the author of a merge for the person who acts. Users of this machine act under their
@@ -505,12 +519,5 @@ fn author(actor: Option<audit::Actor>) -> Author {
     match uid.and_then(|uid| uid.parse().ok()) {
         Some(uid) => Author::LocalUser(uid),
         None => Author::Named(name),
-    }
-}
-
-fn nothing_kept(workspace: &Workspace) -> Refusal {
-    Refusal::WorkspaceFailed {
-        workspace: workspace.id.clone(),
-        reason: "nothing of it was kept yet; that is done after each launch".to_owned(),
     }
 }

@@ -240,7 +240,7 @@ fn a_reader_asks_the_agent_to_resolve_a_conflict() {
 }
 
 #[test]
-fn a_reader_merges_commit_by_commit_and_is_named_as_the_author_of_a_merge() {
+fn a_reader_merges_commit_by_commit_and_is_named_in_a_merge() {
     let daemon = shop(LISTENING, &WORKS);
     daemon.task("tsk", "shop", "agt");
     until_kept(&daemon, "tsk");
@@ -258,13 +258,16 @@ fn a_reader_merges_commit_by_commit_and_is_named_as_the_author_of_a_merge() {
     let lines: Vec<&str> = log.lines().collect();
     assert!(lines[0].starts_with("agt work ") && lines[1].contains(" mine "), "{log}");
     assert_eq!(lines[0].split(' ').count(), 3, "one parent: {log}");
-    // A commit that the daemon makes for a person names the person.
+    // A commit that the daemon makes for a person has the identity of the repository, and names the
+    // person.
+    git(&daemon, &["config", "user.name", "Ann Example"]);
+    git(&daemon, &["config", "user.email", "ann@example.org"]);
     person.merges("squash=true&with_uncommitted=true", "Merged into main");
     let shown = daemon.json(&["token", "list"]);
     let author = git(&daemon, &["log", "-1", "--format=%an <%ae>"]);
-    let name = author.split(" <").next().unwrap();
-    assert!(shown.to_string().contains(&format!("\"{name}\"")), "{author}: {shown}");
-    assert!(author.ends_with("@agent-coordinator.invalid>"), "{author}");
+    assert_eq!(author, "Ann Example <ann@example.org>");
+    let by = git(&daemon, &["log", "-1", "--format=%(trailers:key=Merged-by,valueonly)"]);
+    assert!(!by.is_empty() && shown.to_string().contains(&format!("\"{by}\"")), "{by}: {shown}");
 }
 
 #[test]

@@ -116,6 +116,24 @@ impl Words {
         }
     }
 
+    pub(in crate::rest::web) fn of_merge_reverted(
+        &self,
+        branch: &str,
+        merge: &str,
+        revert: &str,
+    ) -> String {
+        match self.language {
+            Language::English => {
+                format!("{branch} had the result by {merge}, and {revert} reverted that.")
+            }
+            Language::Japanese => {
+                format!(
+                    "{branch} の {merge} に結果が含まれていましたが、{revert} で取り消されました。"
+                )
+            }
+        }
+    }
+
     pub(in crate::rest::web) fn of_merge_in_the_way(&self, branch: &str) -> String {
         match self.language {
             Language::English => format!("{branch} was not changed, because files are in the way:"),

@@ -1,12 +1,14 @@
 //! Replays the commits of a result on a branch, without files.
 
-use super::{CheckoutError, Checkouts, Place};
+use super::ON_THE_WAY;
+use crate::domain::workspace::Signature;
+use crate::workspace::{CheckoutError, Checkouts, Place};
 
 /// The end of a replay: the newest commit, or the files that conflict.
 pub(super) type Replayed = Result<String, Vec<String>>;
 
 impl Checkouts {
-    /// Replays the commits that `result` has beyond `target` on `target`, each with its author and
+    /// Replays the commits that `result` has beyond `begin` on `target`, each with its author and
     /// its message. A commit whose changes are there already is left out.
     ///
     /// # Errors
@@ -14,10 +16,11 @@ impl Checkouts {
     pub(super) async fn replay(
         &self,
         place: &Place,
-        target: &str,
+        (begin, target): (&str, &str),
         result: &str,
+        committer: &Signature,
     ) -> Result<Replayed, CheckoutError> {
-        let range = format!("{target}..{result}");
+        let range = format!("{begin}..{result}");
         let list = ["rev-list", "--reverse", "--topo-order", "--parents", &range];
         let listed = self.git.on(&place.keep(), list).long().text().await?;
         let commits: Vec<Vec<&str>> =
@@ -27,7 +30,7 @@ impl Checkouts {
                 "the result has the merge {merge}, which cannot be replayed; leave out `--rebase`"
             )));
         }
-        let committer = self.committer(place).await?;
+        let committer = self.committed_now(place, committer).await?;
         let mut tip = target.to_owned();
         for ids in &commits {
             let (commit, parent) = match ids.as_slice() {
@@ -35,10 +38,11 @@ impl Checkouts {
                 // The first commit of a history counts as a change of nothing.
                 [commit, ..] => {
                     let empty = self.git.on(&place.keep(), ["mktree"]).text().await?;
-                    let parent = self.commit(place, &empty, [].iter(), "nothing\n", REPLAY).await?;
+                    let parent =
+                        self.commit(place, &empty, [].iter(), "nothing\n", ON_THE_WAY).await?;
                     let tree = format!("{commit}^{{tree}}");
                     let parents = std::iter::once(&parent);
-                    (self.commit(place, &tree, parents, "first\n", REPLAY).await?, parent)
+                    (self.commit(place, &tree, parents, "first\n", ON_THE_WAY).await?, parent)
                 }
                 [] => continue,
             };
@@ -46,7 +50,7 @@ impl Checkouts {
             // the branch as one change of the parent.
             let tree = format!("{tip}^{{tree}}");
             let parents = std::iter::once(&parent);
-            let ours = self.commit(place, &tree, parents, "the branch\n", REPLAY).await?;
+            let ours = self.commit(place, &tree, parents, "the branch\n", ON_THE_WAY).await?;
             let merged = match self.merged_tree(place, &ours, &commit).await? {
                 Ok(merged) => merged,
                 Err(files) => return Ok(Err(files)),
@@ -64,18 +68,17 @@ impl Checkouts {
         Ok(Ok(tip))
     }
 
-    /// Returns the daemon as git writes it into commits, with the time now.
-    async fn committer(&self, place: &Place) -> Result<String, CheckoutError> {
+    /// Returns a committer as git writes it into commits, with the time now.
+    async fn committed_now(
+        &self,
+        place: &Place,
+        Signature { name, address }: &Signature,
+    ) -> Result<String, CheckoutError> {
         let call = self.git.on(&place.keep(), ["var", "GIT_COMMITTER_IDENT"]);
-        let call = call
-            .variable("GIT_COMMITTER_NAME", "agent-coordinator")
-            .variable("GIT_COMMITTER_EMAIL", "daemon@agent-coordinator.invalid");
-        Ok(call.text().await?)
+        let call = call.variable("GIT_COMMITTER_NAME", name);
+        Ok(call.variable("GIT_COMMITTER_EMAIL", address).text().await?)
     }
 }
-
-/// The author of the commits that are made on the way, and that no ref names.
-const REPLAY: &str = "agent-coordinator";
 
 /// Returns the text of a commit with another tree, parent and committer. Its author and its message
 /// stay byte for byte. A signature is left out, because it was of the other commit.

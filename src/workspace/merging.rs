@@ -1,0 +1,350 @@
+//! Merges the result of a workspace into the source.
+//!
+//! A merge is made in the keep repository. The source only gets a commit that continues its own
+//! branch, and never by force. Files that a person has changed are not overwritten.
+
+mod deliver;
+mod earlier;
+mod replay;
+mod signatures;
+
+use std::path::PathBuf;
+
+use super::author::Author;
+use super::git::GitError;
+use super::keep_repository::SOURCE;
+use super::keeping::uncommitted_ref;
+use super::source::{Head, Source, entries};
+use super::{CheckoutError, Checkouts, Place};
+use crate::crash_point::{self, CrashPoint};
+use crate::domain::workspace::{
+    MergeMessage, MergeStyle, Published, Repeat, Reverted, Way, find_way,
+};
+use crate::domain::{ProjectId, WorkspaceId};
+pub(super) use earlier::merged_ref;
+pub(super) use signatures::Signatures;
+
+/// The digit of the id that stands for no commit.
+const NO_COMMIT: &str = "0";
+/// The author of the commits that are made on the way, and that no ref names.
+const ON_THE_WAY: &str = "agent-coordinator";
+
+/// A merge that a person wants.
+#[derive(Debug, Clone)]
+pub struct MergeOrder {
+    pub id: WorkspaceId,
+    pub project: ProjectId,
+    pub branch: String,
+    /// The directory of the project.
+    pub source: PathBuf,
+    /// The branch of the source that gets the result.
+    pub into: Option<String>,
+    /// The branch that the work began at, as a full ref.
+    pub base_ref: Option<String>,
+    /// The commit that the work began at.
+    pub base_commit: Option<String>,
+    pub style: MergeStyle,
+    pub repeat: Repeat,
+    pub with_uncommitted: bool,
+    /// The result; `None` for the commit that is kept as the branch of the task.
+    pub result: Option<String>,
+    /// The commit that the person has seen as the result.
+    pub expected_head: Option<String>,
+    /// The branch that got an earlier result of the workspace.
+    pub last: Option<Published>,
+    /// Gives the source a branch to merge by hand, if there is a conflict.
+    pub offers_branch: bool,
+    /// The person who merges.
+    pub author: Author,
+    /// The message of the commit, if one is made.
+    pub message: MergeMessage,
+}
+
+/// The end of a merge.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Merged {
+    /// The branch of the source contains the result.
+    Into { branch: String, commit: String },
+    /// The branch contained it before.
+    Already { branch: String, commit: String },
+    /// The task changed nothing. The branch, which is at this commit, has all that it began with.
+    Unchanged { branch: String, commit: String },
+    /// The changes do not fit to the branch, which is at this commit and was not changed. The
+    /// source may have the result as a branch of its own.
+    Conflict { branch: String, commit: String, files: Vec<String>, result: Option<Published> },
+    /// The files of the source are in the way. They are as they were, and the source has the result
+    /// as a branch of its own.
+    InTheWay { branch: String, message: String, result: Option<Published> },
+    /// The branch has a commit of an earlier merge of the result, and one that undoes it. A person
+    /// is to say what that means for this merge.
+    Reverted { branch: String, merge: String, revert: String },
+    /// The result is another one than the person has seen.
+    Stale { head: String },
+    /// The branch has all commits of the result. There may be files that are in no commit.
+    Nothing,
+}
+
+/// The two sides of a merge.
+struct Sides<'a> {
+    source: &'a Source,
+    place: &'a Place,
+    /// The commit of the branch; `None` if the branch has none yet.
+    target: Option<&'a str>,
+    result: &'a str,
+}
+
+impl Checkouts {
+    /// Merges the result into a branch of the source. A repeated merge ends in the same state.
+    ///
+    /// # Errors
+    /// `Refused` if the branch does not exist. After another error, the source has the result
+    /// completely or not at all.
+    pub async fn merge(&self, order: &MergeOrder) -> Result<Merged, CheckoutError> {
+        self.git.check().await?;
+        let place = self.place(&order.project, &order.id);
+        let source = Source::find(&self.git, &order.source).await?;
+        let _locked = self.lock_keep(&order.project, &place).await?;
+        let head = self.follow(&source, &place).await?;
+        let (branch, target) = self.target(order, head, &place).await?;
+        let result = self.result_or_branch(&place, order.result.as_ref(), &order.branch).await?;
+        if let (Some(expected), Some(result)) = (&order.expected_head, &result)
+            && expected != result
+        {
+            return Ok(Merged::Stale { head: result.clone() });
+        }
+        let left = self.resolve(&place, &uncommitted_ref(&order.branch)).await?;
+        let has_more = left.is_some() && !order.with_uncommitted;
+        if let (true, Some(left), Some(result)) = (order.with_uncommitted, &left, &result)
+            && !self.contains(&place, left, result).await?
+        {
+            return Err(CheckoutError::Refused(
+                "what is in no commit was left beside other commits than the result, and does not \
+                 fit to it; merge without it, and look at it with `task diff --uncommitted`"
+                    .to_owned(),
+            ));
+        }
+        let Some(result) = left.filter(|_| order.with_uncommitted).or(result) else {
+            return Ok(Merged::Nothing);
+        };
+        // Files that are in no commit are then all that there is to merge.
+        let nothing_new = |branch: String, target: String| {
+            if has_more {
+                Merged::Nothing
+            } else if order.base_commit.as_ref() == Some(&result) {
+                Merged::Unchanged { branch, commit: target }
+            } else {
+                Merged::Already { branch, commit: target }
+            }
+        };
+        let sides =
+            Sides { source: &source, place: &place, target: target.as_deref(), result: &result };
+        let combined = match sides.target {
+            None => Ok(self.first_commit(order, &sides).await?),
+            Some(target) => match self.way(order, &place, target, &result).await? {
+                Way::HasResult => return Ok(nothing_new(branch, target.to_owned())),
+                Way::Ask(Reverted { commit: merge, by: revert }) => {
+                    return Ok(Merged::Reverted { branch, merge, revert });
+                }
+                Way::Since(since) => self.combine(order, &sides, target, since).await?,
+            },
+        };
+        let target = target.unwrap_or_else(|| NO_COMMIT.repeat(result.len()));
+        let new = match combined {
+            // A commit of the result itself may be there for its history alone.
+            Ok(new) if new != result && self.has_same_files(&place, &target, &new).await? => {
+                return Ok(nothing_new(branch, target));
+            }
+            Ok(new) => new,
+            Err(files) => {
+                let result = if order.offers_branch {
+                    self.offer_result(order, &source, &place, result).await
+                } else {
+                    None
+                };
+                return Ok(Merged::Conflict { branch, commit: target, files, result });
+            }
+        };
+        self.note_merge(&place, &order.branch, [&new, &result, &target]).await?;
+        crash_point::reach(CrashPoint::MergeMade);
+        let delivered = self.deliver(&source, &place, (&branch, &target), &new).await?;
+        crash_point::reach(CrashPoint::MergeDelivered);
+        match delivered {
+            Ok(()) => Ok(Merged::Into { branch, commit: new }),
+            Err(message) => {
+                let result = self.offer_result(order, &source, &place, result).await;
+                Ok(Merged::InTheWay { branch, message, result })
+            }
+        }
+    }
+
+    /// Returns the branch that gets the result, and its commit. The branch of a repository without
+    /// commits gets its first one.
+    ///
+    /// # Errors
+    /// `Refused` if there is no such branch.
+    async fn target(
+        &self,
+        order: &MergeOrder,
+        head: Head,
+        place: &Place,
+    ) -> Result<(String, Option<String>), CheckoutError> {
+        let name = match (&order.into, &order.base_ref) {
+            (Some(into), _) => format!("refs/heads/{into}"),
+            (None, Some(base)) => base.clone(),
+            (None, None) => head.branch.clone().unwrap_or_default(),
+        };
+        let Some(branch) = name.strip_prefix("refs/heads/").map(str::to_owned) else {
+            return Err(CheckoutError::Refused(
+                "the project's repository is at no branch; name the branch with `--into`"
+                    .to_owned(),
+            ));
+        };
+        if head.commit.is_none() && head.branch == Some(name) {
+            return Ok((branch, None));
+        }
+        let target = self.resolve(place, &format!("{SOURCE}/heads/{branch}")).await?;
+        if target.is_none() {
+            return Err(CheckoutError::Refused(format!(
+                "the project's repository has no branch `{branch}`"
+            )));
+        }
+        Ok((branch, target))
+    }
+
+    /// Decides how the result comes into a branch that is at `target`.
+    ///
+    /// # Errors
+    /// `Refused` if the two have no commit in common.
+    async fn way(
+        &self,
+        order: &MergeOrder,
+        place: &Place,
+        target: &str,
+        result: &str,
+    ) -> Result<Way, CheckoutError> {
+        let find = self.git.on(&place.keep(), ["merge-base", target, result]).end().await?;
+        if find.code != Some(0) {
+            if self.has_same_files(place, target, result).await? {
+                return Ok(Way::HasResult);
+            }
+            return Err(CheckoutError::Refused(
+                "the result and the branch have no commit in common, so they are not merged; get \
+                 the branch of the result with `task publish`, and run \
+                 `git merge --allow-unrelated-histories` in your repository"
+                    .to_owned(),
+            ));
+        }
+        let earlier = self.earlier_merges(order, place, target, result).await?;
+        let base = order.base_commit.as_deref();
+        Ok(find_way(order.style, order.repeat, (base, result), earlier))
+    }
+
+    /// Returns the commit that a branch without commits gets.
+    async fn first_commit(
+        &self,
+        order: &MergeOrder,
+        sides: &Sides<'_>,
+    ) -> Result<String, CheckoutError> {
+        if order.style != MergeStyle::Squash {
+            return Ok(sides.result.to_owned());
+        }
+        let tree = format!("{}^{{tree}}", sides.result);
+        self.commit_merge(order, sides, (&tree, &[]), sides.result).await
+    }
+
+    /// Returns whether two commits have the same files.
+    async fn has_same_files(
+        &self,
+        place: &Place,
+        target: &str,
+        new: &str,
+    ) -> Result<bool, CheckoutError> {
+        let same = ["diff-tree", "--quiet", "--no-ext-diff", "-r", target, new];
+        Ok(self.git.on(&place.keep(), same).end().await?.code == Some(0))
+    }
+
+    /// Makes the commit that has the branch at `target` and what the result changed since a commit.
+    /// Returns the files that conflict as an error.
+    async fn combine(
+        &self,
+        order: &MergeOrder,
+        sides: &Sides<'_>,
+        target: &str,
+        since: Option<String>,
+    ) -> Result<Result<String, Vec<String>>, CheckoutError> {
+        let Sides { source, place, result, .. } = *sides;
+        let is_squashed = order.style == MergeStyle::Squash;
+        if !is_squashed && since.is_none() && self.contains(place, result, target).await? {
+            return Ok(Ok(result.to_owned()));
+        }
+        let begin = since.as_deref().unwrap_or(target);
+        if order.style == MergeStyle::Rebase {
+            let Signatures { committer, .. } = self.signatures(source, order).await;
+            return self.replay(place, (begin, target), result, &committer).await;
+        }
+        let ours = match &since {
+            None => target.to_owned(),
+            // Git merges from the commit that both sides have last in common. This side has all of
+            // the branch as one change since the commit.
+            Some(since) => {
+                let tree = format!("{target}^{{tree}}");
+                self.commit(place, &tree, std::iter::once(since), "the branch\n", ON_THE_WAY)
+                    .await?
+            }
+        };
+        let tree = match self.merged_tree(place, &ours, result).await? {
+            Ok(tree) => tree,
+            Err(files) => return Ok(Err(files)),
+        };
+        let is_one = is_squashed || self.contains(place, target, result).await?;
+        let parents: &[&str] = if is_one { &[target] } else { &[target, result] };
+        let range = format!("{begin}..{result}");
+        Ok(Ok(self.commit_merge(order, sides, (&tree, parents), &range).await?))
+    }
+
+    /// Makes a commit of a merge for the person who merges. `range` has the commits of the result
+    /// that it brings.
+    async fn commit_merge(
+        &self,
+        order: &MergeOrder,
+        sides: &Sides<'_>,
+        (tree, parents): (&str, &[&str]),
+        range: &str,
+    ) -> Result<String, CheckoutError> {
+        let commits = self.commits_in(sides.place, range).await?;
+        let signatures = self.signatures(sides.source, order).await;
+        let login = order.author.login().await;
+        let is_squashed = !parents.contains(&sides.result);
+        let message = order.message.of(&signatures.author, &login, &commits, is_squashed);
+        let parents: Vec<String> = parents.iter().map(|&parent| parent.to_owned()).collect();
+        self.commit_as(sides.place, tree, parents.iter(), &message, &signatures).await
+    }
+
+    /// Merges two commits without files. Returns the tree, or the files that conflict as an error.
+    pub(super) async fn merged_tree(
+        &self,
+        place: &Place,
+        ours: &str,
+        theirs: &str,
+    ) -> Result<Result<String, Vec<String>>, CheckoutError> {
+        let arguments = ["merge-tree", "--write-tree", "-z", "--name-only", ours, theirs];
+        let ended = self.git.on(&place.keep(), arguments).long().end().await?;
+        // A missing commit gives the exit code of a conflict, but no tree.
+        let mut found = entries(&ended.stdout).map(|entry| entry.to_string_lossy().into_owned());
+        let tree = found.next().filter(|tree| tree.bytes().all(|b| b.is_ascii_hexdigit()));
+        match (ended.code, tree) {
+            (Some(0), Some(tree)) => Ok(Ok(tree)),
+            (Some(1), Some(_)) => {
+                // The names of the files end with an empty entry, and messages follow.
+                let names = ended.stdout.split(|byte| *byte == 0).skip(1);
+                let names = names.take_while(|name| !name.is_empty());
+                let names = names.map(|name| String::from_utf8_lossy(name).into_owned());
+                Ok(Err(names.collect()))
+            }
+            _ => {
+                let command = "merge-tree".to_owned();
+                Err(GitError::Failed { command, message: ended.message }.into())
+            }
+        }
+    }
+}

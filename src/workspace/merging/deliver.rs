@@ -1,0 +1,166 @@
+//! Gives the source the commit of a merge, or a branch to merge by hand.
+
+use std::collections::BTreeSet;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use super::MergeOrder;
+use crate::domain::store_state::span;
+use crate::domain::workspace::Published;
+use crate::sys::user_names::login_of;
+use crate::telemetry::ErrorChain;
+use crate::workspace::git::GitError;
+use crate::workspace::rights::{Owner, blocking_as, is_open_to_others, is_root_here};
+use crate::workspace::source::{Source, advice_on_open, entries, owner_of_work_tree};
+use crate::workspace::{CheckoutError, Checkouts, Place};
+
+impl Checkouts {
+    /// Gives the source a branch with the result. A merge that is refused is refused for its own
+    /// reason, also without such a branch.
+    pub(super) async fn offer_result(
+        &self,
+        order: &MergeOrder,
+        source: &Source,
+        place: &Place,
+        commit: String,
+    ) -> Option<Published> {
+        let wanted = Published { branch: order.branch.clone(), commit };
+        let offered = self.offer(source, place, wanted, order.last.as_ref()).await;
+        offered
+            .inspect_err(|error| {
+                tracing::warn!(
+                    workspace_id = %order.id, error = %ErrorChain(error),
+                    "could not give the project's repository a branch with the result"
+                );
+            })
+            .ok()
+    }
+
+    /// Gives the source a commit that continues its branch, which is at `target`. Returns git's
+    /// message as an error if files are in the way, or if the branch has moved.
+    pub(super) async fn deliver(
+        &self,
+        source: &Source,
+        place: &Place,
+        (branch, target): (&str, &str),
+        new: &String,
+    ) -> Result<Result<(), String>, CheckoutError> {
+        let checked_out = self.work_tree_of(source, branch).await?;
+        self.give(source, place, new).await?;
+        let done = if let Some(folder) = checked_out {
+            if source.owner.is_none() && owner_of_work_tree(&folder)?.is_some() {
+                return Err(CheckoutError::Refused(format!(
+                    "the branch `{branch}` is checked out in `{}`, which belongs to another user \
+                     than the repository; merge it there by hand",
+                    folder.display()
+                )));
+            }
+            self.check_written(source, place, &folder, (target, new)).await?;
+            let merge = ["merge", "--ff-only", "--no-verify-signatures", "--quiet", new];
+            self.git.in_folder(&folder, merge).run_as(source.owner).long().run().await
+        } else {
+            let change = ["update-ref", &format!("refs/heads/{branch}"), new, target];
+            source.git(&self.git, change).run().await
+        };
+        match done.map_err(|error| source.explain(error)) {
+            Ok(_) => Ok(Ok(())),
+            Err(CheckoutError::Git(GitError::Failed { message, .. })) => {
+                match about_lock(&message, source.owner).await? {
+                    Some(reason) => Err(CheckoutError::Refused(reason)),
+                    None => Ok(Err(message)),
+                }
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Checks that only root can change the folders in which a merge writes, if root merges.
+    async fn check_written(
+        &self,
+        source: &Source,
+        place: &Place,
+        folder: &Path,
+        (target, new): (&str, &str),
+    ) -> Result<(), CheckoutError> {
+        if source.owner.is_some() || !is_root_here() {
+            return Ok(());
+        }
+        let from = if self.resolve(place, target).await?.is_some() {
+            target.to_owned()
+        } else {
+            self.empty_tree(place).await?
+        };
+        let list = ["diff-tree", "-r", "-z", "--name-only", "--no-renames", &from, new];
+        let listed = self.git.on(&place.keep(), list).long().run().await?;
+        let folders: BTreeSet<&Path> =
+            entries(&listed).flat_map(|path| path.ancestors().skip(1)).collect();
+        for below in folders {
+            let below = folder.join(below);
+            if below.symlink_metadata().is_ok_and(|found| is_open_to_others(&found)) {
+                return Err(CheckoutError::Refused(advice_on_open(folder, &below)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the folder in which a branch of the source is checked out.
+    pub(in crate::workspace) async fn work_tree_of(
+        &self,
+        source: &Source,
+        branch: &str,
+    ) -> Result<Option<PathBuf>, CheckoutError> {
+        let list = ["worktree", "list", "--porcelain", "-z"];
+        let listed = source.git(&self.git, list).run().await?;
+        let mut folder = None;
+        let wanted = format!("branch refs/heads/{branch}");
+        for line in entries(&listed).map(Path::to_string_lossy) {
+            if let Some(path) = line.strip_prefix("worktree ") {
+                folder = Some(PathBuf::from(path));
+            } else if line == wanted {
+                return Ok(folder);
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Returns the sentence about the lock that git names in a message, as its owner finds it now.
+async fn about_lock(said: &str, owner: Option<Owner>) -> Result<Option<String>, CheckoutError> {
+    let Some(path) = lock_in(said).map(PathBuf::from) else {
+        return Ok(None);
+    };
+    blocking_as(owner, move || {
+        let lock = path.display();
+        let age = path.symlink_metadata().ok().and_then(|found| {
+            let age = found.modified().ok()?.elapsed().unwrap_or_default();
+            Some((span(age), login_of(found.uid()).unwrap_or_else(|| found.uid().to_string())))
+        });
+        Ok(Some(match age {
+            Some((age, user)) => format!(
+                "another git of the user {user} made the lock `{lock}` {age} ago; merge again when \
+                 it has ended, or remove the file if no git is at work there"
+            ),
+            None => format!("another git held the lock `{lock}`; merge again"),
+        }))
+    })
+    .await
+}
+
+/// Returns the path of the lock in a message of git.
+fn lock_in(said: &str) -> Option<&str> {
+    let (path, _) = said.split_once("Unable to create '")?.1.split_once(".lock': File exists")?;
+    let start = said.find(path)?;
+    said.get(start..start + path.len() + ".lock".len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::lock_in;
+
+    #[test]
+    fn a_message_names_the_lock() {
+        let said = "fatal: Unable to create '/a b/.git/index.lock': File exists.\n\nAnother git";
+        assert_eq!(lock_in(said), Some("/a b/.git/index.lock"));
+        assert_eq!(lock_in("error: Unable to create '/a/x': Permission denied"), None);
+    }
+}

@@ -1,0 +1,262 @@
+//! Merges after earlier merges, reverts and edits, and who they are by.
+
+use super::*;
+
+/// A task whose agent has added a file, in a source whose branch has gone on.
+struct Task {
+    bed: Bed,
+    prepared: Prepared,
+    tree: PathBuf,
+}
+
+impl Task {
+    async fn new() -> Self {
+        let bed = Bed::new();
+        let (prepared, tree) = bed.prepare("one").await;
+        bed.commit(&tree, "work.txt", "work\n");
+        let task = Self { bed, prepared, tree };
+        task.keep().await;
+        task.of_person("other.txt", "other\n");
+        task
+    }
+
+    async fn keep(&self) {
+        self.bed.keep("one", &self.prepared).await;
+    }
+
+    /// Commits a file in the source.
+    fn of_person(&self, name: &str, content: &str) {
+        self.bed.commit(&self.bed.source(), name, content);
+    }
+
+    async fn of_agent(&self, name: &str, content: &str) {
+        self.bed.commit(&self.tree, name, content);
+        self.keep().await;
+    }
+
+    fn git(&self, arguments: &[&str]) -> String {
+        self.bed.git(&self.bed.source(), arguments)
+    }
+
+    fn head(&self) -> String {
+        self.git(&["rev-parse", "HEAD"])
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.bed.source().join(name).exists()
+    }
+
+    fn order(&self, style: MergeStyle, repeat: Repeat) -> MergeOrder {
+        MergeOrder { style, repeat, ..self.bed.merge_order("one", &self.prepared) }
+    }
+
+    async fn merge(&self, style: MergeStyle, repeat: Repeat) -> Merged {
+        self.bed.checkouts.merge(&self.order(style, repeat)).await.unwrap()
+    }
+
+    /// Merges what is to be merged, and returns the new commit.
+    async fn merged(&self, style: MergeStyle, repeat: Repeat) -> String {
+        match self.merge(style, repeat).await {
+            Merged::Into { commit, .. } => commit,
+            other => panic!("{style:?} {repeat:?}: {other:?}"),
+        }
+    }
+
+    /// Asserts that a merge changes nothing, because the branch has the result.
+    async fn is_there(&self, style: MergeStyle, repeat: Repeat) {
+        let before = self.head();
+        let merged = self.merge(style, repeat).await;
+        assert!(matches!(merged, Merged::Already { .. }), "{style:?} {repeat:?}: {merged:?}");
+        assert_eq!(self.head(), before);
+    }
+}
+
+const STYLES: [MergeStyle; 3] = [MergeStyle::Merge, MergeStyle::Squash, MergeStyle::Rebase];
+
+#[tokio::test]
+async fn a_repeated_merge_changes_nothing_also_after_an_edit_of_the_same_lines() {
+    for style in STYLES {
+        let task = Task::new().await;
+        task.merged(style, Repeat::Once).await;
+        task.is_there(style, Repeat::Once).await;
+        task.of_person("work.txt", "edited\n");
+        for again in STYLES {
+            task.is_there(again, Repeat::Once).await;
+        }
+        assert_eq!(task.bed.read("work.txt"), "edited\n");
+    }
+}
+
+#[tokio::test]
+async fn newer_commits_fit_to_an_earlier_squash_of_the_same_lines() {
+    for first in [MergeStyle::Squash, MergeStyle::Rebase] {
+        for second in STYLES {
+            let task = Task::new().await;
+            task.merged(first, Repeat::Once).await;
+            task.of_agent("work.txt", "better\n").await;
+            let merged = task.merged(second, Repeat::Once).await;
+            assert_eq!(task.bed.read("work.txt"), "better\n", "{first:?} {second:?}");
+            let n_parents = task.git(&["show", "--no-patch", "--format=%p", &merged]);
+            let expected = if second == MergeStyle::Merge { 2 } else { 1 };
+            assert_eq!(n_parents.split(' ').count(), expected, "{first:?} {second:?}");
+            task.is_there(second, Repeat::Once).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_squash_or_a_replay_that_was_reverted_is_made_again() {
+    for style in [MergeStyle::Squash, MergeStyle::Rebase] {
+        let task = Task::new().await;
+        task.of_agent("more.txt", "more\n").await;
+        task.merged(style, Repeat::Once).await;
+        // One of the replayed commits is enough.
+        task.git(&["revert", "--no-edit", "HEAD"]);
+        assert!(!task.has("more.txt"));
+        task.merged(style, Repeat::Once).await;
+        assert!(task.has("more.txt") && task.has("work.txt"), "{style:?}");
+        task.is_there(style, Repeat::Once).await;
+    }
+}
+
+#[tokio::test]
+async fn a_plain_merge_that_was_reverted_is_merged_as_a_person_says() {
+    let task = Task::new().await;
+    let merge = task.merged(MergeStyle::Merge, Repeat::Once).await;
+    task.git(&["revert", "--no-edit", "--mainline", "1", &merge]);
+    let revert = task.head();
+    let asked = Merged::Reverted { branch: "main".to_owned(), merge, revert: revert.clone() };
+    assert_eq!(task.merge(MergeStyle::Merge, Repeat::Once).await, asked);
+    assert_eq!(task.head(), revert);
+    task.is_there(MergeStyle::Merge, Repeat::OnlyNew).await;
+    let again = task.merged(MergeStyle::Merge, Repeat::Again).await;
+    assert!(task.has("work.txt"));
+    let parents = task.git(&["show", "--no-patch", "--format=%P", &again]);
+    assert_eq!(parents, revert);
+    for style in STYLES {
+        task.is_there(style, Repeat::Once).await;
+        task.is_there(style, Repeat::Again).await;
+    }
+}
+
+#[tokio::test]
+async fn a_repair_after_a_revert_is_merged_alone_or_with_all_before() {
+    for repeat in [Repeat::OnlyNew, Repeat::Again] {
+        let task = Task::new().await;
+        let merge = task.merged(MergeStyle::Merge, Repeat::Once).await;
+        task.git(&["revert", "--no-edit", "--mainline", "1", &merge]);
+        task.of_agent("repair.txt", "repair\n").await;
+        let merged = task.merge(MergeStyle::Merge, Repeat::Once).await;
+        assert!(matches!(merged, Merged::Reverted { .. }), "{merged:?}");
+        task.merged(MergeStyle::Merge, repeat).await;
+        assert!(task.has("repair.txt"));
+        assert_eq!(task.has("work.txt"), repeat == Repeat::Again);
+        // It is not asked about that revert any more.
+        task.is_there(MergeStyle::Merge, Repeat::Once).await;
+        task.of_agent("more.txt", "more\n").await;
+        task.merged(MergeStyle::Merge, Repeat::Once).await;
+        assert_eq!(task.has("work.txt"), repeat == Repeat::Again);
+    }
+}
+
+#[tokio::test]
+async fn a_revert_counts_until_it_is_reverted_and_not_if_the_agent_knew_of_it() {
+    let task = Task::new().await;
+    let merge = task.merged(MergeStyle::Merge, Repeat::Once).await;
+    task.git(&["revert", "--no-edit", "--mainline", "1", &merge]);
+    task.git(&["revert", "--no-edit", "HEAD"]);
+    task.is_there(MergeStyle::Merge, Repeat::Once).await;
+    // A commit of the result itself came by a fast-forward.
+    let task = Task::new().await;
+    task.git(&["reset", "--quiet", "--hard", "HEAD^"]);
+    let commit = task.merged(MergeStyle::Merge, Repeat::Once).await;
+    task.git(&["revert", "--no-edit", &commit]);
+    let merged = task.merge(MergeStyle::Merge, Repeat::Once).await;
+    assert!(matches!(merged, Merged::Reverted { .. }), "{merged:?}");
+    let source = task.bed.source();
+    task.bed.git(&task.tree, &["pull", "--quiet", source.to_str().unwrap(), "main"]);
+    task.of_agent("work.txt", "better\n").await;
+    task.merged(MergeStyle::Merge, Repeat::Once).await;
+    assert_eq!(task.bed.read("work.txt"), "better\n");
+}
+
+#[tokio::test]
+async fn a_revert_that_git_does_not_name_is_undone_on_request() {
+    for style in STYLES {
+        let task = Task::new().await;
+        task.merged(style, Repeat::Once).await;
+        task.git(&["rm", "--quiet", "work.txt"]);
+        task.git(&["commit", "--quiet", "-m", "No, thank you"]);
+        task.is_there(style, Repeat::Once).await;
+        task.merged(style, Repeat::Again).await;
+        assert!(task.has("work.txt"), "{style:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_merge_is_by_the_identity_of_the_repository() {
+    let format = "--format=%an <%ae>|%cn <%ce>|%B";
+    for style in STYLES {
+        let task = Task::new().await;
+        let robo = ["-c", "user.name=Robo", "-c", "user.email=robo@example.com"];
+        std::fs::write(task.tree.join("more.txt"), "more\n").unwrap();
+        task.bed.git(&task.tree, &["add", "more.txt"]);
+        let author =
+            ["commit", "--quiet", "--author=Robo <robo@example.com>", "-m", "cart: add it"];
+        task.bed.git(&task.tree, &[&robo[..], &author].concat());
+        task.keep().await;
+        task.git(&["config", "user.name", "Bo Example"]);
+        task.git(&["config", "user.email", "bo@example.org"]);
+        let mut order = task.order(style, Repeat::Once);
+        order.message.summary = Some("All done.\nSigned-off-by: Bo <bo@example.org>".to_owned());
+        let merged = task.bed.checkouts.merge(&order).await.unwrap();
+        assert!(matches!(merged, Merged::Into { .. }), "{merged:?}");
+        let said = task.git(&["show", "--no-patch", format, "HEAD"]);
+        let own = "Bo Example <bo@example.org>";
+        if style == MergeStyle::Rebase {
+            assert_eq!(said, format!("Robo <robo@example.com>|{own}|cart: add it"));
+            continue;
+        }
+        let begin = format!("{own}|{own}|Merge SHOP-1: it\n\nAll done.\n    Signed-off-by: Bo");
+        assert!(said.starts_with(&begin), "{said}");
+        let subjects = said.contains("* work.txt\n* cart: add it\n");
+        assert_eq!(subjects, style == MergeStyle::Squash, "{said}");
+        let trailers = task.git(&["show", "--no-patch", "--format=%(trailers)", "HEAD"]);
+        assert_eq!(
+            trailers,
+            "Task: SHOP-1\nMerged-by: Ann\nCo-authored-by: Robo <robo@example.com>"
+        );
+    }
+    // Without an identity, it is by the person who merges.
+    let task = Task::new().await;
+    task.git(&["config", "user.name", ""]);
+    task.merged(MergeStyle::Merge, Repeat::Once).await;
+    let said = task.git(&["show", "--no-patch", format, "HEAD"]);
+    let begin = "Ann <Ann@agent-coordinator.invalid>|agent-coordinator <daemon@";
+    assert!(said.starts_with(begin) && !said.contains("Merged-by"), "{said}");
+}
+
+#[tokio::test]
+async fn a_lock_of_another_git_is_named_with_its_user_and_its_age() {
+    let task = Task::new().await;
+    let lock = task.bed.source().join(".git/index.lock");
+    std::fs::write(&lock, "").unwrap();
+    let before = task.head();
+    let order = task.order(MergeStyle::Merge, Repeat::Once);
+    let said = task.bed.checkouts.merge(&order).await.unwrap_err().to_string();
+    assert!(said.contains("index.lock") && said.contains(" ago"), "{said}");
+    assert_eq!(task.head(), before);
+    std::fs::remove_file(lock).unwrap();
+    task.merged(MergeStyle::Merge, Repeat::Once).await;
+}
+
+#[tokio::test]
+async fn a_task_without_a_change_says_so() {
+    let bed = Bed::new();
+    let (one, _) = bed.prepare("one").await;
+    let kept = bed.keep("one", &one).await;
+    assert!(kept.is_unchanged());
+    bed.commit(&bed.source(), "other.txt", "other\n");
+    let merged = bed.checkouts.merge(&bed.merge_order("one", &one)).await.unwrap();
+    assert!(matches!(merged, Merged::Unchanged { .. }), "{merged:?}");
+}
