@@ -51,6 +51,54 @@ const NAMED_ONLY_BY: [(&str, &[&str]); 8] = [
 const UNSAFE: [&str; 5] =
     ["folder_watch.rs", "process/shims.rs", "shim.rs", "shim/agent.rs", "shim/tree.rs"];
 
+/// The calls that open, make, change or remove a file by its path. Such a path may lead through a
+/// link that another user has made.
+const BY_PATH: [&str; 20] = [
+    "fs::write(",
+    "fs::create_dir",
+    "fs::remove_",
+    "fs::rename(",
+    "fs::copy(",
+    "fs::hard_link(",
+    "fs::set_permissions(",
+    "fs::read(",
+    "fs::read_to_string(",
+    "fs::open(",
+    "File::open(",
+    "File::create",
+    "File::options",
+    "OpenOptions::new",
+    "DirBuilder::new",
+    "symlink(",
+    "chown(",
+    "mkdirat(",
+    "openat(",
+    "unlinkat(",
+];
+
+/// The files of `workspace` with such calls, their number, and the reason why no link of another
+/// user leads the daemon elsewhere. All other code uses `src/workspace/inside.rs`.
+const WITH_PATHS: [(&str, usize, &str); 14] = [
+    ("workspace.rs", 6, "helpers for the daemon's own folders"),
+    ("workspace/clean.rs", 2, "the daemon's note of a fresh clone; root changes no mode there"),
+    ("workspace/create.rs", 2, "the daemon's notes of a workspace"),
+    ("workspace/disk.rs", 3, "the reserve, in the folder of all clones"),
+    ("workspace/git.rs", 3, "the home and the configuration of git, in the same folder"),
+    ("workspace/inside.rs", 5, "goes from folder to folder"),
+    ("workspace/keep_repository.rs", 4, "the keep repository"),
+    ("workspace/keeping/files.rs", 4, "removes the name of an index, and copies one as its owner"),
+    ("workspace/lending.rs", 2, "what is lent, which the daemon owns"),
+    ("workspace/objects.rs", 5, "copies in the daemon's folders; `open` runs as the owner"),
+    ("workspace/rights.rs", 2, "gives and opens the folders that the daemon has just made"),
+    ("workspace/snapshot.rs", 3, "the daemon's index; makes the named folder as its owner"),
+    ("workspace/temporary.rs", 4, "the daemon's folder around a repository of another user"),
+    (
+        "workspace/upgrade.rs",
+        7,
+        "the keep repository; a source from folder to folder, as its owner",
+    ),
+];
+
 /// Names that pure code can't contain.
 const IMPURE: [&str; 12] = [
     "tokio",
@@ -110,6 +158,55 @@ fn unsafe_code_is_in_few_files() {
         if code_of(&file).contains("allow(unsafe_code") {
             let name = file.strip_prefix(root()).unwrap().to_str().unwrap();
             assert!(UNSAFE.contains(&name), "{name} may not allow unsafe code");
+        }
+    }
+}
+
+#[test]
+fn the_files_of_others_are_opened_only_below_a_folder() {
+    let n_paths_in = |code: &str| {
+        let code = code.split("#[cfg(test)]").next().unwrap_or_default();
+        let is_call = |line: &&str| {
+            let line = line.replace("is_symlink(", "");
+            BY_PATH.iter().any(|call| line.contains(call))
+        };
+        code.lines().filter(is_call).count()
+    };
+    for file in sources().into_iter().filter(|file| module_of(file) == "workspace") {
+        let name = file.strip_prefix(root()).unwrap().to_str().unwrap();
+        if name.contains("tests") {
+            continue;
+        }
+        let code = code_of(&file);
+        let allowed = WITH_PATHS.iter().find(|(other, ..)| *other == name);
+        let n_allowed = allowed.map_or(0, |(_, n, _)| *n);
+        assert_eq!(
+            n_paths_in(&code),
+            n_allowed,
+            "{name}: if another user can write there, use `Inside`, and else change WITH_PATHS"
+        );
+    }
+    assert_eq!(n_paths_in("std::fs::write(tree, b\"\")\npath.is_symlink()\nsymlink(a, b)"), 2);
+}
+
+/// The helpers for the daemon's own folders are not for what an agent or a person owns.
+#[test]
+fn no_helper_for_own_folders_names_a_tree() {
+    const HELPERS: [&str; 4] = ["make_folder(", "remove_folder(", "write(", "rename("];
+    const OF_OTHERS: [&str; 4] = ["tree", ".top", ".common", "\".git"];
+    /// Makes the folder, before it is given to its owner.
+    const ALLOWED: [&str; 1] = ["make_folder(&tree)?;"];
+    for file in sources().into_iter().filter(|file| module_of(file) == "workspace") {
+        let name = file.strip_prefix(root()).unwrap().to_str().unwrap().to_owned();
+        let code = code_of(&file);
+        let code = code.split("#[cfg(test)]").next().unwrap_or_default();
+        let lines = code.lines().map(str::trim).filter(|line| !line.contains("Inside::open("));
+        for line in lines.filter(|_| !name.contains("tests")) {
+            let calls = HELPERS.iter().filter_map(|helper| line.split_once(helper));
+            for (before, arguments) in calls.filter(|(before, _)| !before.ends_with(['.', '_'])) {
+                let is_of_others = OF_OTHERS.iter().any(|word| arguments.contains(word));
+                assert!(!is_of_others || ALLOWED.contains(&line), "{name}: {before}… {line}");
+            }
         }
     }
 }
