@@ -351,9 +351,10 @@ impl Start<'_> {
                 let nudge = Nudge::new();
                 let root = config.workspace.root_in(&config.paths.state_dir);
                 let checkouts = match config.workspace.root {
-                    Some(_) => Arc::new(Checkouts::with_configured_root(root)),
-                    None => Arc::new(Checkouts::new(root)),
+                    Some(_) => Checkouts::with_configured_root(root),
+                    None => Checkouts::new(root),
                 };
+                let checkouts = Arc::new(checkouts.with_limits(config.git_limits));
                 let own = Some(Arc::clone(&checkouts));
                 let server =
                     Server::start(config, environment, invocation, nudge.clone(), own).await?;

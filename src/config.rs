@@ -61,6 +61,7 @@ use crate::domain::creation::CreationLimits;
 use crate::domain::plan::{RunLimits, StartLimits};
 use crate::domain::retention::Retention;
 use crate::domain::start_history::Backoff;
+use crate::domain::workspace::GitLimits;
 
 use declaration::Keys;
 use reader::{Reader, Section};
@@ -141,6 +142,8 @@ pub struct Config {
     pub workspace: Workspace,
     /// Commands of the operator that run in the clones.
     pub hooks: WorkspaceHooks,
+    /// The limits of git on clones and projects.
+    pub git_limits: GitLimits,
     /// The time that the past is kept.
     pub retention: Retention,
     /// GitHub and GitLab, whose items become tasks.
@@ -176,6 +179,7 @@ impl Config {
             output: Output::default(),
             workspace: Workspace::default(),
             hooks: WorkspaceHooks::default(),
+            git_limits: GitLimits::default(),
             retention: Retention::default(),
             forges: Forges::below(&paths.state_dir),
             paths,
@@ -205,6 +209,7 @@ impl Config {
         let mut section = top.section(Workspace::SECTION);
         let workspace = Workspace::read(&mut section);
         let hooks = WorkspaceHooks::read(&mut section.section("hooks"));
+        let git_limits = GitLimits::read(&mut section.section("limits"));
         drop(section);
         Self {
             general,
@@ -230,6 +235,7 @@ impl Config {
             output: Output::read_section(&mut top),
             workspace,
             hooks,
+            git_limits,
             retention: Retention::read_section(&mut top),
             forges,
             // This comes after all fields that may note a variable.

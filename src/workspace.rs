@@ -79,6 +79,7 @@ pub use repository::find_work_tree;
 pub use results::{DiffKind, DiffOrder, MAX_DIFF};
 pub use snapshot::{Snapped, SnapshotEntry};
 
+use crate::domain::workspace::GitLimits;
 use crate::domain::{ProjectId, WorkspaceId};
 use crate::locks::lock;
 use git::Git;
@@ -309,6 +310,13 @@ impl Checkouts {
     /// such a root.
     pub fn with_configured_root(root: PathBuf) -> Self {
         Self { is_root_configured: true, ..Self::new(root) }
+    }
+
+    /// Returns the workspaces with these limits of git, in place of the default ones.
+    #[must_use]
+    pub const fn with_limits(mut self, limits: GitLimits) -> Self {
+        self.git.limits = limits;
+        self
     }
 
     /// Returns the folder that an agent gets as its working directory.

@@ -193,6 +193,7 @@ fn compare(old: &Config, new: &Config, mut changes: Changes) -> Vec<Change> {
         output,
         workspace,
         hooks,
+        git_limits,
         retention,
         forges,
         // It has no key, because the values themselves are compared.
@@ -225,6 +226,7 @@ fn compare(old: &Config, new: &Config, mut changes: Changes) -> Vec<Change> {
     output.compare(&new.output, &mut changes);
     workspace.compare(&new.workspace, &mut changes);
     hooks.compare(&new.hooks, &mut changes);
+    git_limits.compare(&new.git_limits, &mut changes);
     retention.compare(&new.retention, &mut changes);
     forges.compare(&paths.state_dir, (&new.forges, &new.paths.state_dir), &mut changes);
     changes.all
@@ -240,6 +242,7 @@ pub fn without_restart(new: Config, started: &Config) -> Config {
         http: new.http.until_restart(&started.http),
         log: new.log.until_restart(&started.log),
         workspace: new.workspace.until_restart(&started.workspace),
+        git_limits: new.git_limits.until_restart(&started.git_limits),
         providers: providers_without_restart(&new.providers, &started.providers),
         forges,
         ..new

@@ -182,7 +182,7 @@ parking: { initial: 1m, max: 2h }
 shutdown: { sigterm: keep, sigint: stop }
 log: { level: "warn,agent_coordinator=debug", format: json, file: ~/ac.log }
 output: { max_file: 1 MiB, files: 2 }
-workspace: { root: /srv/workspaces, base: develop, branch: "work/{agent_id}-{task_id}", paths: [src, docs/web], submodules: true, lfs: pointers, publish: branch, keep: 2days, shared_at_once: 3, snapshots: false, ignored_max: 1 MiB, max_disk: 3 GiB, rebuildable: [target], hooks: { after_create: [npm, ci], before_run: [make, up], after_run: [make, down], before_remove: [make, clean], timeout: 2min } }
+workspace: { root: /srv/workspaces, base: develop, branch: "work/{agent_id}-{task_id}", paths: [src, docs/web], submodules: true, lfs: pointers, publish: branch, keep: 2days, shared_at_once: 3, snapshots: false, ignored_max: 1 MiB, max_disk: 3 GiB, rebuildable: [target], hooks: { after_create: [npm, ci], before_run: [make, up], after_run: [make, down], before_remove: [make, clean], timeout: 2min }, limits: { git_memory: 2 GiB, git_time: 10min, files: 5000, objects: 6000 } }
 retention: { history: 10days, events: 2h, max_events: 5000, chats: 2days, output: 3days, output_size: 1 GiB, deleted: 5m }
 forge: { poll_interval: 5s, write_interval: 2s, writes_per_hour: 99, dry_run: true, claims_from: [rival, Other], webhook: { path: /hooks/x, secret: "${FORGE_WEBHOOK_SECRET}" } }
 github:
@@ -248,6 +248,12 @@ fn every_setting_arrives() {
             after_run: Some(vec!["make".to_owned(), "down".to_owned()]),
             before_remove: Some(vec!["make".to_owned(), "clean".to_owned()]),
             timeout: Duration::from_mins(2),
+        },
+        git_limits: GitLimits {
+            git_memory: 2 << 30,
+            git_time: Duration::from_mins(10),
+            files: 5000,
+            objects: 6000,
         },
         general: General {
             polling_interval: Duration::from_millis(250),

@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use super::declaration::keys;
 use super::kinds::{
-    DAY, GIB, Kind, MIB, SECOND, TIB, YEAR, durations, list, numbers, sizes, text, truth, words,
+    DAY, GIB, Kind, MIB, MINUTE, SECOND, TIB, YEAR, durations, list, numbers, sizes, text, truth,
+    words,
 };
 use super::reader::Field;
 use super::report::Problem;
 use crate::domain::workspace::{
-    DEFAULT_PATTERN, LfsFiles, PublishResults, check_base, check_paths, check_pattern,
+    DEFAULT_PATTERN, GitLimits, LfsFiles, PublishResults, check_base, check_paths, check_pattern,
 };
 
 keys! {
@@ -76,6 +77,29 @@ keys! {
 
         /// The names of ignored folders that are never kept, because they can be built again.
         pub rebuildable: Vec<String> = rebuildable(), names(), AfterRestart;
+    }
+}
+
+keys! {
+    /// The limits of git and of what the daemon takes from a clone. What a clone has beyond them
+    /// stays there, and `workspace show` names it. docs/workspaces.md has the fixed limits.
+    impl GitLimits in "workspace.limits" {
+        /// The memory that each git process allocates. The packs that it maps do not count. With
+        /// too little, work on large repositories fails, and the message names the limit. A smaller
+        /// size protects the machine from hostile content.
+        git_memory = GIB, sizes(128 * MIB..=TIB), AfterRestart;
+
+        /// The time of a call of git that transfers objects or writes many files. It may use twice
+        /// this processor time. Slow disks and large repositories need more.
+        git_time = 30 * MINUTE, durations(MINUTE..=DAY), AfterRestart;
+
+        /// The files and folders of a commit. One with more is not used: no task begins there, and
+        /// it is not taken as a result.
+        files = 1_000_000, numbers(1_000..=10_000_000), AfterRestart;
+
+        /// The objects of git that are taken from one repository in a clone. If there are more,
+        /// none of them is taken.
+        objects = 2_000_000, numbers(1_000..=4_000_000), AfterRestart;
     }
 }
 

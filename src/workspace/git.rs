@@ -21,6 +21,7 @@ use std::time::Duration;
 
 use tokio::sync::OnceCell;
 
+use crate::domain::workspace::GitLimits;
 use crate::sys::ownership::is_only_of_root;
 
 pub use call::{Call, Ended};
@@ -70,6 +71,7 @@ pub struct Git {
     config: PathBuf,
     /// The folders in which git is looked for.
     path: OsString,
+    pub limits: GitLimits,
     version: OnceCell<()>,
     /// The number of calls that were killed, or did not end in time.
     n_killed: AtomicU64,
@@ -81,8 +83,8 @@ impl Git {
         let root = root.to_owned();
         let home = root.join(".git-home");
         let config = root.join(".gitconfig");
-        let (version, n_killed) = Default::default();
-        Self { root, home, config, path: safe_path(), version, n_killed }
+        let (limits, version, n_killed) = Default::default();
+        Self { root, home, config, path: safe_path(), limits, version, n_killed }
     }
 
     /// Returns the number of calls so far that may have left their locks behind.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use super::git::Call;
 use super::rights::{Owner, hand_over};
-use super::trees::{MAX_BYTES, MAX_OBJECTS};
+use super::trees::MAX_BYTES;
 use super::{CheckoutError, Checkouts, Place, blocking, make_folder, remove_folder};
 use crate::crash_point::{self, CrashPoint};
 use crate::domain::WorkspaceId;
@@ -103,9 +103,10 @@ impl Checkouts {
             on_copies(&[OsStr::new("index-pack"), pack.as_os_str()]).run().await?;
             ids.append(&mut self.ids_in(place, pack).await?);
         }
-        if ids.len() > MAX_OBJECTS {
+        let most = self.git.limits.objects;
+        if ids.len() > most {
             return Err(CheckoutError::Malformed(format!(
-                "there are more than {MAX_OBJECTS} objects"
+                "there are more than {most} objects (`workspace.limits.objects`)"
             )));
         }
         self.pack_missing(place, &ids, quarantine, on_copies).await?;

@@ -13,6 +13,7 @@ mod folder;
 mod found;
 mod hostile;
 mod kept;
+mod limits;
 mod merging;
 mod nested;
 mod odd;

@@ -13,10 +13,6 @@ use super::{CheckoutError, Checkouts, Place};
 use crate::domain::WorkspaceId;
 use crate::domain::workspace::fault_of;
 
-/// The most files and folders of a commit.
-const MAX_FILES: u64 = 1_000_000;
-/// The most objects that are taken from a clone at once.
-pub(super) const MAX_OBJECTS: usize = 2_000_000;
 /// The most bytes of objects that are taken from a clone at once: 64 GiB.
 pub(super) const MAX_BYTES: u64 = 64 << 30;
 /// The most bytes of trees that are read at once.
@@ -178,12 +174,14 @@ impl Checkouts {
         commit: &str,
     ) -> Result<(), CheckoutError> {
         // Two bytes for each file and each folder.
+        let most = self.git.limits.files;
         let list = ["ls-tree", "-r", "-t", "-z", "--full-tree", "--format=.", commit];
-        let listed = self.git.on(&place.keep(), list).long().cut_at(2 * MAX_FILES + 1);
+        let listed = self.git.on(&place.keep(), list).long().cut_at(2 * most + 1);
         let ended = listed.end().await?;
-        if ended.stdout.len() as u64 > 2 * MAX_FILES {
+        if ended.stdout.len() as u64 > 2 * most {
             return Err(CheckoutError::Malformed(format!(
-                "the commit {commit} is not used: it has more than {MAX_FILES} files and folders"
+                "the commit {commit} is not used: it has more than {most} files and folders \
+                 (`workspace.limits.files`)"
             )));
         }
         if ended.code != Some(0) {

@@ -148,6 +148,7 @@ fn chapters() -> Vec<(&'static str, Vec<Part>)> {
                 K(Output::describe()),
                 K(Workspace::describe()),
                 K(WorkspaceHooks::describe()),
+                K(GitLimits::describe()),
                 K(Retention::describe()),
             ],
         ),

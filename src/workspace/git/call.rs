@@ -21,16 +21,10 @@ use crate::workspace::strays::MARK;
 
 /// The time for a call that neither transfers objects nor writes many files.
 const SHORT: Duration = Duration::from_mins(1);
-/// The time for a call that does.
-const LONG: Duration = Duration::from_mins(30);
 /// The most bytes of error messages that are read. A process of another user may print any number.
 const MAX_SAID: u64 = 1024 * 1024;
 /// The most bytes of an error message that are kept.
 const MAX_MESSAGE: usize = 4 * 1024;
-
-/// The most memory of a process of git, in bytes. It counts what git allocates, not the packs that
-/// it maps.
-const MAX_MEMORY: u64 = 1 << 30;
 
 /// The options of each call. They come before the configuration of the repository.
 const OPTIONS: [&str; 15] = [
@@ -161,7 +155,7 @@ impl<'a> Call<'a> {
 
     /// Gives the call the time that a transfer of many objects needs.
     pub const fn long(mut self) -> Self {
-        self.limit = LONG;
+        self.limit = self.git.limits.git_time;
         self
     }
 
@@ -269,8 +263,9 @@ impl<'a> Call<'a> {
             self.git.n_killed.fetch_add(1, Ordering::Relaxed);
         }
         let [sender, receiver] = names;
-        let sent = succeeded(from, sender, &said?);
-        let taken = succeeded(to, receiver, &answered?);
+        let memory = self.git.limits.git_memory;
+        let sent = succeeded(from, sender, message(&said?, memory));
+        let taken = succeeded(to, receiver, message(&answered?, memory));
         // This signal ends a sender whose receiver has failed.
         let is_cut = from.signal() == Some(Signal::PIPE.as_raw());
         if is_cut { taken.and(sent) } else { sent.and(taken) }?;
@@ -291,7 +286,8 @@ impl<'a> Call<'a> {
         let ((), stdout, said) =
             tokio::join!(running.give(input), read(stdout, most), read(stderr, MAX_SAID));
         let code = running.end().await?.code();
-        Ok(Ended { code, stdout: stdout?, message: message(&said?) })
+        let message = message(&said?, self.git.limits.git_memory);
+        Ok(Ended { code, stdout: stdout?, message })
     }
 
     /// Starts the process. Its standard input is `input`, or else a pipe.
@@ -315,7 +311,7 @@ impl<'a> Call<'a> {
             command.args(["-c", &helper]);
         }
         command.args(&self.arguments);
-        let Git { home, config, path, n_killed, .. } = self.git;
+        let Git { home, config, path, limits, n_killed, .. } = self.git;
         let own_home = if self.run_as.is_some() { Path::new(NO_HOME) } else { home };
         let fixed = [
             ("LC_ALL", OsStr::new("C")),
@@ -351,8 +347,8 @@ impl<'a> Call<'a> {
             // The user may not enter the folders of the daemon.
             let folder = self.folder.as_deref().unwrap_or(Path::new("/"));
             let user = (owner.uid, own, all.to_vec());
-            let limits = (MAX_MEMORY, self.processor_time());
-            confined::run_as(command.as_std_mut(), user, limits, folder)?;
+            let most = (limits.git_memory, self.processor_time());
+            confined::run_as(command.as_std_mut(), user, most, folder)?;
         } else {
             command.current_dir(folder);
         }
@@ -367,7 +363,7 @@ impl<'a> Call<'a> {
         })?;
         let group = Group::of(&child, n_killed);
         if let Some(pid) = group.0.filter(|_| self.run_as.is_none()) {
-            processes::limit(pid, MAX_MEMORY, self.processor_time());
+            processes::limit(pid, limits.git_memory, self.processor_time());
         }
         Ok(Running { child, group, command: self.name(), limit: self.processor_time() })
     }
@@ -409,21 +405,24 @@ impl Running<'_> {
 }
 
 /// Returns the error of a call that did not succeed.
-fn succeeded(status: ExitStatus, command: String, said: &[u8]) -> Result<(), GitError> {
+fn succeeded(status: ExitStatus, command: String, message: String) -> Result<(), GitError> {
     match status.code() {
         Some(0) => Ok(()),
-        Some(_) => Err(GitError::Failed { command, message: message(said) }),
+        Some(_) => Err(GitError::Failed { command, message }),
         None => Err(GitError::Killed { command }),
     }
 }
 
-/// Returns what git said, as far as it is kept.
-fn message(said: &[u8]) -> String {
+/// Returns what git said, as far as it is kept. `memory` is its limit, in bytes.
+fn message(said: &[u8], memory: u64) -> String {
     let mut message = String::from_utf8_lossy(said).trim().to_owned();
     message.truncate(message.floor_char_boundary(MAX_MESSAGE));
     if message.contains("Out of memory") {
-        let limit = MAX_MEMORY >> 20;
-        let _ = write!(message, " (a process of git may use {limit} MiB of memory)");
+        let limit = memory >> 20;
+        let _ = write!(
+            message,
+            " (a process of git may use {limit} MiB of memory: `workspace.limits.git_memory`)"
+        );
     }
     message
 }
@@ -480,6 +479,21 @@ impl Drop for Group<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::workspace::GitLimits;
+
+    #[test]
+    fn the_limits_of_a_call_are_those_of_the_settings() {
+        let mut git = Git::new(Path::new("/"));
+        let few = Duration::from_mins(5);
+        git.limits = GitLimits { git_time: few, git_memory: 256 << 20, ..git.limits };
+        let call = git.call(["version"]);
+        assert_eq!((call.limit, call.processor_time()), (SHORT, 2 * SHORT));
+        let call = call.long();
+        assert_eq!((call.limit, call.processor_time()), (few, 2 * few));
+        let said = message(b"fatal: Out of memory, malloc failed\n", git.limits.git_memory);
+        assert!(said.ends_with("256 MiB of memory: `workspace.limits.git_memory`)"), "{said}");
+        assert_eq!(message(b"fatal: no\n", 1), "fatal: no");
+    }
 
     #[tokio::test]
     async fn a_call_that_hangs_ends_with_all_its_processes() {

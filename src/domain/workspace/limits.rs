@@ -1,0 +1,16 @@
+//! The limits of git, and of what the daemon takes from clones and from the repositories of projects.
+
+use std::time::Duration;
+
+/// The limits. Each is a setting of this name in `workspace.limits`, and `config` has its default.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GitLimits {
+    /// The memory that a process of git allocates, in bytes.
+    pub git_memory: u64,
+    /// The time of a call of git that transfers objects or writes many files.
+    pub git_time: Duration,
+    /// The files and folders of a commit.
+    pub files: u64,
+    /// The objects that are taken from one repository in a clone at once.
+    pub objects: usize,
+}

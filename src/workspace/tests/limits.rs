@@ -1,0 +1,34 @@
+//! The limits that are settings (`workspace.limits`).
+
+use super::*;
+
+/// Returns the workspaces of the bed for a daemon that was started again with these limits.
+fn limited(bed: &Bed, limits: GitLimits) -> Checkouts {
+    Checkouts::new(bed.folder.path().join("workspaces")).with_limits(limits)
+}
+
+#[tokio::test]
+async fn what_a_clone_has_beyond_the_limits_stays_there_and_is_named() {
+    let mut bed = Bed::new();
+    let (one, tree) = bed.prepare("one").await;
+    for name in ["a.txt", "b.txt", "c.txt"] {
+        bed.commit(&tree, name, name);
+    }
+    std::fs::write(tree.join("open.txt"), "open\n").unwrap();
+    let all = GitLimits::default();
+    for (limits, said) in [
+        (GitLimits { objects: 8, ..all }, "more than 8 objects (`workspace.limits.objects`)"),
+        (GitLimits { files: 4, ..all }, "more than 4 files and folders (`workspace.limits.files`)"),
+    ] {
+        bed.checkouts = limited(&bed, limits);
+        let kept = bed.keep("one", &one).await;
+        let named = kept.left_out.join("\n");
+        assert!(named.contains(said), "{named}");
+        assert_eq!((kept.head_commit, kept.proof), (one.base_commit.clone(), None));
+        assert!(kept.n_uncommitted > 0, "its files are kept");
+    }
+    bed.checkouts = limited(&bed, all);
+    let kept = bed.keep("one", &one).await;
+    assert_eq!(kept.left_out, [""; 0]);
+    assert_eq!(kept.head_commit, Some(bed.git(&tree, &["rev-parse", "HEAD"])));
+}
