@@ -40,6 +40,7 @@ pub use store::{RestoreReport, back_up, copy_store, look_at_store, restore};
 pub use crate::process::find_program;
 pub use crate::store::backup::{BackupContents, IfExists};
 pub use crate::store::copy::{CopiedTable, Progress};
+pub use crate::workspace::Upgrade;
 
 use crate::config::manifest::{self, Manifest};
 use crate::config::{AtShutdown, Config, ConfigError, Environment, Loaded, Report};
@@ -522,6 +523,11 @@ pub fn locate(manifest: &Manifest, problem: &EntryProblem) -> manifest::Location
 pub async fn check_git(config: &Config) -> anyhow::Result<()> {
     let root = config.workspace.root_in(&config.paths.state_dir);
     Ok(Checkouts::new(root).check_git().await?)
+}
+
+/// Returns what the upgrade of projects from version 0.1.0 copies, and what it left to a person.
+pub fn list_upgrades(config: &Config) -> Vec<Upgrade> {
+    Checkouts::new(config.workspace.root_in(&config.paths.state_dir)).list_upgrades()
 }
 
 /// Returns whether an error concerns the configuration, including that of the service manager. The

@@ -12,7 +12,7 @@
 //! <root>/.reserve                       disk space that is given up when work could not be kept
 //! <root>/.gitconfig and .git-home       what each call of git uses
 //! <root>/<project>/keep.git             the keep repository
-//! <root>/<project>/keep.git/mended      nothing of version 0.1.0 is to be mended
+//! <root>/<project>/keep.git/mended      nothing of version 0.1.0 is to be mended; what stays root's
 //! <root>/<project>/files.git            settings for reading the files of workspaces as they are
 //! <root>/<project>/<workspace>/tree     what the agent gets
 //! <root>/<project>/<workspace>/index    git's index of a tree of the daemon's user
@@ -78,6 +78,7 @@ pub use removal::Removal;
 pub use repository::find_work_tree;
 pub use results::{DiffKind, DiffOrder, MAX_DIFF};
 pub use snapshot::{Snapped, SnapshotEntry};
+pub use upgrade::Upgrade;
 
 use crate::domain::workspace::GitLimits;
 use crate::domain::{ProjectId, WorkspaceId};

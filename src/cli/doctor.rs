@@ -90,6 +90,7 @@ impl DoctorArguments {
         findings.push(machine::clock(config));
         findings.push(machine::service_manager(environment));
         findings.push(runtime.block_on(git(config)));
+        findings.extend(machine::upgrades(config));
         findings.extend(providers::users(config));
         findings.extend(providers::logins(config, environment));
         findings.extend(is_up.then(providers::other_environment));

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, Dir, FileType, Gid, Mode, OFlags, Uid, fchown, openat, statat};
 use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
 
 use super::objects::names_in;
 use super::rights::{Owner, run_as};
@@ -22,14 +23,60 @@ use super::{CheckoutError, Checkouts, Place, blocking, rename, write};
 use crate::sys::beneath;
 use crate::telemetry::ErrorChain;
 
-/// The file of a keep repository that says that nothing is to be mended.
+/// The file of a keep repository that says that nothing is to be mended, and what was left.
 pub(super) const MENDED: &str = "mended";
 /// The most names in the path of an entry that is given back.
 const MAX_DEPTH: usize = 200;
-/// The most entries that are named in the log.
+/// The most entries that are named.
 const MAX_NAMED: usize = 20;
 
+/// The entries of root that stay in a repository.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Left {
+    /// The owner of the repository, as `chown` takes it.
+    owner: String,
+    /// The first ones.
+    entries: Vec<String>,
+}
+
+/// The upgrade of a project from version 0.1.0.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Upgrade {
+    pub project: String,
+    /// The bytes that its first use copies.
+    pub n_bytes: u64,
+    /// The owner of its repository, as `chown` takes it.
+    pub owner: String,
+    /// The first entries of root that stay in its repository.
+    pub left: Vec<String>,
+}
+
 impl Checkouts {
+    /// Returns the upgrades that copy something, or that left something to a person. Blocks.
+    pub fn list_upgrades(&self) -> Vec<Upgrade> {
+        let mut found = Vec::new();
+        for project in names_in(&self.root) {
+            let keep = self.root.join(&project).join("keep.git");
+            let mark = std::fs::read(keep.join(MENDED)).ok();
+            let shared = match &mark {
+                None => shared_files(&keep.join("objects")).unwrap_or_default(),
+                Some(_) => Vec::new(),
+            };
+            let n_bytes = shared.iter().map(|(_, n_bytes)| n_bytes).sum();
+            let left = serde_json::from_slice(&mark.unwrap_or_default());
+            let Left { owner, mut entries } = left.unwrap_or_default();
+            // A person may have given them meanwhile.
+            let is_of_root = |path: &String| {
+                Path::new(path).symlink_metadata().is_ok_and(|found| found.uid() == 0)
+            };
+            entries.retain(is_of_root);
+            if n_bytes > 0 || !entries.is_empty() {
+                found.push(Upgrade { project, n_bytes, owner, left: entries });
+            }
+        }
+        found
+    }
+
     /// Mends what version 0.1.0 left of a project, unless that was done. Ends in the same state
     /// after a crash. The caller has the lock of the project.
     ///
@@ -42,19 +89,24 @@ impl Checkouts {
             return Ok(());
         }
         self.copy_linked_objects(&keep).await.map_err(|error| self.name_full_disk(error))?;
+        let mut text = Vec::new();
         if let Some(owner) = source.owner {
             let top = source.top.clone();
             let left = blocking(move || give_back(&top, owner)).await?;
             if !left.is_empty() {
-                let shown: Vec<String> =
+                let entries: Vec<String> =
                     left.iter().take(MAX_NAMED).map(|path| path.display().to_string()).collect();
                 tracing::warn!(
-                    entries = ?shown, n_entries = left.len(), uid = owner.uid,
+                    ?entries,
+                    n_entries = left.len(),
+                    uid = owner.uid,
                     "entries of root stay in a project's repository; look at them, and run chown"
                 );
+                let left = Left { owner: format!("{}:{}", owner.uid, owner.gid), entries };
+                text = serde_json::to_vec(&left).unwrap_or_default();
             }
         }
-        write(&mark, b"")
+        write(&mark, text)
     }
 
     /// Replaces each file with objects of a keep repository that another user can change by a copy,
@@ -76,25 +128,33 @@ impl Checkouts {
     }
 }
 
-/// Replaces each file in a folder of objects that has a second name or another owner by a copy.
-/// Returns their paths. Blocks.
-fn replace_by_copies(objects: &Path) -> Result<Vec<PathBuf>, CheckoutError> {
+/// Returns the files in a folder of objects that have a second name or another owner, with their
+/// sizes in bytes. Blocks.
+fn shared_files(objects: &Path) -> Result<Vec<(PathBuf, u64)>, CheckoutError> {
     let own_uid = rustix::process::geteuid().as_raw();
-    let new = objects.join(".copy");
-    let mut copied = Vec::new();
+    let mut shared = Vec::new();
     for folder in names_in(objects).into_iter().map(|name| objects.join(name)) {
         for file in names_in(&folder).into_iter().map(|name| folder.join(name)) {
             let found = file.symlink_metadata().map_err(CheckoutError::io("read", &file))?;
-            if !found.is_file() || found.nlink() == 1 && found.uid() == own_uid {
-                continue;
+            if found.is_file() && (found.nlink() > 1 || found.uid() != own_uid) {
+                shared.push((file, found.len()));
             }
-            let _ = std::fs::remove_file(&new);
-            std::fs::copy(&file, &new).map_err(CheckoutError::io("copy", &file))?;
-            let synced = File::open(&new).and_then(|file| file.sync_all());
-            synced.map_err(CheckoutError::io("write", &new))?;
-            rename(&new, &file)?;
-            copied.push(file);
         }
+    }
+    Ok(shared)
+}
+
+/// Replaces each such file by a copy. Returns their paths. Blocks.
+fn replace_by_copies(objects: &Path) -> Result<Vec<PathBuf>, CheckoutError> {
+    let new = objects.join(".copy");
+    let mut copied = Vec::new();
+    for (file, _) in shared_files(objects)? {
+        let _ = std::fs::remove_file(&new);
+        std::fs::copy(&file, &new).map_err(CheckoutError::io("copy", &file))?;
+        let synced = File::open(&new).and_then(|file| file.sync_all());
+        synced.map_err(CheckoutError::io("write", &new))?;
+        rename(&new, &file)?;
+        copied.push(file);
     }
     Ok(copied)
 }

@@ -10,7 +10,8 @@ use std::time::{Duration, SystemTime};
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 
 use super::{Finding, State};
-use crate::app;
+use crate::app::{self, Upgrade};
+use crate::cli::output;
 use crate::config::{Config, Environment, StoreUrl};
 
 /// The longest path of a socket that every system takes, in bytes.
@@ -132,6 +133,39 @@ pub(super) fn disks(config: &Config) -> Vec<Finding> {
     folders.into_iter().map(look).collect()
 }
 
+/// Returns what the upgrade of projects from version 0.1.0 needs, and what it left to a person.
+pub(super) fn upgrades(config: &Config) -> Vec<Finding> {
+    let root = existing(&config.workspace.root_in(&config.paths.state_dir));
+    let free = rustix::fs::statvfs(&root)
+        .map_or(u64::MAX, |disk| disk.f_bavail.saturating_mul(disk.f_frsize));
+    let mut findings = Vec::new();
+    for Upgrade { project, n_bytes, owner, left } in app::list_upgrades(config) {
+        let subject = format!("upgrade of {project}");
+        if n_bytes > 0 {
+            let mib = n_bytes.div_ceil(1 << 20);
+            let found =
+                format!("its first use copies {n_bytes} bytes; {} MiB are free", free >> 20);
+            findings.push(if n_bytes < free {
+                Finding::ok(&subject, found)
+            } else {
+                let remedy = format!("free {mib} MiB; the tasks of the project wait until then");
+                Finding::new(State::Problem, &subject, found, &remedy)
+            });
+        }
+        if !left.is_empty() {
+            let quoted = |path: &String| format!("'{}'", path.replace('\'', r"'\''"));
+            let left: Vec<String> = left.iter().map(quoted).collect();
+            let left = left.join(" ");
+            let found = format!("entries of root stay in its repository: {left}");
+            let remedy =
+                format!("look at each; if it belongs to the project, run: chown -h {owner} {left}");
+            let remedy = output::plain(&remedy);
+            findings.push(Finding::new(State::Warning, &subject, found, &remedy));
+        }
+    }
+    findings
+}
+
 /// Compares the clock with the last changes in the state directory.
 #[allow(clippy::disallowed_methods, reason = "a command looks at the clock once")]
 pub(super) fn clock(config: &Config) -> Finding {
@@ -197,6 +231,40 @@ fn runs_as(unit: &str, user: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_upgrade_of_a_project_is_told_before_and_after() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = Config::with_state_dir(folder.path());
+        let keep = folder.path().join("workspaces/prj/keep.git");
+        let packs = keep.join("objects/pack");
+        fs::create_dir_all(&packs).unwrap();
+        fs::write(packs.join("own.pack"), "own").unwrap();
+        assert_eq!(upgrades(&config).len(), 0);
+        fs::write(packs.join("one.pack"), "12345").unwrap();
+        fs::hard_link(packs.join("one.pack"), folder.path().join("theirs.pack")).unwrap();
+        let found = upgrades(&config);
+        let [before] = &found[..] else { panic!("{found:?}") };
+        assert_eq!((before.state, before.subject.as_str()), (State::Ok, "upgrade of prj"));
+        assert!(before.found.starts_with("its first use copies 5 bytes; "), "{before:?}");
+        // Afterwards, only what is root's still is named. There are files of root everywhere.
+        let mine = folder.path().join("it's mine");
+        fs::write(&mine, "").unwrap();
+        let left = serde_json::json!({ "owner": "7:8", "entries": ["/usr", mine, "/missing"] });
+        fs::write(keep.join("mended"), left.to_string()).unwrap();
+        let found = upgrades(&config);
+        let [after] = &found[..] else { panic!("{found:?}") };
+        let named = if rustix::process::geteuid().is_root() {
+            format!("'/usr' '{}/it'\\''s mine'", folder.path().display())
+        } else {
+            "'/usr'".to_owned()
+        };
+        assert_eq!(after.state, State::Warning);
+        assert_eq!(after.found, format!("entries of root stay in its repository: {named}"));
+        assert!(after.remedy.ends_with(&format!("run: chown -h 7:8 {named}")), "{after:?}");
+        fs::write(keep.join("mended"), "").unwrap();
+        assert_eq!(upgrades(&config).len(), 0);
+    }
 
     #[test]
     fn a_unit_of_the_machine_is_for_one_user() {

@@ -1,5 +1,6 @@
 //! A daemon of root, and repositories that other users can write. These tests need root.
 
+use std::collections::BTreeSet;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, lchown, symlink};
 
 use super::*;
@@ -538,22 +539,32 @@ async fn what_an_earlier_version_left_is_mended_once() {
     let secret = bed.source().join("only-root.txt");
     std::fs::write(&secret, SECRET).unwrap();
     mode(&secret, 0o600);
-    let named = bed.source().join("several.txt");
-    std::fs::write(&named, "two names\n").unwrap();
-    std::fs::hard_link(&named, bed.folder.path().join("other-name.txt")).unwrap();
+    let named_twice = bed.source().join("several.txt");
+    std::fs::write(&named_twice, "two names\n").unwrap();
+    std::fs::hard_link(&named_twice, bed.folder.path().join("other-name.txt")).unwrap();
     let left = ["main.txt", ".git/index", ".git/refs/heads", ".git/refs/heads/main"];
     for path in left {
         lchown(bed.source().join(path), Some(0), Some(0)).unwrap();
     }
     symlink(bed.folder.path().join("secret"), bed.source().join("link")).unwrap();
 
+    let before = bed.checkouts.list_upgrades();
+    let n_bytes: u64 = [&pack, &index].map(|file| file.metadata().unwrap().len()).iter().sum();
+    assert_eq!((before.len(), before[0].n_bytes, before[0].left.len()), (1, n_bytes, 0));
+
     let merged = bed.checkouts.merge(&bed.merge_order("one", &one)).await.unwrap();
     assert!(matches!(merged, Merged::Into { .. }), "{merged:?}");
+    let after = bed.checkouts.list_upgrades().pop().unwrap();
+    let named: BTreeSet<&Path> = after.left.iter().map(Path::new).collect();
+    let link = bed.source().join("link");
+    assert_eq!(named, [&secret, &named_twice, &link].map(PathBuf::as_path).into());
+    let owner = format!("{PERSON}:{PERSON}");
+    assert_eq!((after.n_bytes, after.owner), (0, owner));
     for path in left {
         let found = bed.source().join(path).symlink_metadata().unwrap();
         assert_eq!(found.uid(), PERSON, "{path}");
     }
-    for path in [&secret, &named, &bed.folder.path().join("secret")] {
+    for path in [&secret, &named_twice, &bed.folder.path().join("secret")] {
         assert_eq!(path.metadata().unwrap().uid(), 0, "{} stays root's", path.display());
     }
     assert!([&pack, &index].into_iter().all(|file| file.metadata().unwrap().nlink() == 1));
