@@ -48,6 +48,8 @@ pub enum CrashPoint {
     FolderMoved,
     WorkspaceWanted,
     KeepHalfMade,
+    PackCopied,
+    EntryGiven,
     SourceFollowed,
     BasePinned,
     WorkspaceBegun,

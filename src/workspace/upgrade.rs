@@ -20,6 +20,7 @@ use super::objects::names_in;
 use super::rights::{Owner, run_as};
 use super::source::Source;
 use super::{CheckoutError, Checkouts, Place, blocking, rename, write};
+use crate::crash_point::{self, CrashPoint};
 use crate::sys::beneath;
 use crate::telemetry::ErrorChain;
 
@@ -154,6 +155,7 @@ fn replace_by_copies(objects: &Path) -> Result<Vec<PathBuf>, CheckoutError> {
         let synced = File::open(&new).and_then(|file| file.sync_all());
         synced.map_err(CheckoutError::io("write", &new))?;
         rename(&new, &file)?;
+        crash_point::reach(CrashPoint::PackCopied);
         copied.push(file);
     }
     Ok(copied)
@@ -229,6 +231,7 @@ impl Giver {
                 return Ok(());
             }
             fchown(&opened, Some(uid), Some(gid))?;
+            crash_point::reach(CrashPoint::EntryGiven);
         }
         if is_folder { self.look(opened.as_fd(), path).map_err(io::Error::other) } else { Ok(()) }
     }

@@ -2,15 +2,16 @@
 //! ends the launch, and has the whole result.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, lchown};
 use std::os::unix::process::ExitStatusExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use agent_coordinator::crash_point::{CrashPoint, VARIABLE};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::support::{git, until_some};
+use crate::support::{git, skip, until_some};
 use crate::workspaces::Bed;
 
 /// The steps of an agent that begins when the next daemon is there. It notes its starts beside its
@@ -129,5 +130,90 @@ fn a_clone_whose_launch_has_ended_is_kept_after_the_end_was_reported() {
     die_at(CrashPoint::ExitSeen, LEAVES_A_CHILD, &["completed"]);
     for point in [CrashPoint::EndSeen, CrashPoint::EndReported] {
         die_at(point, WHOLE, &["completed"]);
+    }
+}
+
+/// The id of an ordinary user, who owns the project's repository.
+const PERSON: u32 = 1;
+
+fn give_all(path: &Path) {
+    lchown(path, Some(PERSON), Some(PERSON)).unwrap();
+    if path.symlink_metadata().unwrap().is_dir() {
+        for entry in fs::read_dir(path).unwrap() {
+            give_all(&entry.unwrap().path());
+        }
+    }
+}
+
+/// The daemon dies in the middle of the upgrade of a project from version 0.1.0, which linked packs
+/// and left files of root in the repository of a person.
+#[test]
+fn an_upgrade_that_was_cut_off_is_completed_and_nothing_is_lost() {
+    if !rustix::process::geteuid().is_root() {
+        return skip("only root gives files to other users");
+    }
+    let steps: &[&str] = &[
+        "authenticate",
+        "get-my-task",
+        "run:echo $AGENT_ID >$AGENT_ID.txt && git add . && git commit -qm work",
+        "report:success",
+    ];
+    for point in [CrashPoint::PackCopied, CrashPoint::EntryGiven] {
+        let mut bed = Bed::new(&[("one", steps), ("two", steps)]);
+        bed.daemon.task("tsk_1", "prj", "one");
+        bed.until_kept("tsk_1");
+        let keep = bed.daemon.state().join("workspaces/prj/keep.git");
+        let work = bed.daemon.work();
+        fs::set_permissions(bed.daemon.folder(), Permissions::from_mode(0o711)).unwrap();
+        let linked = bed.daemon.folder().join("linked");
+        fs::create_dir(&linked).unwrap();
+        let packs = || {
+            let entries = fs::read_dir(keep.join("objects/pack")).unwrap();
+            entries.map(|entry| entry.unwrap().path()).collect::<Vec<_>>()
+        };
+        for file in packs() {
+            fs::hard_link(&file, linked.join(file.file_name().unwrap())).unwrap();
+        }
+        give_all(&work);
+        let of_root = ["common.txt", ".git/index", ".git/refs/heads", ".git/refs/heads/main"];
+        for name in of_root {
+            lchown(work.join(name), Some(0), Some(0)).unwrap();
+        }
+        fs::remove_file(keep.join("mended")).unwrap();
+        let n_of_root = || {
+            let owners = of_root.map(|name| work.join(name).metadata().unwrap().uid());
+            owners.iter().filter(|uid| **uid == 0).count()
+        };
+        let is_linked = |file: &PathBuf| file.metadata().unwrap().nlink() > 1;
+
+        bed.restart_to_die(point);
+        bed.daemon.task("tsk_2", "prj", "two");
+        assert_eq!(bed.daemon.wait().signal(), Some(Signal::KILL.as_raw()), "{point:?}");
+        assert!(!keep.join("mended").exists(), "{point:?}");
+        if point == CrashPoint::PackCopied {
+            let all = packs();
+            let n_linked = all.iter().filter(|file| is_linked(file)).count();
+            assert!(n_linked > 0 && n_linked < all.len(), "it is in the middle");
+        } else {
+            assert_eq!(n_of_root(), of_root.len() - 1, "it is in the middle");
+        }
+        assert_eq!(git(&keep, &["fsck", "--no-dangling"]), "", "{point:?}");
+
+        bed.daemon.start();
+        bed.until_kept("tsk_2");
+        assert!(keep.join("mended").is_file() && !packs().iter().any(is_linked), "{point:?}");
+        assert_eq!(n_of_root(), 0, "{point:?}");
+        for file in fs::read_dir(&linked).unwrap() {
+            fs::set_permissions(file.as_ref().unwrap().path(), Permissions::from_mode(0o600))
+                .unwrap();
+            fs::write(file.unwrap().path(), "overwritten").unwrap();
+        }
+        assert_eq!(git(&keep, &["fsck", "--no-dangling"]), "", "{point:?}");
+        for task in ["tsk_1", "tsk_2"] {
+            bed.daemon.done(&["task", "merge", task]);
+        }
+        let read = ["one.txt", "two.txt"].map(|name| bed.read(name));
+        assert_eq!(read, ["one\n", "two\n"], "{point:?}");
+        assert_eq!(work.join("two.txt").metadata().unwrap().uid(), PERSON, "{point:?}");
     }
 }
