@@ -1,7 +1,13 @@
 //! Gives the source a branch with a result: `publish: branch`, and merges by hand.
 //!
-//! A branch that people moved or checked out is never changed. The next name is taken then.
+//! A branch that people moved, checked out or rebase is never changed. The next name is taken
+//! then.
 
+use std::path::PathBuf;
+
+use super::objects::names_in;
+use super::refs::read_text;
+use super::rights::blocking_as;
 use super::source::Source;
 use super::{CheckoutError, Checkouts, Place};
 use crate::crash_point::{self, CrashPoint};
@@ -54,7 +60,7 @@ impl Checkouts {
                 }
                 let is_ours = last.is_some_and(|it| it.branch == branch && it.commit == *their);
                 let continues = is_ours && self.contains(place, &commit, their).await?;
-                if !continues || self.work_tree_of(source, &branch).await?.is_some() {
+                if !continues || self.is_in_use(source, &branch).await? {
                     continue;
                 }
             }
@@ -73,5 +79,34 @@ impl Checkouts {
         Err(CheckoutError::Refused(format!(
             "the project's repository has {MAX_NAMES} other branches with the name `{branch}`"
         )))
+    }
+
+    /// Returns whether a branch of the source is checked out or being rebased.
+    async fn is_in_use(&self, source: &Source, branch: &str) -> Result<bool, CheckoutError> {
+        let is_checked_out = self.work_tree_of(source, branch).await?.is_some();
+        Ok(is_checked_out || self.is_rebased(source, branch).await?)
+    }
+
+    /// Returns whether a branch of the source is being rebased. No work tree names it meanwhile,
+    /// and the end of the rebase moves it.
+    pub(super) async fn is_rebased(
+        &self,
+        source: &Source,
+        branch: &str,
+    ) -> Result<bool, CheckoutError> {
+        let common = source.common.clone();
+        let wanted = format!("refs/heads/{branch}");
+        blocking_as(source.owner, move || {
+            let linked = common.join("worktrees");
+            let all = names_in(&linked).into_iter().map(|name| linked.join(name));
+            let is_there = |own: PathBuf| {
+                ["rebase-merge", "rebase-apply"].into_iter().any(|rebase| {
+                    let name = read_text(&own.join(rebase).join("head-name"));
+                    name.is_some_and(|name| name.trim_end() == wanted)
+                })
+            };
+            Ok(all.chain([common]).any(is_there))
+        })
+        .await
     }
 }

@@ -46,6 +46,9 @@ impl Checkouts {
         new: &String,
     ) -> Result<Result<(), String>, CheckoutError> {
         let checked_out = self.work_tree_of(source, branch).await?;
+        if self.is_rebased(source, branch).await? {
+            return Ok(Err(format!("the branch `{branch}` is being rebased; finish that first")));
+        }
         self.give(source, place, new).await?;
         let done = if let Some(folder) = checked_out {
             if source.owner.is_none() && owner_of_work_tree(&folder)?.is_some() {

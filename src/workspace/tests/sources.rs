@@ -132,3 +132,34 @@ async fn clones_and_the_source_are_not_in_each_other() {
     bed.checkouts = Checkouts::new(inside);
     bed.checkouts.prepare(&bed.order("one")).await.unwrap();
 }
+
+#[tokio::test]
+async fn a_branch_that_is_being_rebased_is_in_use() {
+    let bed = Bed::new();
+    let (one, tree) = bed.prepare("one").await;
+    bed.commit(&tree, "one.txt", "one");
+    bed.keep("one", &one).await;
+    let source = bed.source();
+    bed.commit(&source, "second.txt", "second");
+    let linked = bed.folder.path().join("linked");
+    let stop = ["-c", "sequence.editor=sed -i 1ibreak", "rebase", "-i", "HEAD~1"];
+    let merge = || async { bed.checkouts.merge(&bed.merge_order("one", &one)).await.unwrap() };
+    for folder in [&source, &linked] {
+        if *folder == linked {
+            bed.git(&source, &["checkout", "--quiet", "-b", "other"]);
+            bed.git(&source, &["worktree", "add", "--quiet", linked.to_str().unwrap(), "main"]);
+        }
+        let at = bed.git(&source, &["rev-parse", "main"]);
+        bed.git(folder, &stop);
+        let head = bed.git(folder, &["rev-parse", "HEAD"]);
+        let refused = merge().await;
+        let Merged::InTheWay { message, .. } = &refused else { panic!("{refused:?}") };
+        assert!(message.contains("`main` is being rebased"), "{message}");
+        assert_eq!(bed.git(&source, &["rev-parse", "main"]), at);
+        assert_eq!(bed.git(folder, &["rev-parse", "HEAD"]), head);
+        bed.git(folder, &["rebase", "--abort"]);
+    }
+    let merged = merge().await;
+    assert!(matches!(merged, Merged::Into { .. }), "{merged:?}");
+    assert!(linked.join("one.txt").exists());
+}
