@@ -116,6 +116,11 @@ impl Check {
         Self { result: CheckResult::Failed, output, ..self }
     }
 
+    /// Returns whether its output says that it ran with other attributes than those of the result.
+    pub fn has_attributes_note(&self) -> bool {
+        self.output.contains(ATTRIBUTES_NOTE)
+    }
+
     /// Returns whether it belongs to this round of a task that is being checked since
     /// `checking_since`. After a task was reopened, its rounds are counted anew.
     pub fn is_of(&self, round: u32, checking_since: Timestamp) -> bool {
@@ -299,6 +304,22 @@ mod tests {
         assert_eq!(failed.as_reason(), reason);
         let long = Check { output: "ä".repeat(5000), ..failed };
         assert!(long.spoiled(&why).output.len() as u64 <= MAX_OUTPUT);
+    }
+
+    #[test]
+    fn a_check_with_other_attributes_says_so_before_its_own_output() {
+        let command = ["printf", "%s\n", "a b"].map(str::to_owned).to_vec();
+        let order = CheckOrder { command, provider: "claude".to_owned(), clean: None };
+        let noted = order.with_attributes_note();
+        let (program, arguments) = noted.command.split_first().expect("a program");
+        assert_eq!(program, "/bin/sh");
+        // The words of the check are no words of the shell.
+        assert_eq!(arguments[1], "printf '%s\\n' \"$0\" >&2; exec \"$@\"");
+        assert_eq!(arguments[2..], [ATTRIBUTES_NOTE, "printf", "%s\n", "a b"]);
+        let output = format!("{ATTRIBUTES_NOTE}\na b\n");
+        let failed = check("tests", 1, CheckResult::Failed);
+        assert!(!failed.has_attributes_note());
+        assert!(Check { output, ..failed }.has_attributes_note());
     }
 
     #[test]

@@ -228,6 +228,9 @@ texts! {
     part_of: "Subtask of", "親タスク:";
     dependencies: "Waits for", "依存タスク";
     checks: "Checks", "チェック";
+    attributes_note:
+        "It ran with the attributes of the base commit: the result changes .gitattributes.",
+        "結果が .gitattributes を変更しているため、開始時のコミットの属性で実行しました。";
     being_checked: "The agent reported success. Checks running since", "エージェントが成功を報告しました。チェックの開始:";
     check_running: "running", "実行中";
     check_passed: "passed", "合格";
