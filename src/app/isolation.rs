@@ -216,3 +216,19 @@ pub(super) fn find_cgroups(config: &Config) -> Option<cgroup::Delegated> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_agent_runs_as_the_keeper() {
+        let mut config = Config::with_state_dir("/nonexistent");
+        let entry = ProviderConfig { run_as: Some(KEEPER.into()), ..ProviderConfig::new("agent") };
+        config.providers.insert("mine".to_owned(), entry);
+        let refused = check_users(&config).unwrap_err();
+        assert!(matches!(refused, UserProblem::Keeper { .. }), "{refused}");
+        let said = refused.to_string();
+        assert!(said.contains("`ai_providers.mine.run_as`") && said.contains(KEEPER), "{said}");
+    }
+}

@@ -251,3 +251,38 @@ fn read_entries(folder: &Path) -> io::Result<Vec<(OsString, io::Result<Metadata>
     entries.sort_by(|(one, _), (other, _)| one.cmp(other));
     Ok(entries)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn what_git_would_wait_for_or_hold_in_memory_is_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let tree = folder.path();
+        let pipe = |path: &str| {
+            nix::unistd::mkfifo(&tree.join(path), nix::sys::stat::Mode::S_IRWXU).unwrap();
+        };
+        for below in ["a/b", ".git", "c/.gitmodules"] {
+            std::fs::create_dir_all(tree.join(below)).unwrap();
+        }
+        pipe("a/b/.gitignore");
+        // Git reads these by other rules, or not at all.
+        pipe("a/other");
+        pipe(".git/.gitignore");
+        symlink("/dev/zero", tree.join("a/.gitattributes")).unwrap();
+        std::fs::write(tree.join(".gitignore"), "*.log\n").unwrap();
+        let large = std::fs::File::create(tree.join(".gitattributes")).unwrap();
+        large.set_len(MAX_OF_GIT).unwrap();
+        let paths = || find_unreadable(tree).into_iter().map(|(path, _)| path);
+        assert_eq!(paths().collect::<Vec<_>>(), [Path::new("a/b/.gitignore")]);
+        large.set_len(MAX_OF_GIT + 1).unwrap();
+        let mut found = find_unreadable(tree);
+        found.sort();
+        assert_eq!(found[0], (".gitattributes".into(), "is larger than git can read (100 MiB)"));
+        assert!(found[1].1.starts_with("is a pipe"), "{found:?}");
+        assert_eq!(found.len(), 2);
+    }
+}
