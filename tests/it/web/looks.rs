@@ -6,6 +6,8 @@ use serde_json::{Value, json};
 use super::browser::Browser;
 use super::{assert_quiet, daemon};
 use crate::daemon::Daemon;
+use crate::http::changes::shop;
+use crate::support::until;
 
 pub const PAGES: [&str; 13] = [
     "/ui/inbox",
@@ -136,6 +138,41 @@ return faint;";
 const NAMELESS: &str = r"
 return [...document.querySelectorAll('button, a, input:not([type=hidden]), select, textarea')].filter(e =>
   !(e.textContent.trim() || e.getAttribute('aria-label') || e.labels?.length)).map(e => e.outerHTML.slice(0, 120));";
+
+/// Starts a daemon with a task whose check failed, and printed long lines.
+fn with_failed_check() -> Daemon {
+    let settings = "http: { listen: \"127.0.0.1:0\" }\nchecks_rounds: 0\n\
+        checks: { tests: { command: [sh, -c, 'printf \"%0900d\\n\" 7 7; exit 1'] } }";
+    let work = "run:echo new >new.txt; git add . && git commit --quiet -m work";
+    let daemon = shop(settings, &["authenticate", "get-my-task", work, "report:success"]);
+    daemon.task("tsk", "shop", "agt");
+    until("the check has failed", || daemon.task_status("tsk") == "blocked");
+    daemon
+}
+
+#[test]
+fn the_output_of_a_failed_check_stays_in_its_column() {
+    let daemon = with_failed_check();
+    let Some(browser) = Browser::at(&daemon, "operator", "en") else {
+        return;
+    };
+    let wide = "const b = document.querySelector('main').getBoundingClientRect();\
+        return [document.documentElement.scrollWidth - innerWidth, ...[...document.querySelectorAll('main pre')]\
+        .map(e => Math.max(e.getBoundingClientRect().right - b.right, e.scrollWidth - e.clientWidth))]";
+    for page in ["/ui/tasks/tsk?tab=changes", "/ui/projects/shop?task=tsk&tab=changes"] {
+        for (width, is_phone) in [(320, true), (390, true), (1024, false), (1440, false)] {
+            if is_phone {
+                browser.emulate_phone(width, 844);
+            } else {
+                browser.emulate_screen(width, 900);
+            }
+            browser.go_to(page);
+            assert!(browser.find(".task .list pre").text().contains("0000007"));
+            let too_wide: Vec<f64> = serde_json::from_value(browser.run(wide)).unwrap();
+            assert!(too_wide.iter().all(|wide| *wide <= 0.0), "{page} at {width}: {too_wide:?}");
+        }
+    }
+}
 
 #[test]
 fn a_page_speaks_the_language_that_its_reader_chooses() {
