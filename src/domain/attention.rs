@@ -6,6 +6,7 @@
 //! task is blocked.
 
 mod causes;
+mod results;
 
 use std::time::Duration;
 
@@ -20,13 +21,14 @@ use super::short_id::ShortId;
 use super::start_history::StartReason;
 use super::task::Task;
 use super::time::Timestamp;
-use super::waiting::{WaitReason, Waiting, host_name, remedy_of_start};
+use super::waiting::{WaitAction, WaitReason, Waiting, host_name, remedy_of_start};
 use super::words::words;
 
 pub use causes::{
     of_abandoned, of_account, of_blocked, of_chain, of_coordinator, of_silent, of_suspended,
     of_workspace,
 };
+pub use results::{WaitingResult, of_results};
 
 words! {
     /// The kind of a condition, in the order in which people see them.
@@ -45,6 +47,10 @@ words! {
         Chain = "chain",
         /// The clone of a task cannot be used or made.
         Workspace = "workspace",
+        /// The result of a finished task is not merged, and no person has decided about it.
+        Unmerged = "unmerged",
+        /// The result of a finished task was not merged because of a conflict.
+        Conflict = "conflict",
         /// A process survives SIGKILL.
         Unkillable = "unkillable",
         /// A coordinator does not answer.
@@ -62,6 +68,7 @@ words! {
         Accounts = "accounts",
         Failed = "failed",
         Blocked = "blocked",
+        Results = "results",
         Operation = "operation",
     }
 }
@@ -123,6 +130,7 @@ pub enum Cause {
         /// The revision of the workspace, which changes when it is tried again.
         revision: i64,
     },
+    Result(WaitingResult),
     Unkillable {
         launch: LaunchId,
         key: InstanceKey,
@@ -215,6 +223,7 @@ impl AttentionKind {
             Self::Account => AttentionGroup::Accounts,
             Self::Suspended | Self::Misconfigured | Self::Failed => AttentionGroup::Failed,
             Self::Blocked | Self::Chain | Self::Workspace => AttentionGroup::Blocked,
+            Self::Unmerged | Self::Conflict => AttentionGroup::Results,
             Self::Unkillable | Self::Coordinator | Self::Configuration | Self::Forge => {
                 AttentionGroup::Operation
             }
@@ -243,6 +252,7 @@ impl Attention {
             Cause::Blocked { .. } => AttentionKind::Blocked,
             Cause::Chain { .. } => AttentionKind::Chain,
             Cause::Workspace { .. } => AttentionKind::Workspace,
+            Cause::Result(result) => result.kind(),
             Cause::Unkillable { .. } => AttentionKind::Unkillable,
             Cause::Abandoned { .. } | Cause::SilentCoordinator { .. } | Cause::NoCoordinator => {
                 AttentionKind::Coordinator
@@ -274,6 +284,7 @@ impl Attention {
             Cause::Start { key, waiting } => format!("{key} {}", waiting.word()),
             Cause::Blocked { task, .. } | Cause::Chain { task, .. } => task.id.to_string(),
             Cause::Workspace { task, revision, .. } => format!("{} {revision}", task.id),
+            Cause::Result(result) => result.subject(),
             Cause::Unkillable { launch, .. } | Cause::Abandoned { launch, .. } => {
                 launch.to_string()
             }
@@ -288,6 +299,7 @@ impl Attention {
             Cause::Blocked { task, .. }
             | Cause::Chain { task, .. }
             | Cause::Workspace { task, .. } => Some(task),
+            Cause::Result(result) => result.task(),
             _ => None,
         }
     }
@@ -303,6 +315,9 @@ impl Attention {
     }
 
     pub fn project(&self) -> Option<&ProjectId> {
+        if let Cause::Result(WaitingResult::Many { project, .. }) = &self.cause {
+            return Some(project);
+        }
         let of_task = self.task().map(|task| &task.project);
         of_task.or_else(|| self.key().map(|key| &key.project))
     }
@@ -345,6 +360,13 @@ impl Attention {
         }
     }
 
+    /// Returns the action of a person that ends it at once.
+    pub fn action(&self) -> Option<WaitAction> {
+        let is_to_merge = self.kind() == AttentionKind::Unmerged;
+        let waiting = || self.waiting().and_then(|waiting| waiting.action());
+        if is_to_merge { Some(WaitAction::Merge) } else { waiting() }
+    }
+
     /// Returns the heading: the title of the task, or the object in a few words.
     pub fn title(&self, language: Language) -> String {
         let both = |english: String, japanese: String| match language {
@@ -355,6 +377,7 @@ impl Attention {
             Cause::Blocked { task, .. }
             | Cause::Chain { task, .. }
             | Cause::Workspace { task, .. } => task.title.clone(),
+            Cause::Result(result) => result.title(language),
             Cause::Start { key, .. }
             | Cause::Unkillable { key, .. }
             | Cause::Abandoned { key, .. } => both(
@@ -422,6 +445,7 @@ impl Attention {
                     None => head.to_owned(),
                 }
             }
+            Cause::Result(result) => result.text(language),
             Cause::Chain { after, .. } => both(
                 format!("It is to start after {after}, which was cancelled"),
                 format!("{after} の後に開始する予定ですが、{after} は取り消されました"),
@@ -503,6 +527,7 @@ impl Attention {
                 format!("`workspace retry {}` after mending it", task.short_id),
                 format!("原因を取り除いてから `workspace retry {}`", task.short_id),
             ),
+            Cause::Result(result) => return Some(result.remedy(language)),
             Cause::Unkillable { .. } => return None,
             Cause::Abandoned { key: InstanceKey { agent, project, .. }, .. } => (
                 format!(

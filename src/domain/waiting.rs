@@ -54,6 +54,8 @@ words! {
         RetryWorkspace = "retry_workspace",
         /// Change the limit of running agents in the configuration.
         ChangeLimits = "change_limits",
+        /// Merge the result of the task, or decide otherwise about it.
+        Merge = "merge",
     }
 }
 

@@ -27,6 +27,7 @@ mod remote;
 mod result;
 mod reverted;
 mod submodule;
+mod unmerged;
 
 use serde::{Deserialize, Serialize};
 
@@ -45,6 +46,7 @@ pub use remote::{FetchOrder, Fetched, PushOrder, PushWay, Pushed, Remote, Remote
 pub use result::{CheckedOut, Choice, Found, NewCommits, OtherTip, Tip, find_result};
 pub use reverted::{Commit, Reverted, find_reverted};
 pub use submodule::{SubmoduleSource, check_address, is_name, resolve_address};
+pub use unmerged::{Conflict, MergeStep, UnmergedResult};
 
 use super::command::RunAs;
 use super::id::{AgentId, CoordinatorId, LaunchId, ProjectId, TaskId, WorkspaceId};
@@ -438,6 +440,10 @@ impl Workspace {
                 let before = self.content.as_ref();
                 let before = before.map(|before| (&before.head_commit, before.is_undecided));
                 let is_same = before == Some((&content.head_commit, content.is_undecided));
+                // A conflict with files in no commit says nothing about later ones.
+                let conflict = self.content.and_then(|before| before.conflict);
+                let conflict = conflict.filter(|it| is_same && !it.with_uncommitted);
+                let content = Content { conflict, ..content };
                 // An earlier merge says nothing about later commits.
                 let merged_commit = self.merged_commit.clone().filter(|_| is_same);
                 Self { state: Ready, reason: None, content: Some(content), merged_commit, ..self }
@@ -464,7 +470,7 @@ impl Workspace {
     /// that the files in no commit were merged, too.
     #[must_use]
     pub fn merged(self, commit: String, with_uncommitted: bool) -> Self {
-        let mut content = self.content;
+        let mut content = self.content.map(Content::as_kept);
         if let Some(content) = content.as_mut().filter(|_| with_uncommitted) {
             content.n_uncommitted = 0;
         }

@@ -141,6 +141,29 @@ pub fn list_broken(tx: &mut Read<'_>) -> Result<Vec<Workspace>, StoreError> {
     tx.list("WHERE state = 'broken' ORDER BY created_at, id", &[])
 }
 
+/// Returns the newest workspaces of finished tasks whose results are neither merged nor discarded,
+/// of all projects or of one.
+pub fn list_unmerged(
+    tx: &mut Read<'_>,
+    project: Option<&ProjectId>,
+) -> Result<Vec<Workspace>, StoreError> {
+    const UNMERGED: &str = "merged_commit IS NULL AND discarded_at IS NULL \
+        AND content IS NOT NULL AND state IN ('wanted', 'ready', 'removed') \
+        AND EXISTS (SELECT 1 FROM tasks WHERE tasks.id = workspaces.task_id \
+            AND tasks.status = 'done' AND tasks.archived_at IS NULL) \
+        AND NOT EXISTS (SELECT 1 FROM workspaces AS later \
+            WHERE later.task_id = workspaces.task_id \
+            AND (later.created_at > workspaces.created_at \
+                OR later.created_at = workspaces.created_at AND later.id > workspaces.id)) \
+        ORDER BY project_id, id";
+    match project {
+        Some(project) => {
+            tx.list(&format!("WHERE project_id = ?1 AND {UNMERGED}"), &[project.into()])
+        }
+        None => tx.list(&format!("WHERE {UNMERGED}"), &[]),
+    }
+}
+
 /// Returns all workspaces of a task, the oldest first.
 pub fn list_of_task(tx: &mut Read<'_>, task: &TaskId) -> Result<Vec<Workspace>, StoreError> {
     tx.list("WHERE task_id = ?1 ORDER BY created_at, id", &[task.into()])

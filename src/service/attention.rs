@@ -8,11 +8,14 @@ use crate::domain::attention::{
     self, Attention, AttentionKind, AttentionState, Cause, FORGE_AWAY_AFTER, Mark,
 };
 use crate::domain::{AttentionId, Refusal, TaskStatus, Timestamp};
-use crate::rows::{accounts, attention as marks, launches, start_histories, tasks, workspaces};
+use crate::rows::{
+    accounts, attention as marks, launches, projects, start_histories, tasks, workspaces,
+};
 use crate::store::{Read, StoreError, TaskFilter};
 
 use super::launches::history::last_end;
 use super::status::list_stuck;
+use super::workspaces::list_unmerged;
 use super::{CoordinatorStatus, CoordinatorView, ForgeHealth, ForgeStatus, Service, ServiceError};
 
 /// An entry with what one person did with it.
@@ -152,6 +155,10 @@ fn of_rows(tx: &mut Read<'_>, now: Timestamp) -> Result<Vec<Attention>, StoreErr
     entries.extend(attention::of_blocked(blocked, &tasks::list_failed(tx)?));
     entries
         .extend(list_stuck(tx)?.into_iter().map(|(task, after)| attention::of_chain(task, after)));
+    let results = list_unmerged(tx, None)?;
+    let of_results = results.iter().map(|result| result.task.project.clone()).collect();
+    let names = projects::names(tx, &of_results)?;
+    entries.extend(attention::of_results(results, &names));
     for workspace in workspaces::list_broken(tx)? {
         let task = tasks::get(tx, &workspace.task)?;
         entries.extend(task.map(|task| attention::of_workspace(workspace, task)));

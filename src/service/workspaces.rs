@@ -8,6 +8,7 @@ mod hooks;
 mod remotes;
 mod results;
 mod snapshots;
+mod unmerged;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -44,6 +45,7 @@ pub(super) use room::no_room;
 mod room;
 
 pub(super) use remotes::{is_in_use, want_for_item};
+pub(super) use unmerged::list_unmerged;
 
 /// The clones on this host, set once when the coordinator of this process starts.
 pub(super) type OwnCheckouts = Arc<OnceLock<Arc<Checkouts>>>;

@@ -1,6 +1,7 @@
 //! Tests of the conditions that need a person.
 
 use super::*;
+use crate::domain::workspace::Conflict;
 use crate::domain::{Outcome, Purpose};
 
 fn at(seconds: i64) -> Timestamp {
@@ -24,6 +25,19 @@ fn blocked(id: &str, since: i64) -> Attention {
 
 fn key() -> InstanceKey {
     InstanceKey::new("ann".parse().unwrap(), "shop".parse().unwrap(), Purpose::Task)
+}
+
+fn conflict() -> Conflict {
+    Conflict {
+        result: None,
+        branch: "main".to_owned(),
+        commit: "0123456789abcdef".to_owned(),
+        files: ["a.txt", "b.txt", "c.txt", "d.txt"].map(str::to_owned).to_vec(),
+        at: at(1),
+        squash: false,
+        rebase: false,
+        with_uncommitted: false,
+    }
 }
 
 fn all() -> Vec<Attention> {
@@ -66,6 +80,17 @@ fn all() -> Vec<Attention> {
             reason: Some("there is no such branch".to_owned()),
             revision: 1,
         },
+        Cause::Result(WaitingResult::ToMerge { task: task("a"), n_additions: 2, n_deletions: 1 }),
+        Cause::Result(WaitingResult::Undecided {
+            task: task("a"),
+            tips: ["one", "two", "three", "four"].map(str::to_owned).to_vec(),
+        }),
+        Cause::Result(WaitingResult::Conflict { task: task("a"), conflict: conflict() }),
+        Cause::Result(WaitingResult::Many {
+            project: "shop".parse().unwrap(),
+            name: "Shop".to_owned(),
+            n: 12,
+        }),
         Cause::Unkillable { launch: launch.clone(), key: key() },
         Cause::Abandoned { launch, key: key() },
         Cause::SilentCoordinator {

@@ -120,6 +120,11 @@ impl Publication {
         self.pushed.is_some() && self.pushed == self.push_to
     }
 
+    /// Returns whether the forge has the result or gets it.
+    pub fn reaches_forge(&self) -> bool {
+        self.publish != Publish::Nothing && self.problem.is_none()
+    }
+
     /// Returns the branch and the commit to publish; `None` if the work made no commit, and before
     /// the result was taken.
     pub fn to_push(&self) -> Option<(&str, &str)> {

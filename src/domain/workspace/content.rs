@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Choice, OtherTip};
+use super::{Choice, Conflict, OtherTip};
 
 /// The content of a workspace, as it was found when it was kept.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -50,6 +50,9 @@ pub struct Content {
     /// The files are those of another commit than the result: HEAD is elsewhere.
     #[serde(default)]
     pub is_elsewhere: bool,
+    /// The conflict of the last merge that was refused because of one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub conflict: Option<Conflict>,
 }
 
 impl Content {

@@ -117,7 +117,7 @@ impl From<MarkedAttention> for AttentionBody {
             title: entry.title(Language::English),
             text: entry.text(Language::English),
             remedy: entry.remedy(Language::English),
-            action: entry.waiting().and_then(|waiting| waiting.action()),
+            action: entry.action(),
             since: entry.since,
             until: entry.until(),
             task_id: task.map(|task| task.id.clone()),

@@ -15,7 +15,10 @@ use super::layout::{Frame, NavSection, rendered};
 use super::names::Names;
 use super::shown::Since;
 use super::waits::{About, WhyAction, WhyLine};
-use crate::domain::attention::{AttentionGroup, AttentionKind, AttentionState, Mark};
+use super::words::Words;
+use crate::domain::attention::{
+    AttentionGroup, AttentionKind, AttentionState, Cause, Mark, TaskInNeed, WaitingResult,
+};
 use crate::domain::{AgentId, AttentionId, Language, LaunchId, ProjectId, ShortId};
 use crate::rest::auth::Operator;
 use crate::rest::extract::{InForm, InQuery, given};
@@ -87,6 +90,8 @@ struct Entry {
     detail_in_english: Option<String>,
     /// The action that ends it, unless that is to look at the task.
     action: Option<WhyAction>,
+    /// The place where a person decides about results, and the name of that.
+    decides_at: Option<(String, &'static str)>,
 }
 
 /// A piece of a remedy.
@@ -294,6 +299,10 @@ impl Entry {
             remedy: entry.remedy(language).map(|remedy| pieces(&remedy)).unwrap_or_default(),
             detail_in_english: entry.detail_in_english().filter(|_| language == Language::Japanese),
             action: action.filter(|action| !action.leads_to_task()),
+            decides_at: match &entry.cause {
+                Cause::Result(result) => Some(place_of(frame.w, result)),
+                _ => None,
+            },
         }
     }
 
@@ -302,10 +311,17 @@ impl Entry {
         self.short_id.as_ref().filter(|_| self.kind == AttentionKind::Blocked)
     }
 
+    /// Returns the short id to show before the text, unless the text begins with it.
+    fn id_before_text(&self) -> Option<&ShortId> {
+        let short_id = self.short_id.as_ref()?;
+        (!self.text.starts_with(&short_id.to_string())).then_some(short_id)
+    }
+
     /// Returns the name of its symbol in the sprite.
     const fn icon(&self) -> &'static str {
         match self.kind {
             AttentionKind::Account => "i-key",
+            AttentionKind::Unmerged => "i-merge",
             AttentionKind::Blocked | AttentionKind::Chain | AttentionKind::Workspace => "i-warn",
             _ => "i-bad",
         }
@@ -313,9 +329,22 @@ impl Entry {
 
     /// Returns the colour of its symbol.
     const fn tone(&self) -> &'static str {
-        match self.kind.group() {
-            AttentionGroup::Blocked => "wait",
+        match (self.kind.group(), self.kind) {
+            (AttentionGroup::Blocked, _) | (_, AttentionKind::Unmerged) => "wait",
             _ => "bad",
+        }
+    }
+}
+
+/// Returns the address at which a person decides about results, and the text of the link to it.
+fn place_of(w: &'static Words, result: &WaitingResult) -> (String, &'static str) {
+    let changes = |task: &TaskInNeed| format!("/ui/tasks/{}?tab=changes", task.short_id);
+    match result {
+        WaitingResult::ToMerge { task, .. } => (changes(task), w.merge),
+        WaitingResult::Undecided { task, .. } => (changes(task), w.choose_result()),
+        WaitingResult::Conflict { task, .. } => (changes(task), w.changes),
+        WaitingResult::Many { project, .. } => {
+            (format!("/ui/projects/{project}?merge=wanted"), w.merge)
         }
     }
 }

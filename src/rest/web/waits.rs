@@ -179,7 +179,7 @@ impl WhyAction {
                 form("/ui/do/resume", serde_json::json!({ "provider": provider }))
             }
             // The changes of the task have the button, beside what went wrong.
-            WaitAction::RetryWorkspace => to_task("changes", ""),
+            WaitAction::RetryWorkspace | WaitAction::Merge => to_task("changes", ""),
             WaitAction::ChangeLimits => link(format!("/ui/settings#{}", limit_of(waiting)?)),
         }
     }

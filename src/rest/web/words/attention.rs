@@ -22,6 +22,7 @@ impl Words {
             AttentionGroup::Accounts => self.accounts,
             AttentionGroup::Failed => self.failed,
             AttentionGroup::Blocked => self.blocked,
+            AttentionGroup::Results => self.language.either("Results", "結果"),
             AttentionGroup::Operation => self.language.either("Operation", "運用"),
         }
     }
@@ -38,6 +39,8 @@ impl Words {
             AttentionKind::Blocked => return self.blocked,
             AttentionKind::Chain => ("Waits for a cancelled task", "取り消されたタスク待ち"),
             AttentionKind::Workspace => ("Clone", "クローン"),
+            AttentionKind::Unmerged => ("Result to merge", "マージ待ちの結果"),
+            AttentionKind::Conflict => return self.conflict(),
             AttentionKind::Unkillable => ("Process that does not end", "終了しないプロセス"),
             AttentionKind::Coordinator => ("Coordinator", "コーディネーター"),
             AttentionKind::Configuration => return self.configuration,

@@ -134,6 +134,15 @@ impl Words {
         }
     }
 
+    /// Returns the mark of a result that was not merged because of a conflict.
+    pub(in crate::rest::web) const fn conflict(&self) -> &'static str {
+        self.language.either("Conflict", "コンフリクト")
+    }
+
+    pub(in crate::rest::web) const fn choose_result(&self) -> &'static str {
+        self.language.either("Choose the result", "結果を選択")
+    }
+
     pub(in crate::rest::web) fn of_merge_in_the_way(&self, branch: &str) -> String {
         match self.language {
             Language::English => format!("{branch} was not changed, because files are in the way:"),

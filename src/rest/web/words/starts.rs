@@ -14,6 +14,7 @@ impl Words {
             WaitAction::TryNow | WaitAction::TryProvider => self.try_now,
             WaitAction::EditAgent => self.edit,
             WaitAction::RetryWorkspace => self.language.either("Show", "表示"),
+            WaitAction::Merge => self.merge,
             WaitAction::ChangeLimits => self.language.either("Limits…", "上限…"),
         }
     }

@@ -1,0 +1,327 @@
+//! The entries about results of finished tasks that wait for a person.
+
+use std::collections::BTreeMap;
+
+use super::{Attention, AttentionKind, Cause, TaskInNeed};
+use crate::domain::id::ProjectId;
+use crate::domain::language::Language;
+use crate::domain::workspace::{Conflict, MergeStep, UnmergedResult};
+
+/// The number of results of a project that have an entry each. More have one entry together.
+const MAX_OF_PROJECT: usize = 5;
+/// The number of files or branches that a text names.
+const MAX_NAMES: usize = 3;
+/// The number of digits of a commit in a text.
+const SHORT_COMMIT: usize = 10;
+
+/// A result, or the results of a project, about which a person has to decide.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WaitingResult {
+    ToMerge {
+        task: TaskInNeed,
+        n_additions: u32,
+        n_deletions: u32,
+    },
+    /// Its agent left several results.
+    Undecided {
+        task: TaskInNeed,
+        /// The branches or commits.
+        tips: Vec<String>,
+    },
+    Conflict {
+        task: TaskInNeed,
+        conflict: Conflict,
+    },
+    /// Too many of a project for an entry each.
+    Many {
+        project: ProjectId,
+        name: String,
+        n: usize,
+    },
+}
+
+/// Returns the entries of results. `names` are the names of their projects. Results that an earlier
+/// version kept have none, so that an upgrade does not fill the inbox.
+pub fn of_results(
+    results: Vec<UnmergedResult>,
+    names: &BTreeMap<ProjectId, String>,
+) -> Vec<Attention> {
+    let mut by_project: BTreeMap<ProjectId, Vec<Attention>> = BTreeMap::new();
+    let mut entries = Vec::new();
+    for result in results {
+        let UnmergedResult { workspace, task, step } = result;
+        let Some(content) = workspace.content.as_ref() else { continue };
+        let since = Some(task.status_since);
+        let project = task.project.clone();
+        let task = TaskInNeed::from(task);
+        if let (MergeStep::Resolve, Some(conflict)) = (step, workspace.conflict()) {
+            let since = Some(conflict.at);
+            let result = WaitingResult::Conflict { task, conflict: conflict.clone() };
+            entries.push(Attention { since, cause: Cause::Result(result) });
+            continue;
+        }
+        if content.is_of_earlier_version() {
+            continue;
+        }
+        let result = if step == MergeStep::Choose {
+            let tips = content.others.iter().map(|other| other.name().to_owned()).collect();
+            WaitingResult::Undecided { task, tips }
+        } else {
+            let n_additions = content.n_additions;
+            WaitingResult::ToMerge { task, n_additions, n_deletions: content.n_deletions }
+        };
+        let entry = Attention { since, cause: Cause::Result(result) };
+        by_project.entry(project).or_default().push(entry);
+    }
+    for (project, of_project) in by_project {
+        if of_project.len() <= MAX_OF_PROJECT {
+            entries.extend(of_project);
+            continue;
+        }
+        // It comes again with each new result.
+        let since = of_project.iter().filter_map(|entry| entry.since).max();
+        let name = names.get(&project).cloned().unwrap_or_else(|| project.to_string());
+        let many = WaitingResult::Many { project, name, n: of_project.len() };
+        entries.push(Attention { since, cause: Cause::Result(many) });
+    }
+    entries
+}
+
+impl WaitingResult {
+    pub(super) const fn kind(&self) -> AttentionKind {
+        match self {
+            Self::Conflict { .. } => AttentionKind::Conflict,
+            Self::ToMerge { .. } | Self::Undecided { .. } | Self::Many { .. } => {
+                AttentionKind::Unmerged
+            }
+        }
+    }
+
+    /// Returns the name of the object, which differs from that of all others of this kind.
+    pub(super) fn subject(&self) -> String {
+        match self {
+            Self::ToMerge { task, .. } | Self::Conflict { task, .. } => task.id.to_string(),
+            Self::Undecided { task, .. } => format!("{} undecided", task.id),
+            Self::Many { project, .. } => format!("all of {project}"),
+        }
+    }
+
+    pub(super) const fn task(&self) -> Option<&TaskInNeed> {
+        match self {
+            Self::ToMerge { task, .. }
+            | Self::Undecided { task, .. }
+            | Self::Conflict { task, .. } => Some(task),
+            Self::Many { .. } => None,
+        }
+    }
+
+    pub(super) fn title(&self, language: Language) -> String {
+        match (self, language) {
+            (Self::Many { name, n, .. }, Language::English) => {
+                format!("{name}: {n} results to merge")
+            }
+            (Self::Many { name, n, .. }, Language::Japanese) => {
+                format!("{name}: マージ待ちの結果 {n} 件")
+            }
+            _ => self.task().map(|task| task.title.clone()).unwrap_or_default(),
+        }
+    }
+
+    pub(super) fn text(&self, language: Language) -> String {
+        let (english, japanese) = match self {
+            Self::ToMerge { task: TaskInNeed { short_id, .. }, n_additions, n_deletions } => (
+                format!("{short_id} is done: +{n_additions} −{n_deletions}, not merged"),
+                format!("{short_id} は完了: +{n_additions} −{n_deletions}、未マージ"),
+            ),
+            Self::Undecided { task: TaskInNeed { short_id, .. }, tips } => (
+                format!(
+                    "{short_id} is done, and its agent left several results: {}. Choose one",
+                    named(tips, Language::English)
+                ),
+                format!(
+                    "{short_id} は完了。結果が複数あるため選択が必要です: {}",
+                    named(tips, Language::Japanese)
+                ),
+            ),
+            Self::Conflict { task: TaskInNeed { short_id, .. }, conflict } => {
+                let Conflict { branch, commit, files, .. } = conflict;
+                let commit = commit.get(..SHORT_COMMIT).unwrap_or(commit);
+                (
+                    format!(
+                        "{short_id} was not merged: it and {branch} (as of {commit}) change the \
+                         same lines of {}",
+                        named(files, Language::English)
+                    ),
+                    format!(
+                        "{short_id} は未マージ: {branch}（{commit} の時点）と同じ行を変更: {}",
+                        named(files, Language::Japanese)
+                    ),
+                )
+            }
+            Self::Many { .. } => (
+                "Their tasks are done, and nobody has decided about the results".to_owned(),
+                "タスクは完了していますが、結果の扱いが決まっていません".to_owned(),
+            ),
+        };
+        match language {
+            Language::English => english,
+            Language::Japanese => japanese,
+        }
+    }
+
+    pub(super) fn remedy(&self, language: Language) -> String {
+        let (english, japanese) = match self {
+            Self::ToMerge { task: TaskInNeed { short_id, .. }, .. } => (
+                format!("`task merge {short_id}`, or `task discard {short_id}`"),
+                format!("`task merge {short_id}` または `task discard {short_id}`"),
+            ),
+            Self::Undecided { task: TaskInNeed { short_id, .. }, .. } => (
+                format!("choose one: `task result {short_id} --take BRANCH`"),
+                format!("`task result {short_id} --take BRANCH` で選択"),
+            ),
+            Self::Conflict { task: TaskInNeed { short_id, .. }, .. } => (
+                format!("`task merge {short_id} --ask-agent`, or merge it manually"),
+                format!("`task merge {short_id} --ask-agent`、または手動でマージ"),
+            ),
+            Self::Many { project, .. } => (
+                format!("`task list --project {project}` marks them; then `task merge TASK`"),
+                format!("`task list --project {project}` に印があります。その後 `task merge TASK`"),
+            ),
+        };
+        match language {
+            Language::English => english,
+            Language::Japanese => japanese,
+        }
+    }
+}
+
+/// Returns the first names, and the number of the others.
+fn named(names: &[String], language: Language) -> String {
+    let shown = names.iter().take(MAX_NAMES).map(String::as_str);
+    let shown = shown.collect::<Vec<_>>().join(language.either(", ", "、"));
+    let n_more = names.len().saturating_sub(MAX_NAMES);
+    match (n_more, language) {
+        (0, _) => shown,
+        (_, Language::English) => format!("{shown} and {n_more} more"),
+        (_, Language::Japanese) => format!("{shown} ほか {n_more} 件"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::attention::AttentionKind::{Conflict as InConflict, Unmerged};
+    use crate::domain::task::{NewTask, Priority, TaskStatus};
+    use crate::domain::time::Timestamp;
+    use crate::domain::workspace::{Content, OtherTip, Workspace};
+
+    fn result(n: u32, step: MergeStep) -> UnmergedResult {
+        let new = NewTask {
+            id: None,
+            project: "shop".parse().unwrap(),
+            title: "Sell tea".to_owned(),
+            description: String::new(),
+            status: TaskStatus::Done,
+            priority: Priority::Medium,
+            assignee: None,
+            parent: None,
+            dependencies: Vec::new(),
+        };
+        let at = Timestamp::from_millis(i64::from(n));
+        let id = format!("tsk_{n}").parse().unwrap();
+        let task = new.to_task(id, format!("SHOP-{n}").parse().unwrap(), at).unwrap();
+        let branch = format!("agents/shop-{n}");
+        let id = "wsp_1".parse().unwrap();
+        let mut workspace =
+            Workspace::wanted(id, task.project.clone(), task.id.clone(), branch, at);
+        let tip = |name: &str| OtherTip {
+            branch: Some(name.to_owned()),
+            commit: name.to_owned(),
+            n_commits: 1,
+        };
+        let conflict = (step == MergeStep::Resolve).then(|| Conflict {
+            result: None,
+            branch: "main".to_owned(),
+            commit: "0123456789abcdef".to_owned(),
+            files: ["a", "b", "c", "d"].map(str::to_owned).to_vec(),
+            at: Timestamp::from_millis(9_000),
+            squash: false,
+            rebase: false,
+            with_uncommitted: false,
+        });
+        workspace.content = Some(Content {
+            n_commits: 1,
+            n_additions: 2,
+            n_deletions: 1,
+            tips: ["a".to_owned()].into(),
+            others: vec![tip("x"), tip("y")],
+            is_undecided: step == MergeStep::Choose,
+            conflict,
+            ..Content::default()
+        });
+        UnmergedResult { workspace, task, step }
+    }
+
+    /// Returns the kinds, titles and texts of the entries.
+    fn told(results: Vec<UnmergedResult>) -> Vec<(AttentionKind, String, String)> {
+        let names = BTreeMap::from([("shop".parse().unwrap(), "Tea shop".to_owned())]);
+        let entries = of_results(results, &names);
+        let language = Language::English;
+        let told = |entry: Attention| (entry.kind(), entry.title(language), entry.text(language));
+        entries.into_iter().map(told).collect()
+    }
+
+    #[test]
+    fn a_result_says_what_a_person_is_to_do_with_it() {
+        let results = [(1, MergeStep::Merge), (2, MergeStep::Choose), (3, MergeStep::Resolve)];
+        let entries = told(results.map(|(n, step)| result(n, step)).to_vec());
+        let expected = [
+            (
+                InConflict,
+                "SHOP-3 was not merged: it and main (as of 0123456789) change the same lines of \
+                 a, b, c and 1 more",
+            ),
+            (Unmerged, "SHOP-1 is done: +2 −1, not merged"),
+            (Unmerged, "SHOP-2 is done, and its agent left several results: x, y. Choose one"),
+        ];
+        for ((kind, title, text), expected) in entries.iter().zip(expected) {
+            assert_eq!(
+                (*kind, title.as_str(), text.as_str()),
+                (expected.0, "Sell tea", expected.1)
+            );
+        }
+        assert_eq!(entries.len(), 3);
+    }
+
+    #[test]
+    fn more_than_five_of_a_project_are_one_entry_and_each_conflict_has_its_own() {
+        let of = |n_results: u32| {
+            let mut results: Vec<_> =
+                (1..=n_results).map(|n| result(n, MergeStep::Merge)).collect();
+            results.push(result(20, MergeStep::Resolve));
+            results
+        };
+        assert_eq!(told(of(5)).len(), 6);
+        let entries = told(of(6));
+        assert_eq!((entries.len(), entries[0].0), (2, InConflict));
+        assert_eq!(
+            (entries[1].0, entries[1].1.as_str()),
+            (Unmerged, "Tea shop: 6 results to merge")
+        );
+        // A new result makes it new for a person who has marked it as done.
+        let many = |n| of_results(of(n), &BTreeMap::new()).pop().unwrap();
+        assert_ne!(many(6).id(), many(7).id());
+        assert_eq!(many(6).project().unwrap().as_str(), "shop");
+    }
+
+    #[test]
+    fn a_result_of_an_earlier_version_has_an_entry_only_after_a_conflict() {
+        let earlier = |step| {
+            let mut result = result(1, step);
+            result.workspace.content.as_mut().unwrap().tips.clear();
+            result
+        };
+        assert!(told(vec![earlier(MergeStep::Merge)]).is_empty());
+        assert_eq!(told(vec![earlier(MergeStep::Resolve)])[0].0, InConflict);
+    }
+}
