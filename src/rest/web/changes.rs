@@ -17,8 +17,8 @@ use super::shown::Count;
 use super::tasks::request_of;
 use super::unified_diff::{ChangeKind, FileDiff, RowKind, UnifiedDiff};
 use super::words::Words;
-use crate::domain::workspace::{Content, Published, WorkspaceState};
-use crate::domain::{ProjectId, Refusal, ShortId, TaskId, Workspace};
+use crate::domain::workspace::{Conflict, Content, Published, WorkspaceState};
+use crate::domain::{ProjectId, Refusal, ShortId, TaskId, TaskStatus, Workspace};
 use crate::rest::extract::{InForm, InTask};
 use crate::rest::routes::workspaces::{repeat_of, style_of};
 use crate::rest::{Problem, RestState};
@@ -36,6 +36,8 @@ struct ChangesPart {
     task: TaskId,
     short_id: ShortId,
     is_open: bool,
+    /// An agent is to work on the task, so that it cannot be asked for more.
+    is_in_progress: bool,
     workspace: Workspace,
     content: Content,
     shown: ShowReason,
@@ -73,18 +75,17 @@ struct Message {
     hint: Option<String>,
     /// The error behind it, which exists in English only.
     detail_in_english: Option<String>,
-    /// The merge that conflicted, and that the agent can be asked to make possible, or the merge of
-    /// a result that was reverted.
-    asks: Option<Asks>,
+    /// It tells a conflict, which the part shows as long as it lasts.
+    is_conflict: bool,
+    /// The merge of a result that was reverted, which the reader can repeat in two ways.
+    repeats: Option<Repeats>,
 }
 
-/// The options of a merge that changed nothing.
-struct Asks {
+/// The options of a merge of a result that was reverted.
+struct Repeats {
     squash: bool,
     rebase: bool,
     with_uncommitted: bool,
-    /// An earlier merge was reverted. Otherwise there is a conflict.
-    is_reverted: bool,
 }
 
 /// A diff, or the reason why there is none.
@@ -178,15 +179,14 @@ async fn merge(
     if let Merged::Into { branch, commit } = &merged {
         tracing::info!(task_id = %id, branch, commit, "result merged");
     }
-    let is_conflict = matches!(merged, Merged::Conflict { .. });
     let is_reverted = matches!(merged, Merged::Reverted { .. });
     let mut message = message_of(frame.w, merged);
-    if is_conflict && fields.ask_agent {
+    if message.is_conflict && fields.ask_agent {
         message.tone = "wait";
         message.hint = Some(frame.w.agent_asked.to_owned());
-    } else if is_conflict || is_reverted {
+    } else if is_reverted {
         let MergeFields { squash, rebase, with_uncommitted, .. } = fields;
-        message.asks = Some(Asks { squash, rebase, with_uncommitted, is_reverted });
+        message.repeats = Some(Repeats { squash, rebase, with_uncommitted });
     }
     show(frame, &state, &id, ShowReason::Answer(Some(message))).await
 }
@@ -279,7 +279,9 @@ async fn show(
     let found = answer.ok().transpose()?.unwrap_or_default();
     let item = state.service.forge_items.of_task(id).await?;
     let is_open = task.status.is_open();
-    let part = ChangesPart {
+    let is_in_progress = task.status == TaskStatus::InProgress;
+    let mut part = ChangesPart {
+        is_in_progress,
         frame,
         task: task.id,
         short_id: task.short_id,
@@ -291,6 +293,10 @@ async fn show(
         is_slow,
         request: item.as_ref().and_then(request_of),
     };
+    let is_told = part.conflict().is_some();
+    if let ShowReason::Answer(message) = &mut part.shown {
+        message.take_if(|message| message.is_conflict && is_told);
+    }
     Ok(rendered(&part))
 }
 
@@ -333,7 +339,9 @@ async fn listing(state: &RestState, id: &TaskId, kind: DiffKind) -> Result<Listi
 impl Message {
     /// Returns a message without lines and buttons.
     const fn short(tone: &'static str, text: String, hint: Option<String>) -> Self {
-        Self { tone, text, lines: Vec::new(), hint, detail_in_english: None, asks: None }
+        let lines = Vec::new();
+        let detail_in_english = None;
+        Self { tone, text, lines, hint, detail_in_english, is_conflict: false, repeats: None }
     }
 
     fn failed(text: &str, reason: String) -> Self {
@@ -343,13 +351,15 @@ impl Message {
 
 fn message_of(w: &Words, merged: Merged) -> Message {
     let none = Vec::new();
+    let is_conflict = matches!(merged, Merged::Conflict { .. });
     let said = |tone, text, lines, hint: Option<&str>| Message {
         tone,
         text,
         lines,
         hint: hint.map(str::to_owned),
         detail_in_english: None,
-        asks: None,
+        is_conflict,
+        repeats: None,
     };
     match merged {
         Merged::Into { branch, commit } => {
@@ -425,6 +435,21 @@ impl ChangesPart {
     fn may_merge(&self) -> bool {
         let has_result = self.content.n_commits > 0 || self.content.n_uncommitted > 0;
         has_result && !self.is_in_use() && !self.is_broken() && !self.is_discarded()
+    }
+
+    /// Returns the conflict that the result has, if the agent can be asked to resolve it.
+    fn conflict(&self) -> Option<&Conflict> {
+        self.workspace.conflict().filter(|_| self.may_merge() && !self.is_in_progress)
+    }
+
+    /// Returns the hint about a conflict.
+    fn conflict_hint(&self, conflict: &Conflict) -> String {
+        let w = self.frame.w;
+        let commit = short_commit(&conflict.commit);
+        let is_of_result = |it: &Published| Some(&it.commit) == conflict.result.as_ref();
+        let published = self.workspace.published().filter(is_of_result);
+        let hint = with_branch(w, w.merge_conflict_hint, published);
+        format!("{hint} {}", w.of_conflict_commit(&conflict.branch, commit))
     }
 
     /// Returns whether there are commits that a branch of the project's repository could get.

@@ -164,6 +164,7 @@ impl Workspaces {
         {
             self.note_published(&workspace, result.clone()).await?;
         }
+        self.note_conflict(&workspace, &merged, wish).await?;
         if let (Merged::Conflict { branch, commit, files, .. }, true) = (&merged, wish.ask_agent) {
             let text = self.core.guidance().merge_conflict(branch, commit, files);
             self.ask_to_resolve(&workspace, text).await?;
@@ -191,7 +192,9 @@ impl Workspaces {
                         });
                     }
                     // A merge says nothing about content that was kept meanwhile.
-                    if let Some(found) = workspaces::get(tx, &id)?.filter(|it| it.content == seen) {
+                    if let Some(found) =
+                        workspaces::get(tx, &id)?.filter(|it| it.is_kept_as(seen.as_ref()))
+                    {
                         let merged = found.merged(commit.clone(), with_uncommitted);
                         workspaces::put(tx, &merged)?;
                     }

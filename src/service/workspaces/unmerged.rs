@@ -1,14 +1,15 @@
-//! The results of finished tasks that wait for a person.
+//! The results of finished tasks that wait for a person, and the conflicts that were found.
 
 use std::collections::BTreeMap;
 
-use crate::domain::workspace::{MergeStep, UnmergedResult};
-use crate::domain::{ProjectId, TaskId};
+use crate::domain::workspace::{Conflict, Content, MergeStep, MergeStyle, UnmergedResult};
+use crate::domain::{ProjectId, TaskId, Workspace};
 use crate::rows::{forge_items, tasks, workspaces};
 use crate::service::ServiceError;
 use crate::store::{Read, StoreError};
+use crate::workspace::Merged;
 
-use super::Workspaces;
+use super::{MergeWish, Workspaces};
 
 impl Workspaces {
     /// Returns the tasks whose results wait for a person, of all projects or of one, each with the
@@ -20,6 +21,50 @@ impl Workspaces {
         let project = project.cloned();
         let results = self.core.read(move |tx| Ok(list_unmerged(tx, project.as_ref())?)).await?;
         Ok(results.into_iter().map(|result| (result.task.id, result.step)).collect())
+    }
+
+    /// Stores the conflict of a merge, or that a later merge found none.
+    pub(super) async fn note_conflict(
+        &self,
+        of: &Workspace,
+        merged: &Merged,
+        wish: &MergeWish,
+    ) -> Result<(), ServiceError> {
+        let conflict = match merged {
+            Merged::Conflict { branch, commit, files, .. } => Some(Conflict {
+                result: of.content.as_ref().and_then(|content| content.head_commit.clone()),
+                branch: branch.clone(),
+                commit: commit.clone(),
+                files: files.clone(),
+                at: self.core.now(),
+                squash: wish.style == MergeStyle::Squash,
+                rebase: wish.style == MergeStyle::Rebase,
+                with_uncommitted: wish.with_uncommitted,
+            }),
+            // The row that says that it is merged says the same.
+            Merged::Into { .. }
+            | Merged::Already { .. }
+            | Merged::Unchanged { .. }
+            | Merged::Stale { .. } => return Ok(()),
+            Merged::InTheWay { .. } | Merged::Reverted { .. } | Merged::Nothing => None,
+        };
+        let seen = of.content.clone();
+        if conflict.is_none() && seen.as_ref().is_none_or(|content| content.conflict.is_none()) {
+            return Ok(());
+        }
+        let id = of.id.clone();
+        self.core
+            .write(move |tx| {
+                let Some(found) = workspaces::get(tx, &id)? else { return Ok(()) };
+                // It says nothing about content that was kept meanwhile.
+                let is_seen = found.is_kept_as(seen.as_ref());
+                if let Some(content) = found.content.clone().filter(|_| is_seen) {
+                    let content = Some(Content { conflict: conflict.clone(), ..content });
+                    workspaces::put(tx, &Workspace { content, ..found })?;
+                }
+                Ok(())
+            })
+            .await
     }
 }
 

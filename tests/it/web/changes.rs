@@ -61,3 +61,33 @@ fn the_changes_of_a_task_appear_in_its_panel_and_are_merged_there() {
     });
     assert_quiet(&browser);
 }
+
+#[test]
+fn a_conflict_is_shown_after_a_reload_and_asking_the_agent_comes_first() {
+    let daemon = shop("http: { listen: \"127.0.0.1:0\" }", &WORKS);
+    daemon.task("tsk", "shop", "agt");
+    until_kept(&daemon, "tsk");
+    std::fs::write(daemon.work().join("main.txt"), "one\nmine\nthree\n").unwrap();
+    git(&daemon, &["commit", "--quiet", "--all", "-m", "mine"]);
+    let Some(browser) = Browser::at(&daemon, "operator", "en") else {
+        return;
+    };
+    let page = "/ui/tasks/SHOP-1?tab=changes";
+    browser.go_to(page);
+    browser.find(".changes .primary").click();
+    let primary = || browser.texts(".task .primary");
+    browser.until("the conflict is shown", || browser.has(".changes .conflict"));
+    for _ in 0..2 {
+        let told = browser.texts(".changes .conflict").concat();
+        assert!(told.contains("change the same lines of:") && told.contains("main.txt"), "{told}");
+        assert_eq!(primary(), ["Ask the agent to resolve it"]);
+        assert!(!browser.has("#said-of-changes .call"), "it is told once");
+        browser.go_to(page);
+        browser.until("it is there again", || browser.has(".changes .conflict"));
+    }
+    browser.find(".changes .primary").click();
+    browser.until("the agent is asked", || {
+        browser.texts("#said-of-changes .call").concat().contains("The agent was asked")
+    });
+    assert_quiet(&browser);
+}

@@ -134,6 +134,18 @@ impl Words {
         }
     }
 
+    /// Returns since when a conflict is known.
+    pub(in crate::rest::web) fn of_conflict_commit(&self, branch: &str, commit: &str) -> String {
+        match self.language {
+            Language::English => format!(
+                "As of {commit}. If {branch} has changed since, merge again to compare them anew."
+            ),
+            Language::Japanese => format!(
+                "{commit} の時点です。{branch} がその後変わった場合は、もう一度マージすると比較し直します。"
+            ),
+        }
+    }
+
     /// Returns the mark of a result that was not merged because of a conflict.
     pub(in crate::rest::web) const fn conflict(&self) -> &'static str {
         self.language.either("Conflict", "コンフリクト")
