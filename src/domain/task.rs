@@ -26,7 +26,7 @@ mod moves;
 mod relation;
 mod search;
 
-pub use board_filter::BoardFilter;
+pub use board_filter::{BoardFilter, TaskNeeds};
 pub use edit::{NewTask, TaskEdit, each_once};
 pub use graph::TaskGraph;
 pub use moves::Move;

@@ -5,8 +5,9 @@ use crate::domain::AgentId;
 
 /// The condition that a task on a board must meet.
 ///
-/// A text may contain `assignee:ada`, `priority:high`, `is:blocked` and `is:needs-person` beside
-/// words. A key or a value that is not known is a word.
+/// A text may contain `assignee:ada`, `priority:high`, `is:blocked`, `is:needs-person` and
+/// `is:to-merge` beside words. The last two together choose what meets one of them. A key or a
+/// value that is not known is a word.
 #[derive(Debug, Clone)]
 pub struct BoardFilter {
     words: TaskSearch,
@@ -16,6 +17,17 @@ pub struct BoardFilter {
     pub priority: Option<Priority>,
     status: Option<TaskStatus>,
     pub needs_person: bool,
+    /// Its result waits for a person.
+    pub to_merge: bool,
+}
+
+/// The facts about a task that are not in its row.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct TaskNeeds {
+    /// Only a person ends its wait.
+    pub person: bool,
+    /// Its result waits for a person.
+    pub merge: bool,
 }
 
 impl BoardFilter {
@@ -28,6 +40,7 @@ impl BoardFilter {
             priority: None,
             status: None,
             needs_person: false,
+            to_merge: false,
         };
         let words = text.split_whitespace().filter(|word| !filter.take(word));
         let words: Vec<&str> = words.collect();
@@ -51,6 +64,7 @@ impl BoardFilter {
                 Err(_) => return false,
             },
             "is" if value == "needs_person" => self.needs_person = true,
+            "is" if value == "to_merge" => self.to_merge = true,
             "is" => match value.parse() {
                 Ok(status) => self.status = Some(status),
                 Err(_) => return false,
@@ -68,15 +82,15 @@ impl BoardFilter {
             && self.priority.is_none()
             && self.status.is_none()
             && !self.needs_person
+            && !self.to_merge
     }
 
-    /// Returns whether a task meets it. `assignee` is the name of its assignee, and `needs_person`
-    /// says whether only a person ends its wait.
+    /// Returns whether a task meets it. `assignee` is the name of its assignee.
     pub fn matches(
         &self,
         task: &Task,
         assignee: Option<&str>,
-        needs_person: impl FnOnce() -> bool,
+        needs: impl FnOnce() -> TaskNeeds,
     ) -> bool {
         let is_part_of = |part: &String| {
             let id = task.assignee.as_ref().map(AgentId::as_str);
@@ -88,7 +102,10 @@ impl BoardFilter {
             && self.priority.is_none_or(|priority| task.priority == priority)
             && self.status.is_none_or(|status| task.status == status)
             && self.words.rank(task, assignee).is_some()
-            && (!self.needs_person || needs_person())
+            && (!self.needs_person && !self.to_merge || {
+                let needs = needs();
+                self.needs_person && needs.person || self.to_merge && needs.merge
+            })
     }
 }
 
@@ -122,8 +139,9 @@ mod tests {
     #[test]
     fn a_text_chooses_by_words_assignee_status_priority_and_need() {
         let task = task("Login page", TaskStatus::InProgress, Some("agt_1"));
+        let none = TaskNeeds::default;
         let matches =
-            |text: &str| BoardFilter::parse(text).matches(&task, Some("Ada Lovelace"), || false);
+            |text: &str| BoardFilter::parse(text).matches(&task, Some("Ada Lovelace"), none);
         for text in ["", "login", "assignee:ada page", "assignee:ada-love", "assignee:agt_1"] {
             assert!(matches(text), "{text}");
         }
@@ -137,6 +155,14 @@ mod tests {
         assert!(!matches("is:strange") && !matches("size:5"));
         assert!(BoardFilter::parse(" ").is_empty());
         assert!(!BoardFilter::parse("is:blocked").is_empty());
-        assert!(BoardFilter::parse("is:needs-person").matches(&task, None, || true));
+        let needs = |person, merge| move || TaskNeeds { person, merge };
+        let finds = |text: &str, person, merge| {
+            BoardFilter::parse(text).matches(&task, None, needs(person, merge))
+        };
+        assert!(finds("is:needs-person", true, false) && !finds("is:needs-person", false, true));
+        assert!(finds("is:to-merge", false, true) && !finds("is:to-merge", true, false));
+        // Both together are all that waits for a person.
+        let both = "is:to-merge is:needs-person";
+        assert!(finds(both, true, false) && finds(both, false, true) && !finds(both, false, false));
     }
 }

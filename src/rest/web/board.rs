@@ -18,7 +18,8 @@ use super::shown::{Card, Count, Face, Faces, Now, Since, cost_of, leads_to_words
 use super::tasks::Tab;
 use super::today::Days;
 use super::words::Words;
-use crate::domain::task::BoardFilter;
+use crate::domain::task::{BoardFilter, TaskNeeds};
+use crate::domain::workspace::MergeStep;
 use crate::domain::{AgentId, Priority, Project, ProjectId, Task, TaskId, TaskStatus};
 use crate::rest::extract::{InPath, InQuery};
 use crate::rest::routes::waiting::{Standing, Standings};
@@ -45,6 +46,7 @@ struct BoardPage {
     columns: Vec<Column>,
     n_tasks: usize,
     n_needing_person: usize,
+    n_to_merge: usize,
     /// The filter as the address has it.
     query: BoardQuery,
     is_searched: bool,
@@ -63,6 +65,7 @@ struct BoardPart {
     project: Project,
     columns: Vec<Column>,
     n_needing_person: usize,
+    n_to_merge: usize,
     is_searched: bool,
     n_found: usize,
 }
@@ -77,6 +80,7 @@ struct AvatarsPart {
     /// The filter that the form shows. A page keeps its form, so a part has none.
     query: BoardQuery,
     n_needing_person: usize,
+    n_to_merge: usize,
 }
 
 /// The agents of a project, in the tools of its board.
@@ -147,6 +151,7 @@ struct ChangedCardsPart {
     /// The number of tasks in each state, as JSON.
     counts: String,
     n_needing_person: usize,
+    n_to_merge: usize,
 }
 
 struct Column {
@@ -155,6 +160,10 @@ struct Column {
     cards: Vec<Card>,
     /// The sort key of the last card, if not all are shown.
     more: Option<String>,
+    /// It has the results that the filter asks for.
+    is_wanted: bool,
+    /// A phone shows it first.
+    is_first: bool,
 }
 
 impl Column {
@@ -168,14 +177,11 @@ impl Column {
     const fn fold(&self) -> Option<&'static str> {
         match self.status {
             TaskStatus::Backlog | TaskStatus::Cancelled => Some("wide"),
-            TaskStatus::Done => Some("auto"),
-            TaskStatus::Todo | TaskStatus::InProgress | TaskStatus::Blocked => None,
+            TaskStatus::Done if !self.is_wanted => Some("auto"),
+            TaskStatus::Done | TaskStatus::Todo | TaskStatus::InProgress | TaskStatus::Blocked => {
+                None
+            }
         }
-    }
-
-    /// Returns whether a phone shows this column first.
-    fn is_first_shown(&self) -> bool {
-        self.status == TaskStatus::InProgress
     }
 
     /// Returns whether a new task may have this state.
@@ -199,6 +205,8 @@ struct BoardQuery {
     priority: String,
     /// `person` for the tasks that only a person can help.
     needs: String,
+    /// `wanted` for the tasks whose results wait for a person.
+    merge: String,
     /// The sort key of the last card of a column that is shown. It has the id of the task, and
     /// leads on also if the card is in another place now.
     after: String,
@@ -213,6 +221,7 @@ impl BoardQuery {
         filter.assignee = self.assignee.parse().ok();
         filter.priority = filter.priority.or_else(|| self.priority.parse().ok());
         filter.needs_person |= self.needs == "person";
+        filter.to_merge |= self.merge == "wanted";
         filter
     }
 
@@ -259,6 +268,7 @@ async fn page(
         banners: banners(&frame, &state, &id).await?,
         now: BoardNow::read(&state, &id).await?,
         n_needing_person: board.n_needing_person(),
+        n_to_merge: board.merge_steps.len(),
         first_run,
         frame: frame.at(NavSection::Projects),
         project,
@@ -284,8 +294,15 @@ async fn board(
     let columns = board.columns(&state).await?;
     let is_searched = !board.filter.is_empty();
     let n_found = board.n_found();
-    let n_needing_person = board.n_needing_person();
-    Ok(rendered(&BoardPart { frame, project, columns, n_needing_person, is_searched, n_found }))
+    Ok(rendered(&BoardPart {
+        frame,
+        project,
+        columns,
+        n_needing_person: board.n_needing_person(),
+        n_to_merge: board.merge_steps.len(),
+        is_searched,
+        n_found,
+    }))
 }
 
 async fn avatars(
@@ -311,6 +328,7 @@ async fn avatars(
         project,
         query: BoardQuery::default(),
         n_needing_person: 0,
+        n_to_merge: 0,
     }))
 }
 
@@ -388,9 +406,10 @@ async fn cards(
         .collect();
     let counts = serde_json::json!(counts).to_string();
     let n_needing_person = board.n_needing_person();
+    let n_to_merge = board.merge_steps.len();
     let mut cards: Vec<Card> = cards.collect();
     put_costs(&state, cards.iter_mut()).await?;
-    Ok(rendered(&ChangedCardsPart { frame, project, cards, counts, n_needing_person }))
+    Ok(rendered(&ChangedCardsPart { frame, project, cards, counts, n_needing_person, n_to_merge }))
 }
 
 /// The data of a board.
@@ -400,6 +419,8 @@ struct Board {
     statuses: BTreeMap<TaskId, TaskStatus>,
     parts: BTreeMap<TaskId, Vec<TaskStatus>>,
     results: BTreeMap<TaskId, CardResult>,
+    /// The next steps with the results that wait for a person.
+    merge_steps: BTreeMap<TaskId, MergeStep>,
     faces: Faces,
     standings: Standings,
     w: &'static Words,
@@ -429,10 +450,11 @@ impl Board {
         let faces = Faces::new(state.service.catalog.agents().await?, &open, Some(project));
         let faces = faces.with_deleted(state.service.removals.names().await?);
         let results = results(state, project).await?;
+        let merge_steps = state.service.workspaces.merge_steps(Some(project)).await?;
         let standings = Standings::read(state, &tasks).await?;
         let faces = faces.with_waits(&standings);
         let w = frame.w;
-        Ok(Self { tasks, statuses, parts, results, faces, standings, w, filter })
+        Ok(Self { tasks, statuses, parts, results, merge_steps, faces, standings, w, filter })
     }
 
     fn tasks_in(&self, status: TaskStatus) -> impl Iterator<Item = &Task> {
@@ -442,7 +464,12 @@ impl Board {
     fn is_found(&self, task: &Task) -> bool {
         let agent = task.assignee.as_ref().and_then(|agent| self.faces.of(agent));
         let name = agent.as_ref().map(|agent| agent.name.as_str());
-        self.filter.is_empty() || self.filter.matches(task, name, || self.needs_person(task))
+        self.filter.is_empty() || self.filter.matches(task, name, || self.needs_of(task))
+    }
+
+    fn needs_of(&self, task: &Task) -> TaskNeeds {
+        let merge = self.merge_steps.contains_key(&task.id);
+        TaskNeeds { person: self.needs_person(task), merge }
     }
 
     fn needs_person(&self, task: &Task) -> bool {
@@ -462,9 +489,13 @@ impl Board {
     }
 
     async fn columns(&self, state: &RestState) -> Result<Vec<Column>, Problem> {
+        let is_of_results = self.filter.to_merge && !self.filter.needs_person;
+        let first = if is_of_results { TaskStatus::Done } else { TaskStatus::InProgress };
         let column = |status: TaskStatus| {
             let (cards, more) = self.cards(status, "");
-            Column { status, n_tasks: self.tasks_in(status).count(), cards, more }
+            let n_tasks = self.tasks_in(status).count();
+            let is_wanted = status == TaskStatus::Done && self.filter.to_merge;
+            Column { status, n_tasks, cards, more, is_wanted, is_first: status == first }
         };
         let mut columns: Vec<Column> = TaskStatus::ALL.iter().copied().map(column).collect();
         put_costs(state, columns.iter_mut().flat_map(|column| &mut column.cards)).await?;
@@ -507,6 +538,7 @@ impl Board {
             starts_later: task.start_wanted_since.is_some(),
             now: Now::of(self.w, &self.standings, task),
             result: self.results.get(&task.id).cloned(),
+            merge_step: self.merge_steps.get(&task.id).copied(),
             cost: None,
             order: order_of(task),
             leads_to: leads_to_words(task.status),

@@ -9,6 +9,7 @@ use super::changes::CardResult;
 use super::waits::{About, WhyLine};
 use super::words::Words;
 use crate::domain::printable::one_line;
+use crate::domain::workspace::MergeStep;
 use crate::domain::{
     Agent, AgentId, Launch, LaunchId, Priority, ProjectId, Purpose, Removable, ShortId, Task,
     TaskId, TaskStatus, Timestamp, Usage,
@@ -322,6 +323,8 @@ pub(super) struct Card {
     pub(super) now: Now,
     /// The changes of its agent.
     pub(super) result: Option<CardResult>,
+    /// The next step with them, if they wait for a person.
+    pub(super) merge_step: Option<MergeStep>,
     /// The cost of its launches, if it is known.
     pub(super) cost: Option<String>,
     /// The sort key in its column: cards are in the order of these texts.

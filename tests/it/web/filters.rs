@@ -2,6 +2,7 @@
 
 use super::browser::Browser;
 use super::{assert_quiet, daemon};
+use crate::http::changes::{WORKS, shop, until_kept};
 
 #[test]
 fn a_board_shows_the_tasks_of_an_assignee_a_priority_or_that_need_a_person() {
@@ -68,5 +69,29 @@ fn a_board_shows_the_tasks_of_an_assignee_a_priority_or_that_need_a_person() {
     // Values that do not exist choose nothing.
     browser.go_to("/ui/projects/prj?priority=nothing&assignee=%21&needs=x");
     assert_eq!(shown().len(), 3);
+    assert_quiet(&browser);
+}
+
+#[test]
+fn a_board_shows_the_results_that_wait_for_a_person() {
+    let daemon = shop("http: { listen: \"127.0.0.1:0\" }", &WORKS);
+    daemon.task("one", "shop", "agt");
+    until_kept(&daemon, "one");
+    daemon.done(&["task", "add", "--project", "shop", "--title", "another one"]);
+    let Some(browser) = Browser::at(&daemon, "operator", "en") else {
+        return;
+    };
+    // The column of finished tasks is open although the board has no room for all columns.
+    browser.resize(1100, 800);
+    browser.go_to("/ui/projects/shop?merge=wanted");
+    browser.until("only the result is shown", || browser.texts("#board .card-link") == ["a title"]);
+    assert!(browser.find("#column-done .card-link").is_shown());
+    assert_eq!(browser.texts("[data-count-of=merge]"), ["1"]);
+    browser.find("#find label.chip:has([name=merge])").click();
+    browser.until("all are shown", || browser.texts("#board .card-link").len() == 2);
+    assert_eq!(browser.run("return location.search"), "");
+    // A decision is seen without a reload.
+    daemon.done(&["task", "discard", "one"]);
+    browser.until("none waits", || browser.texts("[data-count-of=merge]") == [""]);
     assert_quiet(&browser);
 }

@@ -42,7 +42,8 @@ async function showTasks(all) {
     for (const shown of findAll(`[data-count-of="${status}"]`)) shown.textContent = count < 10000 ? count : `${Math.round(count / 1000)}k`;
   }
   find("#n-needing-person").value = changed.dataset.nNeedingPerson;
-  showNeedingPerson();
+  find("#n-to-merge").value = changed.dataset.nToMerge;
+  showNeeds();
   // Only the whole board says that nothing is found.
   const isNothing = boardFilter().size > 0 && counts.every(([, count]) => count === 0);
   if (isNothing !== Boolean(find("#nothing-found"))) trigger("board");
@@ -55,11 +56,12 @@ function endFirstRun() {
   for (const part of findAll("#board, .col-tabs")) part.hidden = false;
 }
 
-// The number of tasks that need a person, at the filter for them.
-function showNeedingPerson() {
-  const n = find("#n-needing-person")?.value;
-  const count = find('[data-count-of="person"]');
-  if (n && count) count.textContent = n === "0" ? "" : n;
+// The numbers of tasks that need a person, and of results to merge, at the filters for them.
+function showNeeds() {
+  for (const { value, dataset } of findAll("data[data-counts]")) {
+    const count = find(`[data-count-of="${dataset.counts}"]`);
+    if (count) count.textContent = value === "0" ? "" : value;
+  }
 }
 
 function place(card) {
@@ -187,7 +189,7 @@ document.addEventListener("click", (event) => {
 });
 
 // The filter of the board: words, and the values of the other fields. An empty field chooses nothing.
-const FILTERS = ["q", "assignee", "priority", "needs"];
+const FILTERS = ["q", "assignee", "priority", "needs", "merge"];
 function boardFilter() {
   const form = find("#find");
   const fields = form ? [...new FormData(form)].map(([name, value]) => [name, value.trim()]) : [];

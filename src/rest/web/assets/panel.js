@@ -195,7 +195,7 @@ document.addEventListener("htmx:after:swap", () => {
   openFirstFile();
   addCopyButtons();
   if (find("#board .card")) endFirstRun();
-  showNeedingPerson();
+  showNeeds();
 });
 new MutationObserver(showPanel).observe(find("#panel") ?? document.createElement("div"), { childList: true });
 

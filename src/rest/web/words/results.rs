@@ -146,6 +146,11 @@ impl Words {
         }
     }
 
+    /// Returns the filter for results that wait for a person.
+    pub(in crate::rest::web) const fn to_merge(&self) -> &'static str {
+        self.language.either("To merge", "マージ待ち")
+    }
+
     /// Returns the mark of a result that was not merged because of a conflict.
     pub(in crate::rest::web) const fn conflict(&self) -> &'static str {
         self.language.either("Conflict", "コンフリクト")
