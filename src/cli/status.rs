@@ -35,8 +35,9 @@ const N_SEARCHED: usize = 30;
                   `inbox --all` lists: blocked and failed tasks; agents that are suspended or misconfigured, or \
                   have no passkey; broken clones; refused logins, and quotas that have been used up for an hour; \
                   coordinators, servers and stores that are away; forges that refuse the token or have been away \
-                  for 10 minutes; a rejected configuration; processes that survive SIGKILL. A pause and a hold do \
-                  not count, and what you put off with `inbox` does."
+                  for 10 minutes; results of finished tasks that are not merged; a rejected \
+                  configuration; processes that survive SIGKILL. A pause and a hold do not count, \
+                  and what you put off with `inbox` does."
 )]
 pub(super) struct StatusArguments {
     /// Update the output every second until interrupted. It waits for a daemon that restarts
@@ -109,6 +110,7 @@ async fn status_of(client: &Client, project: Option<&ProjectId>) -> Result<Statu
     status.instances.retain(|instance| instance.launch.project_id == *project);
     status.deferred.retain(|waits| waits.project_id == *project);
     status.forge_items.retain(|item| item.project_id == *project);
+    status.to_merge.retain(|it| it.project_id == *project);
     status.ended.retain(|launch| launch.project_id == *project);
     if has_tasks(&status) {
         // The last ends of all projects may not contain those of this one.
@@ -134,7 +136,7 @@ async fn needs_of(
     entries.retain(|entry| {
         project.is_none() || entry.project_id.is_none() || entry.project_id.as_ref() == project
     });
-    Ok(needs::lines_of(&entries))
+    Ok(needs::lines_of(&entries, status))
 }
 
 async fn overview(client: &Client, project: Option<&ProjectId>) -> Result<Overview, CliError> {

@@ -19,6 +19,7 @@ use super::workspace::{
 };
 use crate::config::Environment;
 use crate::domain::check::CheckResult;
+use crate::domain::workspace::MergeStep;
 use crate::domain::{AgentId, Priority, ProjectId, TaskId, TaskStatus};
 use crate::rest::routes::comments::{CommentBody, NewComment};
 use crate::rest::routes::events::EventBody;
@@ -394,11 +395,21 @@ fn row(task: &TaskBody, depth: usize) -> [String; 6] {
     [
         format!("{:indent$}{}", "", task.short_id, indent = 2 * depth),
         task.project_id.to_string(),
-        task.status.to_string(),
+        format!("{}{}", task.status, mark_of(task.to_merge)),
         task.priority.to_string(),
         task.assignee_id.as_ref().map_or_else(|| "-".to_owned(), ToString::to_string),
         plain(&task.title),
     ]
+}
+
+/// Returns the mark of a finished task whose result waits for a person.
+const fn mark_of(to_merge: Option<MergeStep>) -> &'static str {
+    match to_merge {
+        Some(MergeStep::Merge) => ", to merge",
+        Some(MergeStep::Choose) => ", to choose",
+        Some(MergeStep::Resolve) => ", conflict",
+        None => "",
+    }
 }
 
 /// Prints each task with its subtasks below it.

@@ -527,7 +527,7 @@ impl Attention {
                 format!("`workspace retry {}` after mending it", task.short_id),
                 format!("原因を取り除いてから `workspace retry {}`", task.short_id),
             ),
-            Cause::Result(result) => return Some(result.remedy(language)),
+            Cause::Result(result) => return Some(result.remedy()),
             Cause::Unkillable { .. } => return None,
             Cause::Abandoned { key: InstanceKey { agent, project, .. }, .. } => (
                 format!(

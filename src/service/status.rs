@@ -10,13 +10,15 @@ use crate::domain::series::Series;
 use crate::domain::store_state::{Access, StoreFailure, StoreState};
 use crate::domain::totals::Totals;
 use crate::domain::{
-    Account, ForgeItem, Launch, ShortId, StartHistory, Task, TaskId, TaskStatus, Timestamp,
+    Account, ForgeItem, Launch, ProjectId, ShortId, StartHistory, Task, TaskId, TaskStatus,
+    Timestamp,
 };
 use crate::rows::{
     accounts, agents, forge_items, launches, pauses, projects, samples, start_histories, tasks,
 };
 use crate::store::{LaunchFilter, Read, StoreError};
 
+use super::workspaces::list_unmerged;
 use super::{CoordinatorView, ForgeStatus, Service, ServiceError};
 
 /// The answer of `status`.
@@ -47,6 +49,8 @@ pub struct StatusView {
     /// Tasks that wait for a cancelled task, each with one that it waits for. A person has to
     /// decide about them.
     pub stuck: Vec<(Task, Task)>,
+    /// The number of results of finished tasks that wait for a person, by project.
+    pub to_merge: BTreeMap<ProjectId, u64>,
     /// Open launches whose coordinator is absent.
     pub abandoned: BTreeSet<LaunchId>,
     pub totals: Totals,
@@ -71,6 +75,7 @@ struct Rows {
     parked: Vec<Account>,
     forge_items: Vec<ForgeItem>,
     stuck: Vec<(Task, Task)>,
+    to_merge: BTreeMap<ProjectId, u64>,
 }
 
 /// The time that `status` waits for the store. A database that was stopped by a signal never
@@ -95,7 +100,12 @@ impl Service {
             let open = launches::list_open(tx)?;
             let ended = launches::list(tx, &recent)?;
             let of_launches = open.iter().chain(&ended).filter_map(|launch| launch.task.clone());
+            let mut to_merge = BTreeMap::new();
+            for result in list_unmerged(tx, None)? {
+                *to_merge.entry(result.task.project).or_default() += 1;
+            }
             Ok(Rows {
+                to_merge,
                 short_ids: tasks::short_ids(tx, of_launches)?,
                 open,
                 ended,
@@ -126,7 +136,8 @@ impl Service {
                 (false, Rows::default())
             }
         };
-        let Rows { open, ended, short_ids, paused_since, held, parked, forge_items, stuck } = rows;
+        let Rows { open, ended, short_ids, paused_since, held, .. } = rows;
+        let Rows { parked, forge_items, stuck, to_merge, .. } = rows;
         let abandoned = open.iter().filter(|launch| self.board.is_abandoned(launch, now));
         Ok(StatusView {
             abandoned: abandoned.map(|launch| launch.id.clone()).collect(),
@@ -146,6 +157,7 @@ impl Service {
             forges: self.forges.all(),
             forge_items,
             stuck,
+            to_merge,
         })
     }
 }

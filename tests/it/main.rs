@@ -79,3 +79,4 @@ mod workspaces_begin;
 mod workspaces_publish;
 mod workspaces_results;
 mod workspaces_run_as;
+mod workspaces_unmerged;

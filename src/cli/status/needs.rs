@@ -7,25 +7,38 @@ use crate::cli::reasons::{remedy, sentence};
 use crate::domain::attention::{AttentionGroup, AttentionKind};
 use crate::domain::start_history::StartReason;
 use crate::rest::routes::attention::AttentionBody;
-use crate::rest::routes::status::StatusBody;
+use crate::rest::routes::status::{StatusBody, ToMergeBody};
 
 /// The number of blocked tasks that are listed.
 const MAX_BLOCKED: usize = 5;
 
-/// Returns a line for each entry of the inbox.
-pub(super) fn lines_of(entries: &[AttentionBody]) -> Vec<String> {
-    let blocked = entries.iter().filter(|entry| is_blocked(entry));
-    let n_left_out = blocked.count().saturating_sub(MAX_BLOCKED);
-    let shown_blocked = entries.iter().filter(|entry| is_blocked(entry)).take(MAX_BLOCKED);
-    let others = entries.iter().filter(|entry| !is_blocked(entry));
+/// Returns a line for each entry of the inbox, and one for all results to merge.
+pub(super) fn lines_of(entries: &[AttentionBody], status: &StatusBody) -> Vec<String> {
+    let (unmerged, entries): (Vec<_>, Vec<_>) =
+        entries.iter().partition(|entry| entry.kind == AttentionKind::Unmerged);
+    let (blocked, others): (Vec<_>, Vec<_>) =
+        entries.into_iter().partition(|entry| is_blocked(entry));
+    let n_left_out = blocked.len().saturating_sub(MAX_BLOCKED);
+    let shown_blocked = blocked.into_iter().take(MAX_BLOCKED);
     let (first, last): (Vec<_>, Vec<_>) =
-        others.partition(|entry| entry.group == AttentionGroup::Accounts);
+        others.into_iter().partition(|entry| entry.group == AttentionGroup::Accounts);
     let mut lines: Vec<String> =
         first.into_iter().chain(last).chain(shown_blocked).map(line_of).collect();
     if n_left_out > 0 {
         lines.push(format!("{n_left_out} more blocked: `inbox`"));
     }
+    if !unmerged.is_empty() {
+        lines.extend(line_of_results(status));
+    }
     lines
+}
+
+/// Returns the line about the results that are not merged, if there are any.
+pub(super) fn line_of_results(status: &StatusBody) -> Option<String> {
+    let of = |it: &ToMergeBody| format!("{} in {}", it.n_results, it.project_id);
+    let projects: Vec<String> = status.to_merge.iter().map(of).collect();
+    let projects = (!projects.is_empty()).then(|| projects.join(", "))?;
+    Some(format!("Results to merge: {projects}; `task list` marks them"))
 }
 
 const fn is_blocked(entry: &AttentionBody) -> bool {

@@ -1,5 +1,6 @@
 //! The text of `status`.
 
+use super::needs::line_of_results;
 use super::{TextForm, in_words, parked_line, pause_file_line, warnings};
 use crate::cli::activity::{doing, short, trouble, used};
 use crate::cli::forge_items;
@@ -33,7 +34,9 @@ pub(super) fn describe(
         let lines = needs.iter().map(|need| screen.wrapped(&format!("  {need}")));
         parts.push(format!("Needs a person:\n{}", lines.collect::<Vec<_>>().join("\n")));
     }
-    let notes = notes(status);
+    let mut notes = notes(status);
+    // Results that an earlier version kept are not in the inbox.
+    notes.extend(line_of_results(status).filter(|line| !needs.contains(line)));
     if !notes.is_empty() {
         parts.push(screen.wrapped(&notes.join("\n")));
     }

@@ -169,28 +169,15 @@ impl WaitingResult {
         }
     }
 
-    pub(super) fn remedy(&self, language: Language) -> String {
-        let (english, japanese) = match self {
-            Self::ToMerge { task: TaskInNeed { short_id, .. }, .. } => (
-                format!("`task merge {short_id}`, or `task discard {short_id}`"),
-                format!("`task merge {short_id}` または `task discard {short_id}`"),
-            ),
-            Self::Undecided { task: TaskInNeed { short_id, .. }, .. } => (
-                format!("choose one: `task result {short_id} --take BRANCH`"),
-                format!("`task result {short_id} --take BRANCH` で選択"),
-            ),
-            Self::Conflict { task: TaskInNeed { short_id, .. }, .. } => (
-                format!("`task merge {short_id} --ask-agent`, or merge it manually"),
-                format!("`task merge {short_id} --ask-agent`、または手動でマージ"),
-            ),
-            Self::Many { project, .. } => (
-                format!("`task list --project {project}` marks them; then `task merge TASK`"),
-                format!("`task list --project {project}` に印があります。その後 `task merge TASK`"),
-            ),
-        };
-        match language {
-            Language::English => english,
-            Language::Japanese => japanese,
+    /// Returns the command that ends it, which is the same in each language.
+    pub(super) fn remedy(&self) -> String {
+        match self {
+            Self::ToMerge { task, .. } => format!("`task merge {}`", task.short_id),
+            Self::Undecided { task, .. } => {
+                format!("`task result {} --take BRANCH`", task.short_id)
+            }
+            Self::Conflict { task, .. } => format!("`task merge {} --ask-agent`", task.short_id),
+            Self::Many { project, .. } => format!("`task list --project {project}`"),
         }
     }
 }

@@ -89,6 +89,7 @@ impl From<CoordinatorLook> for StatusBody {
             forges: Vec::new(),
             forge_items: Vec::new(),
             stuck: Vec::new(),
+            to_merge: Vec::new(),
             ended: Vec::new(),
             counters: view.status.counters,
             totals: None,

@@ -86,6 +86,9 @@ pub struct StatusBody {
     /// Tasks that are to begin after a task that was cancelled. A person has to decide.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stuck: Vec<StuckBody>,
+    /// The projects with results of finished tasks about which a person has to decide.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub to_merge: Vec<ToMergeBody>,
     /// The last ones, the newest first.
     pub ended: Vec<LaunchBody>,
     pub counters: Counters,
@@ -199,6 +202,15 @@ pub struct StuckBody {
     pub after_short_id: ShortId,
 }
 
+/// The results of finished tasks of a project that are not merged, and about which no person has
+/// decided otherwise.
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ToMergeBody {
+    pub project_id: ProjectId,
+    pub n_results: u64,
+}
+
 impl From<(Task, Task)> for StuckBody {
     fn from((task, after): (Task, Task)) -> Self {
         Self {
@@ -298,9 +310,13 @@ impl From<StatusView> for StatusBody {
         let crowds = there().flat_map(|each| each.status.crowds.clone()).collect();
         let failed_snapshots =
             there().flat_map(|each| each.status.failed_snapshots.clone()).collect();
+        let to_merge = view.to_merge.into_iter();
+        let to_merge =
+            to_merge.map(|(project_id, n_results)| ToMergeBody { project_id, n_results });
         Self {
             crowds,
             failed_snapshots,
+            to_merge: to_merge.collect(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             health: if view.has_rows { "ok" } else { "store_unavailable" }.to_owned(),
             at: view.at,

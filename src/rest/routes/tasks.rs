@@ -15,6 +15,7 @@ use super::waiting::{Standings, WaitingBody};
 use super::workspaces::WorkspaceBody;
 use crate::domain::check::CheckResult;
 use crate::domain::launch::ReportResult;
+use crate::domain::workspace::MergeStep;
 use crate::domain::{
     AgentId, Check, Execution, LaunchId, Priority, ProjectId, Refusal, ShortId, Task, TaskId,
     TaskStatus, Timestamp, limits,
@@ -57,6 +58,10 @@ pub struct TaskBody {
     /// The time since which it is archived.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub archived_at: Option<Timestamp>,
+    /// The next step of a person with the result of a finished task, in the list of tasks and in
+    /// the answer about one task.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to_merge: Option<MergeStep>,
 }
 
 /// A task with its subtasks and dependencies.
@@ -293,6 +298,7 @@ impl From<Task> for TaskBody {
             start_wanted_since: task.start_wanted_since,
             checking_since: task.checking_since,
             archived_at: task.archived_at,
+            to_merge: None,
         }
     }
 }
@@ -310,12 +316,15 @@ impl TaskDetail {
         let item = state.service.forge_items.of_task(&view.task.id).await?;
         let publication = item.and_then(|item| item.publication);
         let request = publication.and_then(|it| it.request.or(it.foreign_request));
+        let project = view.task.project.clone();
+        let mut task = TaskBody::from(view.task);
+        add_merge_steps(state, Some(&project), std::slice::from_mut(&mut task)).await?;
         Ok(Self {
             workspace,
             request_url: request.map(|request| request.url),
             waiting,
             starts_after,
-            task: view.task.into(),
+            task,
             subtasks: view.subtasks.into_iter().map(TaskBody::from).collect(),
             depends_on: view.dependencies.into_iter().map(TaskBody::from).collect(),
             executions: view.executions.into_iter().map(ExecutionBody::from).collect(),
@@ -342,6 +351,21 @@ impl From<Execution> for ExecutionBody {
             failure: execution.failure.map(FailureBody::from),
         }
     }
+}
+
+/// Adds to finished tasks what a person does next with their results.
+async fn add_merge_steps(
+    state: &RestState,
+    project: Option<&ProjectId>,
+    tasks: &mut [TaskBody],
+) -> Result<(), Problem> {
+    if tasks.iter().any(|task| task.status == TaskStatus::Done) {
+        let steps = state.service.workspaces.merge_steps(project).await?;
+        for task in tasks {
+            task.to_merge = steps.get(&task.id).copied();
+        }
+    }
+    Ok(())
 }
 
 pub(super) fn routes() -> Api {
@@ -403,10 +427,11 @@ async fn list(
         }
         None => state.service.tasks.list(&filter).await?,
     };
-    let page = Page::cut(tasks, query.limit, cursor.as_ref().map(TaskId::as_str), raw, |task| {
+    let mut tasks: Vec<TaskBody> = tasks.into_iter().map(TaskBody::from).collect();
+    add_merge_steps(&state, filter.project.as_ref(), &mut tasks).await?;
+    Page::cut(tasks, query.limit, cursor.as_ref().map(TaskId::as_str), raw, |task: &TaskBody| {
         task.id.to_string()
-    })?;
-    Ok(page.map(TaskBody::from))
+    })
 }
 
 async fn show(

@@ -1,0 +1,164 @@
+//! Results of finished tasks that are not merged, with the real binary: they are in the inbox, in the
+//! filter of the board and in the lists of the command line until a person has decided.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::support::{git, until};
+use crate::workspaces::{Bed, COMMITS};
+
+/// Returns the entries of the inbox of this kind, as `title: text`.
+fn inbox(bed: &Bed, kind: &str) -> Vec<String> {
+    let listed = bed.daemon.json(&["inbox", "--kind", kind]);
+    let line = |entry: &Value| {
+        format!("{}: {}", entry["title"].as_str().unwrap(), entry["text"].as_str().unwrap())
+    };
+    listed.as_array().unwrap().iter().map(line).collect()
+}
+
+/// Returns the next step with the result of the first task, as `task list` has it.
+fn step(bed: &Bed) -> Value {
+    bed.daemon.json(&["task", "list", "--project", "prj"])[0]["to_merge"].clone()
+}
+
+#[test]
+fn a_result_is_listed_until_it_is_merged_or_discarded() {
+    let bed = Bed::new(&[("one", COMMITS)]);
+    let daemon = &bed.daemon;
+    daemon.task("tsk", "prj", "one");
+    bed.until_kept("tsk");
+    until("the task is done", || daemon.task_status("tsk") == "done");
+    let told = "a title: PRJ-1 is done: +2 −0, not merged";
+    assert_eq!(inbox(&bed, "unmerged"), [told]);
+    let entry = &daemon.json(&["inbox"])[0];
+    assert_eq!((&entry["group"], &entry["action"]), (&json!("results"), &json!("merge")));
+    assert!(entry["remedy"].as_str().unwrap().contains("`task merge PRJ-1`"), "{entry}");
+    assert_eq!(step(&bed), "merge");
+    assert_eq!(daemon.json(&["task", "show", "tsk"])["to_merge"], "merge");
+    assert!(daemon.done(&["task", "list"]).contains("done, to merge"));
+    let line = "Results to merge: 1 in prj; `task list` marks them";
+    let status = daemon.done(&["status"]);
+    assert_eq!(status.matches(line).count(), 1, "{status}");
+    let counted = json!([{ "project_id": "prj", "n_results": 1 }]);
+    assert_eq!(daemon.status()["to_merge"], counted);
+    assert_eq!(daemon.cli(&["status", "--exit-code"]).code, 3);
+    let id = entry["id"].as_str().unwrap();
+    let page = daemon.page(&format!("/ui/inbox?item={id}"), "en");
+    assert!(
+        page.contains("<a class=\"btn primary\" href=\"/ui/tasks/PRJ-1?tab=changes\">Merge</a>")
+    );
+
+    // A decision against it ends the entry, and can be taken back.
+    daemon.done(&["task", "discard", "tsk"]);
+    assert_eq!((inbox(&bed, "unmerged"), step(&bed)), (vec![], Value::Null));
+    daemon.done(&["task", "keep", "tsk"]);
+    assert_eq!(inbox(&bed, "unmerged"), [told], "also without its files");
+    daemon.done(&["task", "merge", "tsk"]);
+    assert_eq!((inbox(&bed, "unmerged"), step(&bed)), (vec![], Value::Null));
+    assert_eq!(daemon.cli(&["status", "--exit-code"]).code, 0);
+    assert_eq!(daemon.status()["to_merge"], Value::Null);
+}
+
+#[test]
+fn a_published_result_and_an_archived_task_are_not_listed() {
+    let bed = Bed::new(&[("one", COMMITS)]);
+    let daemon = &bed.daemon;
+    daemon.task("tsk", "prj", "one");
+    bed.until_kept("tsk");
+    until("it is listed", || inbox(&bed, "unmerged").len() == 1);
+    daemon.done(&["task", "archive", "tsk"]);
+    assert_eq!(inbox(&bed, "unmerged"), [""; 0]);
+    daemon.done(&["task", "unarchive", "tsk"]);
+    assert_eq!(inbox(&bed, "unmerged").len(), 1);
+    daemon.done(&["task", "publish", "tsk"]);
+    assert_eq!((inbox(&bed, "unmerged"), step(&bed)), (vec![], Value::Null));
+}
+
+#[test]
+fn a_person_is_asked_to_choose_among_several_results() {
+    let steps: &[&str] = &[
+        "authenticate",
+        "get-my-task",
+        "run:git checkout -qb x; echo x >x.txt; git add x.txt; git commit -qm x",
+        "run:git checkout -qb y HEAD^; echo y >y.txt; git add y.txt; git commit -qm y",
+        "run:git checkout -q agents/prj-1",
+        "report:success",
+    ];
+    let bed = Bed::new(&[("one", steps)]);
+    let daemon = &bed.daemon;
+    daemon.task("tsk", "prj", "one");
+    until("it is listed", || inbox(&bed, "unmerged").len() == 1);
+    let told = "a title: PRJ-1 is done, and its agent left several results: x, y. Choose one";
+    assert_eq!(inbox(&bed, "unmerged"), [told]);
+    assert_eq!(step(&bed), "choose");
+    let entry = daemon.json(&["inbox", "--kind", "unmerged"])[0].clone();
+    assert!(entry["remedy"].as_str().unwrap().contains("--take BRANCH"), "{entry}");
+    // An entry that was put off returns as another one after the choice.
+    daemon.done(&["inbox", "done", entry["id"].as_str().unwrap()]);
+    daemon.done(&["task", "result", "tsk", "--take", "x"]);
+    assert_eq!(inbox(&bed, "unmerged"), ["a title: PRJ-1 is done: +1 −0, not merged"]);
+}
+
+#[test]
+fn a_conflict_is_known_until_the_result_is_merged() {
+    let mut bed = Bed::new(&[("one", COMMITS)]);
+    bed.daemon.task("tsk", "prj", "one");
+    bed.until_kept("tsk");
+    let work = bed.daemon.work();
+    let before = git(&work, &["rev-parse", "main"]);
+    fs::write(work.join("common.txt"), "common\nmine\n").unwrap();
+    git(&work, &["commit", "-qam", "mine"]);
+    let mine = git(&work, &["rev-parse", "main"]);
+    assert_ne!(bed.daemon.cli(&["task", "merge", "tsk"]).code, 0);
+    let told = format!(
+        "a title: PRJ-1 was not merged: it and main (as of {}) change the same lines of common.txt",
+        &mine[..10]
+    );
+    // It survives a restart.
+    bed.daemon.terminate();
+    bed.daemon.start();
+    assert_eq!((inbox(&bed, "conflict"), inbox(&bed, "unmerged")), (vec![told], vec![]));
+    assert_eq!(step(&bed), "resolve");
+    assert!(bed.daemon.done(&["task", "list"]).contains("done, conflict"));
+    let page = bed.daemon.page("/ui/parts/projects/prj/board", "en");
+    assert!(page.contains("<span class=\"mark bad\">Conflict</span>"), "{page}");
+    // A later merge finds another commit of the branch, or none.
+    git(&work, &["commit", "-q", "--allow-empty", "-m", "later"]);
+    let later = git(&work, &["rev-parse", "main"]);
+    assert_ne!(bed.daemon.cli(&["task", "merge", "tsk", "--rebase"]).code, 0);
+    let entries = inbox(&bed, "conflict");
+    assert!(entries[0].contains(&later[..10]) && entries.len() == 1, "{entries:?}");
+    git(&work, &["reset", "-q", "--hard", &before]);
+    bed.daemon.done(&["task", "merge", "tsk"]);
+    assert_eq!((inbox(&bed, "conflict"), step(&bed)), (vec![], Value::Null));
+}
+
+#[test]
+fn more_than_five_results_of_a_project_are_one_entry_that_leads_to_the_filter() {
+    let bed = Bed::new(&[("one", COMMITS)]);
+    let daemon = &bed.daemon;
+    let tasks = ["t1", "t2", "t3", "t4", "t5", "t6"];
+    for task in tasks {
+        daemon.task(task, "prj", "one");
+    }
+    until("all are done", || daemon.status()["to_merge"][0]["n_results"] == tasks.len());
+    let entries = daemon.json(&["inbox"]);
+    assert_eq!(entries.as_array().unwrap().len(), 1, "{entries}");
+    let title = entries[0]["title"].as_str().unwrap();
+    assert!(title.ends_with(": 6 results to merge"), "{title}");
+    assert_eq!(entries[0]["project_id"], "prj");
+    let id = entries[0]["id"].as_str().unwrap();
+    let page = daemon.page(&format!("/ui/inbox?item={id}"), "ja");
+    assert!(page.contains("マージ待ちの結果 6 件"), "{page}");
+    let href = "/ui/projects/prj?merge=wanted";
+    assert!(page.contains(&format!("href=\"{href}\"")), "{page}");
+    daemon.done(&["task", "add", "--project", "prj", "--title", "another one"]);
+    let board = daemon.page(href, "en");
+    assert!(board.contains("name=\"merge\" value=\"wanted\" checked"), "{board}");
+    assert!(board.contains("To merge <span class=\"count\" data-count-of=\"merge\">6</span>"));
+    assert_eq!(board.matches("<li class=\"card\"").count(), 6, "{board}");
+    daemon.done(&["task", "merge", "t1"]);
+    assert_eq!(inbox(&bed, "unmerged").len(), 5);
+}
