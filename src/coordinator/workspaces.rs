@@ -490,7 +490,7 @@ async fn give_up<C: ControlPlane>(
 }
 
 fn kept(order: &KeepOrder, content: Content) -> WorkspaceReport {
-    WorkspaceReport::Kept { launch: order.launch.clone(), content }
+    WorkspaceReport::Kept { launch: order.launch.clone(), content: Box::new(content) }
 }
 
 /// Removes the fresh clone of a check that has ended. If that fails, the work is kept nevertheless,

@@ -323,7 +323,7 @@ pub enum WorkspaceReport {
     /// The content is kept as it was after this launch.
     Kept {
         launch: Option<LaunchId>,
-        content: Content,
+        content: Box<Content>,
     },
     /// A branch of the source has its result.
     Published(Published),
@@ -443,7 +443,7 @@ impl Workspace {
                 // A conflict with files in no commit says nothing about later ones.
                 let conflict = self.content.and_then(|before| before.conflict);
                 let conflict = conflict.filter(|it| is_same && !it.with_uncommitted);
-                let content = Content { conflict, ..content };
+                let content = Content { conflict, ..*content };
                 // An earlier merge says nothing about later commits.
                 let merged_commit = self.merged_commit.clone().filter(|_| is_same);
                 Self { state: Ready, reason: None, content: Some(content), merged_commit, ..self }

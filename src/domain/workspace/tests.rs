@@ -50,7 +50,7 @@ fn prepared() -> WorkspaceReport {
 
 /// Returns the report that the content after the last launch of `workspace` is kept.
 fn kept(workspace: &Workspace, content: Content) -> WorkspaceReport {
-    WorkspaceReport::Kept { launch: workspace.launch.clone(), content }
+    WorkspaceReport::Kept { launch: workspace.launch.clone(), content: Box::new(content) }
 }
 
 fn proved(proof: Option<&str>) -> Content {

@@ -205,6 +205,7 @@ mod tests {
         let by = "crd".parse().unwrap();
         let kept = |workspace: Workspace, content: Content| {
             let launch = workspace.launch.clone();
+            let content = Box::new(content);
             workspace.on(super::super::WorkspaceReport::Kept { launch, content }, &by)
         };
         let refused = |with_uncommitted| {

@@ -75,7 +75,7 @@ fn a_conflict_is_shown_after_a_reload_and_asking_the_agent_comes_first() {
     let page = "/ui/tasks/SHOP-1?tab=changes";
     browser.go_to(page);
     browser.find(".changes .primary").click();
-    let primary = || browser.texts(".task .primary");
+    let primary = || browser.texts(".changes .primary");
     browser.until("the conflict is shown", || browser.has(".changes .conflict"));
     for _ in 0..2 {
         let told = browser.texts(".changes .conflict").concat();
