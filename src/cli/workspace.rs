@@ -226,7 +226,7 @@ impl MergeTask {
         }
         let MergedBody { branch, commit, was_merged, is_unchanged } = merged;
         if is_unchanged {
-            return print_line(&format!("{task} changed nothing: there is nothing to merge"));
+            return print_line("the task changed nothing, so there is nothing to merge");
         }
         let commit = commit.get(..12).unwrap_or(&commit);
         let verb = if was_merged { "had the result before" } else { "has the result" };

@@ -94,6 +94,9 @@ impl Checkouts {
                 self.git.on(&place.keep(), ["update-ref", &new, &id]).run().await?;
             }
         }
+        if from != to {
+            self.carry_notes(from, to, place).await?;
+        }
         Ok(())
     }
 

@@ -103,7 +103,7 @@ impl Checkouts {
     }
 
     /// Returns these refs and all below them, each with the object that it names.
-    async fn refs_below(
+    pub(super) async fn refs_below(
         &self,
         place: &Place,
         names: &[String],

@@ -50,6 +50,8 @@ pub struct MergeOrder {
     pub result: Option<String>,
     /// The commit that the person has seen as the result.
     pub expected_head: Option<String>,
+    /// The commit by which the result came into a branch, if it did.
+    pub merged: Option<String>,
     /// The branch that got an earlier result of the workspace.
     pub last: Option<Published>,
     /// Gives the source a branch to merge by hand, if there is a conflict.
@@ -71,7 +73,15 @@ pub enum Merged {
     Unchanged { branch: String, commit: String },
     /// The changes do not fit to the branch, which is at this commit and was not changed. The
     /// source may have the result as a branch of its own.
-    Conflict { branch: String, commit: String, files: Vec<String>, result: Option<Published> },
+    Conflict {
+        branch: String,
+        commit: String,
+        files: Vec<String>,
+        result: Option<Published>,
+        /// The branch may have the commits of the result, so that its agent cannot resolve the
+        /// conflict by a merge of the branch.
+        is_again: bool,
+    },
     /// The files of the source are in the way. They are as they were, and the source has the result
     /// as a branch of its own.
     InTheWay { branch: String, message: String, result: Option<Published> },
@@ -136,8 +146,14 @@ impl Checkouts {
                 Merged::Already { branch, commit: target }
             }
         };
+        if let Some(target) = &target
+            && order.base_commit.as_ref() == Some(&result)
+        {
+            return Ok(nothing_new(branch, target.clone()));
+        }
         let sides =
             Sides { source: &source, place: &place, target: target.as_deref(), result: &result };
+        let mut is_again = false;
         let combined = match sides.target {
             None => Ok(self.first_commit(order, &sides).await?),
             Some(target) => match self.way(order, &place, target, &result).await? {
@@ -146,6 +162,10 @@ impl Checkouts {
                     return Ok(Merged::Reverted { branch, merge, revert });
                 }
                 Way::Since(since) => self.combine(order, &sides, target, since).await?,
+                Way::Again(since) => {
+                    is_again = true;
+                    self.combine(order, &sides, target, since).await?
+                }
             },
         };
         let target = target.unwrap_or_else(|| NO_COMMIT.repeat(result.len()));
@@ -161,7 +181,7 @@ impl Checkouts {
                 } else {
                     None
                 };
-                return Ok(Merged::Conflict { branch, commit: target, files, result });
+                return Ok(Merged::Conflict { branch, commit: target, files, result, is_again });
             }
         };
         self.note_merge(&place, &order.branch, [&new, &result, &target]).await?;
@@ -222,21 +242,41 @@ impl Checkouts {
         target: &str,
         result: &str,
     ) -> Result<Way, CheckoutError> {
-        let find = self.git.on(&place.keep(), ["merge-base", target, result]).end().await?;
-        if find.code != Some(0) {
-            if self.has_same_files(place, target, result).await? {
-                return Ok(Way::HasResult);
-            }
-            return Err(CheckoutError::Refused(
-                "the result and the branch have no commit in common, so they are not merged; get \
-                 the branch of the result with `task publish`, and run \
-                 `git merge --allow-unrelated-histories` in your repository"
-                    .to_owned(),
-            ));
+        let is_related = self.common(place, target, result).await?.is_some();
+        if !is_related && self.has_same_files(place, target, result).await? {
+            return Ok(Way::HasResult);
         }
         let earlier = self.earlier_merges(order, place, target, result).await?;
         let base = order.base_commit.as_deref();
-        Ok(find_way(order.style, order.repeat, (base, result), earlier))
+        let way = find_way(order.style, order.repeat, (base, result), earlier);
+        let is_mergeable = match &way {
+            _ if is_related => true,
+            // The first commit of the branch stands for an earlier result.
+            Way::Since(Some(since)) => self.contains(place, result, since).await?,
+            Way::HasResult | Way::Ask(_) => true,
+            Way::Since(None) | Way::Again(_) => false,
+        };
+        if is_mergeable {
+            return Ok(way);
+        }
+        Err(CheckoutError::Refused(
+            "the result and the branch have no commit in common, so they are not merged; get the \
+             branch of the result with `task publish`, and run \
+             `git merge --allow-unrelated-histories` in your repository"
+                .to_owned(),
+        ))
+    }
+
+    /// Returns the newest commit that two commits have in common.
+    async fn common(
+        &self,
+        place: &Place,
+        one: &str,
+        other: &str,
+    ) -> Result<Option<String>, CheckoutError> {
+        let found = self.git.on(&place.keep(), ["merge-base", one, other]).end().await?;
+        let commit = String::from_utf8_lossy(&found.stdout).trim().to_owned();
+        Ok(Some(commit).filter(|_| found.code == Some(0)))
     }
 
     /// Returns the commit that a branch without commits gets.

@@ -147,6 +147,7 @@ impl Bed {
             repeat: Repeat::Once,
             with_uncommitted: false,
             expected_head: None,
+            merged: None,
             last: None,
             offers_branch: true,
             author: Author::Named("Ann".to_owned()),
@@ -253,7 +254,7 @@ async fn a_conflict_and_files_in_the_way_change_nothing() {
     let merged = bed.checkouts.merge(&bed.merge_order("two", &two)).await.unwrap();
     let main = before.clone();
     let files = vec!["main.txt".to_owned()];
-    let Merged::Conflict { branch, commit, files: found, result } = merged else {
+    let Merged::Conflict { branch, commit, files: found, result, .. } = merged else {
         panic!("{merged:?}")
     };
     assert_eq!((branch.as_str(), commit, found), ("main", main, files));

@@ -3,10 +3,12 @@
 use std::fmt::Write as _;
 
 use crate::domain::ShortId;
-use crate::domain::printable::{line, lines};
+use crate::domain::printable::{line, lines, one_line};
 
-/// The most subjects of squashed commits that a message lists.
-const MAX_SUBJECTS: usize = 100;
+/// The most subjects of squashed commits, and the most of their authors, that a message lists.
+const MAX_LISTED: usize = 100;
+/// The longest subject and the longest name in a message, in characters.
+const MAX_LENGTH: usize = 200;
 /// The addresses of this domain belong to no person: the commits of agents have them by default.
 const NO_ADDRESS: &str = ".invalid";
 /// The words with which git names the commit that a revert undoes.
@@ -68,10 +70,10 @@ impl MergeMessage {
         }
         if is_squashed && !commits.is_empty() {
             message.push('\n');
-            for commit in commits.iter().take(MAX_SUBJECTS) {
-                let _ = writeln!(message, "* {}", line(&commit.subject));
+            for commit in commits.iter().take(MAX_LISTED) {
+                let _ = writeln!(message, "* {}", one_line(&commit.subject, MAX_LENGTH));
             }
-            let n_more = commits.len().saturating_sub(MAX_SUBJECTS);
+            let n_more = commits.len().saturating_sub(MAX_LISTED);
             if n_more > 0 {
                 let _ = writeln!(message, "* and {n_more} more commits");
             }
@@ -83,8 +85,9 @@ impl MergeMessage {
         let mut named = vec![author.address.as_str()];
         for Signature { name, address } in commits.iter().map(|commit| &commit.author) {
             let is_named = named.iter().any(|it| it.eq_ignore_ascii_case(address));
-            if !is_named && !address.ends_with(NO_ADDRESS) {
-                let _ = writeln!(message, "Co-authored-by: {} <{}>", line(name), line(address));
+            if !is_named && !address.ends_with(NO_ADDRESS) && named.len() <= MAX_LISTED {
+                let [name, shown] = [name, address].map(|it| one_line(it, MAX_LENGTH));
+                let _ = writeln!(message, "Co-authored-by: {name} <{shown}>");
                 named.push(address);
             }
         }
@@ -158,14 +161,14 @@ mod tests {
     #[test]
     fn a_long_list_of_subjects_is_cut() {
         let ann = signature("Ann <ann@example.org>");
-        let commits = vec![commit("Ann <ann@example.org>", "more"); MAX_SUBJECTS + 2];
+        let commits = vec![commit("Ann <ann@example.org>", "more"); MAX_LISTED + 2];
         let text = message(None).of(&ann, "", &commits, true);
-        assert_eq!(text.matches("* more\n").count(), MAX_SUBJECTS);
+        assert_eq!(text.matches("* more\n").count(), MAX_LISTED);
         assert!(text.contains("* and 2 more commits\n"), "{text}");
     }
 
     #[test]
-    fn a_summary_signs_for_nobody() {
+    fn a_summary_cannot_sign() {
         for line in [
             "Signed-off-by: Bo <bo@example.org>",
             "Reviewed-by : Bo",

@@ -36,6 +36,8 @@ pub struct EarlierMerges {
     pub reverted: Option<Reverted>,
     /// The newest result that a commit of the branch stands for: it was squashed or replayed.
     pub stood_for: Option<String>,
+    /// The commit that the result and the branch had in common before the first merge.
+    pub begin: Option<String>,
 }
 
 /// What a merge does.
@@ -47,6 +49,9 @@ pub enum Way {
     Ask(Reverted),
     /// Merges what has changed since this commit; `None` for the newest one that both sides have.
     Since(Option<String>),
+    /// Merges all that has changed since this commit once more. The branch may have the commits of
+    /// the result, so that a merge of the branch into the result is no way out of a conflict.
+    Again(Option<String>),
 }
 
 /// Decides what a merge of `result` does. The work began at `base`.
@@ -59,8 +64,8 @@ pub fn find_way(
     (base, result): (Option<&str>, &str),
     earlier: EarlierMerges,
 ) -> Way {
-    let EarlierMerges { has_result, reverted, stood_for } = earlier;
-    let again = Way::Since(base.map(str::to_owned));
+    let EarlierMerges { has_result, reverted, stood_for, begin } = earlier;
+    let again = Way::Again(begin.or_else(|| base.map(str::to_owned)));
     match (repeat, reverted) {
         (Repeat::Again, _) => again,
         (Repeat::Once, Some(reverted)) if style == MergeStyle::Merge => Way::Ask(reverted),
@@ -84,6 +89,8 @@ mod tests {
         let stands = |of: &str| EarlierMerges { stood_for: Some(of.to_owned()), ..none() };
         let undone = || EarlierMerges { reverted: Some(reverted()), ..none() };
         let since = |commit: &str| Way::Since(Some(commit.to_owned()));
+        let again = |commit: &str| Way::Again(Some(commit.to_owned()));
+        let begun = || EarlierMerges { begin: Some("t".to_owned()), ..undone() };
         let cases = [
             ("a first merge", Merge, Once, none(), Way::Since(None)),
             ("merged before", Merge, Once, has(none()), Way::HasResult),
@@ -93,12 +100,13 @@ mod tests {
             ("squashed before, merged now", Merge, Once, stands("q"), since("q")),
             ("reverted", Merge, Once, has(undone()), Way::Ask(reverted())),
             ("reverted, and newer", Merge, Once, undone(), Way::Ask(reverted())),
-            ("reverted, as one commit", Squash, Once, has(undone()), since("b")),
-            ("reverted, replayed", Rebase, Once, undone(), since("b")),
+            ("reverted, as one commit", Squash, Once, has(undone()), again("b")),
+            ("reverted, replayed", Rebase, Once, undone(), again("b")),
+            ("reverted, and begun later", Squash, Once, begun(), again("t")),
             ("the newer commits", Merge, OnlyNew, undone(), Way::Since(None)),
             ("nothing newer", Merge, OnlyNew, has(undone()), Way::HasResult),
-            ("all once more", Merge, Again, has(none()), since("b")),
-            ("squashed once more", Squash, Again, stands("r"), since("b")),
+            ("all once more", Merge, Again, has(none()), again("b")),
+            ("squashed once more", Squash, Again, stands("r"), again("b")),
         ];
         for (name, style, repeat, earlier, expected) in cases {
             assert_eq!(find_way(style, repeat, (Some("b"), "r"), earlier), expected, "{name}");

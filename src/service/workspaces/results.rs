@@ -151,6 +151,7 @@ impl Workspaces {
             result: workspace.content.as_ref().and_then(|content| content.head_commit.clone()),
             with_uncommitted: wish.with_uncommitted,
             expected_head: wish.expected_head.clone(),
+            merged: workspace.merged_commit.clone(),
             last: workspace.published(),
             offers_branch: !wish.ask_agent,
             author: author(audit::actor()),
@@ -165,14 +166,19 @@ impl Workspaces {
             self.note_published(&workspace, result.clone()).await?;
         }
         self.note_conflict(&workspace, &merged, wish).await?;
+        if let (Merged::Conflict { is_again: true, files, .. }, true) = (&merged, wish.ask_agent) {
+            let files = files.join(", ");
+            let reason = format!(
+                "its changes conflict with later ones in {files}; its agent cannot resolve that, \
+                 because the branch has its commits and their revert: publish it, and merge by hand"
+            );
+            return Err(refused(&task, reason).into());
+        }
         if let (Merged::Conflict { branch, commit, files, .. }, true) = (&merged, wish.ask_agent) {
             let text = self.core.guidance().merge_conflict(branch, commit, files);
             self.ask_to_resolve(&workspace, text).await?;
         }
-        if let Merged::Into { commit, .. }
-        | Merged::Already { commit, .. }
-        | Merged::Unchanged { commit, .. } = &merged
-        {
+        if let Merged::Into { commit, .. } | Merged::Already { commit, .. } = &merged {
             let id = workspace.id.clone();
             let commit = commit.clone();
             let with_uncommitted = wish.with_uncommitted;
@@ -195,7 +201,10 @@ impl Workspaces {
                     if let Some(found) =
                         workspaces::get(tx, &id)?.filter(|it| it.is_kept_as(seen.as_ref()))
                     {
-                        let merged = found.merged(commit.clone(), with_uncommitted);
+                        // A commit that is known from the merge itself stays.
+                        let known = found.merged_commit.clone().filter(|_| into.is_none());
+                        let commit = known.unwrap_or_else(|| commit.clone());
+                        let merged = found.merged(commit, with_uncommitted);
                         workspaces::put(tx, &merged)?;
                     }
                     Ok(())

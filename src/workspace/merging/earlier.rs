@@ -8,12 +8,15 @@
 use std::path::Path;
 
 use super::{MergeOrder, ON_THE_WAY};
-use crate::domain::workspace::{Commit, EarlierMerges, Reverted, find_reverted};
+use crate::domain::workspace::{Commit, EarlierMerges, Repeat, Reverted, find_reverted};
+use crate::workspace::refs::is_id;
 use crate::workspace::source::Source;
 use crate::workspace::{CheckoutError, Checkouts, Place};
 
 /// The most recent merges that are looked at.
 const MAX_NOTED: usize = 100;
+/// The most bytes of commits that are looked at for reverts.
+const MAX_LISTED: u64 = 16 * 1024 * 1024;
 
 /// A merge that was made.
 #[derive(Debug)]
@@ -60,6 +63,22 @@ impl Checkouts {
         Ok(())
     }
 
+    /// Gives a branch the notes of another one, whose result it has.
+    pub(in crate::workspace) async fn carry_notes(
+        &self,
+        from: &str,
+        to: &str,
+        place: &Place,
+    ) -> Result<(), CheckoutError> {
+        let names = [merged_ref(from)];
+        for (name, note) in self.refs_below(place, &names).await? {
+            let number = name.trim_start_matches(names[0].as_str());
+            let new = format!("{}{number}", merged_ref(to));
+            self.git.on(&place.keep(), ["update-ref", &new, &note]).run().await?;
+        }
+        Ok(())
+    }
+
     /// Returns the notes about merges, the newest first.
     async fn noted(&self, place: &Place, branch: &str) -> Result<Vec<Noted>, CheckoutError> {
         let names = merged_ref(branch);
@@ -68,7 +87,6 @@ impl Checkouts {
         let lines = listed.lines().filter_map(|line| line.strip_prefix(&names));
         let mut noted: Vec<Noted> = lines.filter_map(Noted::parse).collect();
         noted.sort_by_key(|it| std::cmp::Reverse(it.number));
-        noted.truncate(MAX_NOTED);
         Ok(noted)
     }
 
@@ -81,34 +99,65 @@ impl Checkouts {
         result: &str,
     ) -> Result<EarlierMerges, CheckoutError> {
         let has_result = self.contains(place, target, result).await?;
-        let reverted = self.reverted_on(place, target, result).await?;
+        // What was reverted stays so if only the newer changes are wanted.
+        let reverted = match order.repeat {
+            Repeat::OnlyNew => Vec::new(),
+            Repeat::Once | Repeat::Again => self.reverted_on(place, target, result).await?,
+        };
         let mut found = EarlierMerges { has_result, ..EarlierMerges::default() };
-        // The newest merge of which nothing is undone.
-        let mut valid: Option<Noted> = None;
-        for noted in self.noted(place, &order.branch).await? {
-            if !self.contains(place, target, &noted.new).await? {
-                continue;
-            }
-            let undone = self.undone_of(place, &noted, &reverted).await?;
-            let Some(undone) = undone else {
-                valid = valid.or(Some(noted));
+        // The merges of which nothing is undone, the newest first.
+        let mut valid: Vec<Noted> = Vec::new();
+        for noted in self.merges_on(order, place, target, result).await? {
+            found.begin = self.common(place, &noted.target, result).await?;
+            let Some(undone) = self.undone_of(place, &noted, &reverted).await? else {
+                valid.push(noted);
                 continue;
             };
             // A later merge knew of the revert.
-            let is_settled = match &valid {
-                Some(valid) => self.contains(place, &valid.new, &undone.by).await?,
+            let is_settled = match valid.first() {
+                Some(later) => self.contains(place, &later.new, &undone.by).await?,
                 None => false,
             };
-            let is_whole = self.contains(place, &noted.new, &noted.result).await?;
-            if is_whole && !is_settled && found.reverted.is_none() {
+            if !is_settled && found.reverted.is_none() {
                 found.reverted = Some(undone);
             }
         }
-        if let Some(Noted { new, result: stood_for, .. }) = valid {
+        for Noted { new, result: merged, .. } in valid {
+            // A merge with more, such as files in no commit, brought the result, too.
+            if self.contains(place, &merged, result).await? {
+                found.stood_for = Some(result.to_owned());
+                break;
+            }
+            let is_part = self.contains(place, result, &merged).await?;
             let is_known = self.contains(place, result, &new).await?;
-            let is_part = self.contains(place, result, &stood_for).await?;
-            let is_there = self.contains(place, target, &stood_for).await?;
-            found.stood_for = (is_part && !is_known && !is_there).then_some(stood_for);
+            if is_part && !is_known && !self.contains(place, target, &merged).await? {
+                found.stood_for = Some(merged);
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    /// Returns the merges whose commit the branch at `target` has, the newest first. One that an
+    /// earlier version made is not noted.
+    async fn merges_on(
+        &self,
+        order: &MergeOrder,
+        place: &Place,
+        target: &str,
+        result: &str,
+    ) -> Result<Vec<Noted>, CheckoutError> {
+        let mut all = self.noted(place, &order.branch).await?;
+        let merged = order.merged.as_ref();
+        if let Some(new) = merged.filter(|merged| all.iter().all(|noted| noted.new != **merged)) {
+            let [new, result, target] = [new, result, &format!("{new}^1")].map(str::to_owned);
+            all.push(Noted { number: 0, new, result, target });
+        }
+        let mut found = Vec::new();
+        for noted in all {
+            if found.len() < MAX_NOTED && self.contains(place, target, &noted.new).await? {
+                found.push(noted);
+            }
         }
         Ok(found)
     }
@@ -126,8 +175,8 @@ impl Checkouts {
         self.git.check().await?;
         let source = Source::of_folder(source).await?;
         let range = format!("{merge}..{branch}");
-        let listed = source.git(&self.git, list_reverts(&range)).long().text().await?;
-        let found = find_reverted(&parse_commits(&listed)).into_iter();
+        let call = source.git(&self.git, list_reverts(&range)).long().cut_at(MAX_LISTED);
+        let found = find_reverted(&parse_commits(&call.end().await?.stdout)).into_iter();
         let mut of_merge = found.filter(|it| merge.starts_with(&it.commit));
         Ok(of_merge.next().map(|it| it.by))
     }
@@ -140,8 +189,8 @@ impl Checkouts {
         result: &str,
     ) -> Result<Vec<Reverted>, CheckoutError> {
         let range = format!("{result}..{target}");
-        let call = self.git.on(&place.keep(), list_reverts(&range));
-        Ok(find_reverted(&parse_commits(&call.long().text().await?)))
+        let call = self.git.on(&place.keep(), list_reverts(&range)).long().cut_at(MAX_LISTED);
+        Ok(find_reverted(&parse_commits(&call.end().await?.stdout)))
     }
 
     /// Returns a commit that a merge brought and that is undone.
@@ -160,24 +209,32 @@ impl Checkouts {
             None => new.clone(),
         };
         let listed = self.git.on(&place.keep(), ["rev-list", &range]).long().text().await?;
-        let undone = listed.lines().find_map(|commit| {
-            let one = reverted.iter().find(|it| commit.starts_with(&it.commit))?;
-            Some(Reverted { commit: commit.to_owned(), by: one.by.clone() })
-        });
-        Ok(undone)
+        for commit in listed.lines() {
+            let Some(one) = reverted.iter().find(|it| commit.starts_with(&it.commit)) else {
+                continue;
+            };
+            // The merge itself brought that revert, which the agent made.
+            if !self.contains(place, new, &one.by).await? {
+                return Ok(Some(Reverted { commit: commit.to_owned(), by: one.by.clone() }));
+            }
+        }
+        Ok(None)
     }
 }
 
-/// Returns the arguments with which git lists the commits in a range that may revert others.
-fn list_reverts(range: &str) -> [&str; 8] {
+/// Returns the arguments with which git lists the commits in a range that may revert others. A
+/// signature is not looked at, because that runs a program which the repository names.
+fn list_reverts(range: &str) -> [&str; 9] {
     let grep = "--grep=This reverts commit ";
-    ["log", "--topo-order", "-z", "--format=%H%n%B", "--fixed-strings", grep, range, "--"]
+    let plain = "--no-show-signature";
+    ["log", plain, "--topo-order", "-z", "--format=%H%n%B", "--fixed-strings", grep, range, "--"]
 }
 
-fn parse_commits(listed: &str) -> Vec<Commit> {
+/// Parses what git lists. It may be cut, and another user may have answered.
+fn parse_commits(listed: &[u8]) -> Vec<Commit> {
     let parse = |entry: &str| {
         let (id, message) = entry.split_once('\n')?;
-        Some(Commit { id: id.to_owned(), message: message.to_owned() })
+        is_id(id).then(|| Commit { id: id.to_owned(), message: message.to_owned() })
     };
-    listed.split('\0').filter_map(parse).collect()
+    String::from_utf8_lossy(listed).split('\0').filter_map(parse).collect()
 }

@@ -12,6 +12,9 @@ use crate::workspace::{CheckoutError, Checkouts, Place};
 /// The most commits of a result whose authors and subjects are read.
 const MAX_COMMITS: u32 = 10_000;
 
+/// The most bytes of them that are read.
+const MAX_LISTED: u64 = 8 * 1024 * 1024;
+
 /// The author and the committer of a commit.
 #[derive(Debug)]
 pub(in crate::workspace) struct Signatures {
@@ -82,7 +85,9 @@ impl Checkouts {
         let most = format!("--max-count={MAX_COMMITS}");
         let format = "--format=%an <%ae>%n%s";
         let list = ["log", "--no-merges", "--reverse", "--topo-order", "-z", format, &most, range];
-        let listed = self.git.on(&place.keep(), list).long().text().await?;
+        // An agent may write subjects of any length.
+        let ended = self.git.on(&place.keep(), list).long().cut_at(MAX_LISTED).end().await?;
+        let listed = String::from_utf8_lossy(&ended.stdout).into_owned();
         let parse = |entry: &str| {
             let (author, subject) = entry.trim_start_matches('\n').split_once('\n')?;
             Some(ResultCommit { author: Signature::parse(author)?, subject: subject.to_owned() })

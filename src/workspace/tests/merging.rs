@@ -62,8 +62,8 @@ impl Task {
         }
     }
 
-    /// Asserts that a merge changes nothing, because the branch has the result.
-    async fn is_there(&self, style: MergeStyle, repeat: Repeat) {
+    /// Checks that a merge changes nothing, because the branch has the result.
+    async fn changes_nothing(&self, style: MergeStyle, repeat: Repeat) {
         let before = self.head();
         let merged = self.merge(style, repeat).await;
         assert!(matches!(merged, Merged::Already { .. }), "{style:?} {repeat:?}: {merged:?}");
@@ -78,10 +78,10 @@ async fn a_repeated_merge_changes_nothing_also_after_an_edit_of_the_same_lines()
     for style in STYLES {
         let task = Task::new().await;
         task.merged(style, Repeat::Once).await;
-        task.is_there(style, Repeat::Once).await;
+        task.changes_nothing(style, Repeat::Once).await;
         task.of_person("work.txt", "edited\n");
         for again in STYLES {
-            task.is_there(again, Repeat::Once).await;
+            task.changes_nothing(again, Repeat::Once).await;
         }
         assert_eq!(task.bed.read("work.txt"), "edited\n");
     }
@@ -99,7 +99,7 @@ async fn newer_commits_fit_to_an_earlier_squash_of_the_same_lines() {
             let n_parents = task.git(&["show", "--no-patch", "--format=%p", &merged]);
             let expected = if second == MergeStyle::Merge { 2 } else { 1 };
             assert_eq!(n_parents.split(' ').count(), expected, "{first:?} {second:?}");
-            task.is_there(second, Repeat::Once).await;
+            task.changes_nothing(second, Repeat::Once).await;
         }
     }
 }
@@ -115,7 +115,7 @@ async fn a_squash_or_a_replay_that_was_reverted_is_made_again() {
         assert!(!task.has("more.txt"));
         task.merged(style, Repeat::Once).await;
         assert!(task.has("more.txt") && task.has("work.txt"), "{style:?}");
-        task.is_there(style, Repeat::Once).await;
+        task.changes_nothing(style, Repeat::Once).await;
     }
 }
 
@@ -128,14 +128,14 @@ async fn a_plain_merge_that_was_reverted_is_merged_as_a_person_says() {
     let asked = Merged::Reverted { branch: "main".to_owned(), merge, revert: revert.clone() };
     assert_eq!(task.merge(MergeStyle::Merge, Repeat::Once).await, asked);
     assert_eq!(task.head(), revert);
-    task.is_there(MergeStyle::Merge, Repeat::OnlyNew).await;
+    task.changes_nothing(MergeStyle::Merge, Repeat::OnlyNew).await;
     let again = task.merged(MergeStyle::Merge, Repeat::Again).await;
     assert!(task.has("work.txt"));
     let parents = task.git(&["show", "--no-patch", "--format=%P", &again]);
     assert_eq!(parents, revert);
     for style in STYLES {
-        task.is_there(style, Repeat::Once).await;
-        task.is_there(style, Repeat::Again).await;
+        task.changes_nothing(style, Repeat::Once).await;
+        task.changes_nothing(style, Repeat::Again).await;
     }
 }
 
@@ -152,7 +152,7 @@ async fn a_repair_after_a_revert_is_merged_alone_or_with_all_before() {
         assert!(task.has("repair.txt"));
         assert_eq!(task.has("work.txt"), repeat == Repeat::Again);
         // It is not asked about that revert any more.
-        task.is_there(MergeStyle::Merge, Repeat::Once).await;
+        task.changes_nothing(MergeStyle::Merge, Repeat::Once).await;
         task.of_agent("more.txt", "more\n").await;
         task.merged(MergeStyle::Merge, Repeat::Once).await;
         assert_eq!(task.has("work.txt"), repeat == Repeat::Again);
@@ -165,7 +165,7 @@ async fn a_revert_counts_until_it_is_reverted_and_not_if_the_agent_knew_of_it() 
     let merge = task.merged(MergeStyle::Merge, Repeat::Once).await;
     task.git(&["revert", "--no-edit", "--mainline", "1", &merge]);
     task.git(&["revert", "--no-edit", "HEAD"]);
-    task.is_there(MergeStyle::Merge, Repeat::Once).await;
+    task.changes_nothing(MergeStyle::Merge, Repeat::Once).await;
     // A commit of the result itself came by a fast-forward.
     let task = Task::new().await;
     task.git(&["reset", "--quiet", "--hard", "HEAD^"]);
@@ -187,7 +187,7 @@ async fn a_revert_that_git_does_not_name_is_undone_on_request() {
         task.merged(style, Repeat::Once).await;
         task.git(&["rm", "--quiet", "work.txt"]);
         task.git(&["commit", "--quiet", "-m", "No, thank you"]);
-        task.is_there(style, Repeat::Once).await;
+        task.changes_nothing(style, Repeat::Once).await;
         task.merged(style, Repeat::Again).await;
         assert!(task.has("work.txt"), "{style:?}");
     }
@@ -234,6 +234,101 @@ async fn a_merge_is_by_the_identity_of_the_repository() {
     let said = task.git(&["show", "--no-patch", format, "HEAD"]);
     let begin = "Ann <Ann@agent-coordinator.invalid>|agent-coordinator <daemon@";
     assert!(said.starts_with(begin) && !said.contains("Merged-by"), "{said}");
+}
+
+#[tokio::test]
+async fn what_people_did_since_the_agent_merged_their_branch_stays() {
+    for (style, repeat) in [
+        (MergeStyle::Squash, Repeat::Once),
+        (MergeStyle::Rebase, Repeat::Again),
+        (MergeStyle::Merge, Repeat::Again),
+    ] {
+        let task = Task::new().await;
+        let source = task.bed.source();
+        let pull = ["pull", "--quiet", "--rebase", source.to_str().unwrap(), "main"];
+        task.bed.git(&task.tree, &pull);
+        task.keep().await;
+        task.merged(MergeStyle::Squash, Repeat::Once).await;
+        task.git(&["revert", "--no-edit", "HEAD"]);
+        task.git(&["rm", "--quiet", "other.txt"]);
+        task.git(&["commit", "--quiet", "-m", "not this one"]);
+        task.merged(style, repeat).await;
+        assert!(task.has("work.txt") && !task.has("other.txt"), "{style:?} {repeat:?}");
+    }
+}
+
+#[tokio::test]
+async fn only_the_newer_commits_follow_a_reverted_squash_on_request() {
+    for style in STYLES {
+        let task = Task::new().await;
+        task.merged(MergeStyle::Squash, Repeat::Once).await;
+        task.git(&["revert", "--no-edit", "HEAD"]);
+        task.of_agent("repair.txt", "repair\n").await;
+        if style == MergeStyle::Merge {
+            let merged = task.merge(style, Repeat::Once).await;
+            assert!(matches!(merged, Merged::Reverted { .. }), "{merged:?}");
+        }
+        task.merged(style, Repeat::OnlyNew).await;
+        assert!(task.has("repair.txt") && !task.has("work.txt"), "{style:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_merge_by_an_earlier_version_counts() {
+    let task = Task::new().await;
+    let merge = task.merged(MergeStyle::Merge, Repeat::Once).await;
+    let notes = task.bed.keep_repository().join("refs/agent-coordinator/merged");
+    std::fs::remove_dir_all(notes).unwrap();
+    task.git(&["revert", "--no-edit", "--mainline", "1", &merge]);
+    let order = MergeOrder { merged: Some(merge), ..task.order(MergeStyle::Merge, Repeat::Once) };
+    let merged = task.bed.checkouts.merge(&order).await.unwrap();
+    assert!(matches!(merged, Merged::Reverted { .. }), "{merged:?}");
+}
+
+#[tokio::test]
+async fn a_squash_with_more_has_the_result_and_an_unchanged_task_brings_nothing() {
+    let task = Task::new().await;
+    std::fs::write(task.tree.join("left.txt"), "left\n").unwrap();
+    task.keep().await;
+    let order = task.order(MergeStyle::Squash, Repeat::Once);
+    let order = MergeOrder { with_uncommitted: true, ..order };
+    let merged = task.bed.checkouts.merge(&order).await.unwrap();
+    assert!(matches!(merged, Merged::Into { .. }), "{merged:?}");
+    task.of_person("work.txt", "edited\n");
+    let merged = task.merge(MergeStyle::Squash, Repeat::Once).await;
+    assert!(matches!(merged, Merged::Nothing), "{merged:?}");
+    // The branch went back to before the commit at which an idle agent began.
+    let bed = Bed::new();
+    bed.commit(&bed.source(), "bad.txt", "bad\n");
+    let (one, _) = bed.prepare("one").await;
+    bed.keep("one", &one).await;
+    bed.git(&bed.source(), &["reset", "--quiet", "--hard", "HEAD^"]);
+    let merged = bed.checkouts.merge(&bed.merge_order("one", &one)).await.unwrap();
+    assert!(matches!(merged, Merged::Unchanged { .. }), "{merged:?}");
+    assert!(!bed.source().join("bad.txt").exists());
+}
+
+#[tokio::test]
+async fn newer_commits_follow_the_squash_into_a_repository_without_commits() {
+    let bed = Bed::new();
+    let source = bed.source();
+    std::fs::remove_dir_all(source.join(".git")).unwrap();
+    bed.git(&source, &["init", "--quiet", "--initial-branch=main"]);
+    let (one, tree) = bed.prepare("one").await;
+    bed.commit(&tree, "one.txt", "one\n");
+    bed.keep("one", &one).await;
+    let order = MergeOrder { style: MergeStyle::Squash, ..bed.merge_order("one", &one) };
+    for content in ["one\n", "two\n"] {
+        if content == "two\n" {
+            bed.commit(&tree, "one.txt", content);
+            bed.keep("one", &one).await;
+        }
+        let merged = bed.checkouts.merge(&order).await.unwrap();
+        assert!(matches!(merged, Merged::Into { .. }), "{merged:?}");
+        let again = bed.checkouts.merge(&order).await.unwrap();
+        assert!(matches!(again, Merged::Already { .. }), "{again:?}");
+        assert_eq!(bed.read("one.txt"), content);
+    }
 }
 
 #[tokio::test]
