@@ -176,8 +176,16 @@ impl Workspaces {
         let Prepared { branch, base_commit, .. } = self.checkouts.prepare(&order).await?;
         let tree = self.tree(&order);
         let Order { id, project, agent, .. } = order;
-        let keep =
-            KeepOrder { id, project, branch, base_commit, agent, launch: None, chosen: None };
+        let keep = KeepOrder {
+            id,
+            project,
+            branch,
+            base_commit,
+            agent,
+            launch: None,
+            chosen: None,
+            conflict: None,
+        };
         let policy = KeepPolicy { ignored_max: 64 << 20, rebuildable: Vec::new() };
         self.checkouts.keep(&keep, &policy).await?;
         let mut times = Times::default();

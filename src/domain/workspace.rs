@@ -21,6 +21,7 @@ mod hook;
 mod limits;
 mod merge_message;
 mod merge_way;
+mod orders;
 mod overrides;
 mod publication;
 mod remote;
@@ -40,6 +41,10 @@ pub use hook::{Hook, HookFacts};
 pub use limits::GitLimits;
 pub use merge_message::{MergeMessage, ResultCommit, Signature};
 pub use merge_way::{EarlierMerges, MergeStyle, Repeat, Way, find_way};
+pub use orders::{
+    BASE_WORKING_TREE, CleanOrder, ForgeBase, ForgetOrder, Job, KeepOrder, Order, RemoveOrder,
+    Restored,
+};
 pub use overrides::{WorkspaceOverrides, check_base};
 pub use publication::{PublishOrder, PublishResults, Published, fitting, numbered};
 pub use remote::{FetchOrder, Fetched, PushOrder, PushWay, Pushed, Remote, RemoteError};
@@ -48,8 +53,7 @@ pub use reverted::{Commit, Reverted, find_reverted};
 pub use submodule::{SubmoduleSource, check_address, is_name, resolve_address};
 pub use unmerged::{Conflict, MergeStep, UnmergedResult};
 
-use super::command::RunAs;
-use super::id::{AgentId, CoordinatorId, LaunchId, ProjectId, TaskId, WorkspaceId};
+use super::id::{CoordinatorId, LaunchId, ProjectId, TaskId, WorkspaceId};
 use super::task::{Task, TaskGraph};
 use super::time::Timestamp;
 use super::words::words;
@@ -137,168 +141,6 @@ pub struct Workspace {
     pub published_commit: Option<String>,
     pub created_at: Timestamp,
     pub revision: i64,
-}
-
-/// The word for a base that has the uncommitted files of the project's directory, too.
-pub const BASE_WORKING_TREE: &str = "working_tree";
-
-/// The facts that a workspace is made from.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Order {
-    pub id: WorkspaceId,
-    pub project: ProjectId,
-    pub branch: String,
-    /// The directory of the project.
-    pub source: std::path::PathBuf,
-    /// The agent that the commits name.
-    pub agent: AgentId,
-    /// The branch, tag or commit that new work begins at, or [`BASE_WORKING_TREE`]; `None` for HEAD
-    /// of the source.
-    pub base: Option<String>,
-    /// The folders whose files it has; all files without any. Restored work has the folders that
-    /// it had.
-    pub paths: Vec<String>,
-    /// New work has the files of submodules, too.
-    pub submodules: bool,
-    /// New work has the files that Git LFS keeps outside of commits.
-    pub lfs: bool,
-    /// The results that the task depends on. New work begins at a merge of them.
-    pub dependencies: Vec<String>,
-    /// The workspace of the parent task, at whose newest commit this one begins.
-    pub begins_at: Option<WorkspaceId>,
-    /// The kept state of an earlier workspace of the task, which comes back.
-    pub restores: Option<Restored>,
-    /// The commit of a repository at a forge that it begins at, in place of the project's
-    /// directory.
-    pub forge: Option<ForgeBase>,
-    /// The user that owns it, if that is not the daemon's own. The coordinator of the host knows.
-    pub run_as: Option<RunAs>,
-}
-
-/// A commit of a repository at a forge. The keep repository has it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ForgeBase {
-    /// The branch that the result is meant for, such as `main`.
-    pub target: String,
-    pub commit: String,
-    /// The address of the repository, without a name or a password.
-    pub upstream: String,
-    /// The commit is that of a fork, in which other people write.
-    pub is_of_fork: bool,
-}
-
-/// The kept state that a workspace is made from.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Restored {
-    /// The commit that reaches everything.
-    pub kept_commit: String,
-    /// The last commit of the work.
-    pub head_commit: Option<String>,
-    /// The branch of the source that the work began at.
-    pub base_ref: Option<String>,
-    /// The commit that the work began at; `None` if it counts anew from `head_commit`.
-    pub base_commit: Option<String>,
-}
-
-/// The facts that a workspace is kept by.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KeepOrder {
-    pub id: WorkspaceId,
-    pub project: ProjectId,
-    pub branch: String,
-    pub base_commit: Option<String>,
-    /// The agent that the commits name.
-    pub agent: AgentId,
-    /// The launch that used the workspace last.
-    pub launch: Option<LaunchId>,
-    /// The result that a person chose.
-    pub chosen: Option<Choice>,
-}
-
-/// The facts that a fresh clone for a check is made from.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CleanOrder {
-    /// The workspace whose result is checked.
-    pub id: WorkspaceId,
-    pub project: ProjectId,
-    /// The result; `None` if there is no commit.
-    pub commit: Option<String>,
-    /// The commit that the work began at.
-    pub base_commit: Option<String>,
-    /// The agent that further commits would name.
-    pub agent: AgentId,
-    /// Patterns of the paths that are as in `base_commit`.
-    pub protected: Vec<String>,
-}
-
-/// The facts that a workspace is removed by.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RemoveOrder {
-    pub keep: KeepOrder,
-    /// The mark of the files that were proved to be kept. An empty one is of no files, so that they
-    /// are kept once more.
-    pub proof: String,
-    /// The commit that has them.
-    pub kept_commit: String,
-}
-
-/// The kept state that is not wanted any more.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ForgetOrder {
-    pub id: WorkspaceId,
-    pub project: ProjectId,
-    pub branch: String,
-    pub decided_at: Timestamp,
-}
-
-/// One step that a coordinator takes on its host.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Job {
-    /// Makes a workspace, if all of them use less than `max_disk` bytes.
-    Prepare {
-        order: Box<Order>,
-        max_disk: u64,
-    },
-    /// Runs the hook before the next launch in a workspace.
-    BeforeRun {
-        project: ProjectId,
-        id: WorkspaceId,
-    },
-    /// Makes a fresh clone for a check, if there is room as for a workspace.
-    PrepareClean {
-        order: Box<CleanOrder>,
-        max_disk: u64,
-    },
-    Keep(KeepOrder),
-    Publish(PublishOrder),
-    Remove(RemoveOrder),
-    Forget(ForgetOrder),
-}
-
-impl Job {
-    pub fn project(&self) -> &ProjectId {
-        match self {
-            Self::Prepare { order, .. } => &order.project,
-            Self::BeforeRun { project, .. } => project,
-            Self::PrepareClean { order, .. } => &order.project,
-            Self::Keep(order) => &order.project,
-            Self::Publish(order) => &order.project,
-            Self::Remove(order) => &order.keep.project,
-            Self::Forget(order) => &order.project,
-        }
-    }
-
-    pub fn workspace(&self) -> &WorkspaceId {
-        match self {
-            Self::Prepare { order, .. } => &order.id,
-            Self::BeforeRun { id, .. } => id,
-            Self::PrepareClean { order, .. } => &order.id,
-            Self::Keep(order) => &order.id,
-            Self::Publish(order) => &order.id,
-            Self::Remove(order) => &order.keep.id,
-            Self::Forget(order) => &order.id,
-        }
-    }
 }
 
 /// The facts that are known of a workspace when it has been made.
@@ -443,6 +285,7 @@ impl Workspace {
                 // A conflict with files in no commit says nothing about later ones.
                 let conflict = self.content.and_then(|before| before.conflict);
                 let conflict = conflict.filter(|it| is_same && !it.with_uncommitted);
+                let conflict = content.conflict.clone().or(conflict);
                 let content = Content { conflict, ..*content };
                 // An earlier merge says nothing about later commits.
                 let merged_commit = self.merged_commit.clone().filter(|_| is_same);

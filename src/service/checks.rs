@@ -9,11 +9,14 @@ use crate::domain::check::{
     CONFLICT, Check, CheckOrder, CheckResult, UNCOMMITTED, UNDECIDED, has_rounds_left, next_check,
 };
 use crate::domain::event::NewEvent;
+use crate::domain::guidance::Guidance;
 use crate::domain::id::{AgentId, CheckId, CoordinatorId, LaunchId};
 use crate::domain::launch::ReportResult;
 use crate::domain::start_history::StartReason;
 use crate::domain::task::{Actor, change};
-use crate::domain::workspace::{CleanOrder, Content, WorkspaceMode, WorkspaceState, owner};
+use crate::domain::workspace::{
+    CleanOrder, Conflict, Content, WorkspaceMode, WorkspaceState, owner,
+};
 use crate::domain::{
     Attempt, Execution, Launch, Outcome, ProjectId, Purpose, StartFacts, Task, TaskId, TaskStatus,
     Timestamp, Workspace,
@@ -25,7 +28,8 @@ use super::launches::start::{Claim, ShouldStart};
 use super::tasks::rules::{graph_above, graph_around, move_task};
 use super::{Inputs, ServiceError, Settings, workspaces};
 
-/// Begins the checks of a task whose agent reported success. Returns false if there are none.
+/// Begins the checks of a task whose agent reported success. Returns false if there are none. A
+/// conflict that the agent was asked to resolve is one.
 ///
 /// # Errors
 /// The refusals that the agent gets if the task cannot be done, such as `SubtasksOpen`.
@@ -37,7 +41,12 @@ pub(super) fn begin(
 ) -> Result<bool, ServiceError> {
     let is_checked = of_project(settings, &task.project).next().is_some();
     // Only a launch with a clone has files that can be checked apart from those of other tasks.
-    if !is_checked || launch.workspace.is_none() {
+    let Some(workspace) = &launch.workspace else {
+        return Ok(false);
+    };
+    let workspace = crate::rows::workspaces::get(tx, workspace)?;
+    let content = workspace.and_then(|workspace| workspace.content);
+    if !is_checked && content.is_none_or(|content| content.asked_conflict().is_none()) {
         return Ok(false);
     }
     let done = Task { status: TaskStatus::Done, ..task.clone() };
@@ -104,7 +113,18 @@ fn next_of<'a>(
 
 /// Returns why work fails before any command checks it: the name of the evidence, and its text.
 /// After the first check of the round, a check may have made files that are in no commit.
-fn unfinished(content: &Content, of_round: &[Check]) -> Option<(&'static str, String)> {
+fn unfinished(
+    settings: &Settings,
+    task: &Task,
+    content: &Content,
+    of_round: &[Check],
+) -> Option<(&'static str, String)> {
+    if let Some(Conflict { branch, commit, files, .. }) = content.asked_conflict() {
+        let guidance = Guidance::new(settings.language);
+        return Some((CONFLICT, guidance.merge_conflict(branch, commit, files)));
+    }
+    // Without a check, nothing but a conflict is judged.
+    of_project(settings, &task.project).next()?;
     let n = content.n_uncommitted;
     if content.is_undecided {
         let there = content.names_of_others();
@@ -173,7 +193,9 @@ pub(super) fn claim(
         started_at: now.max(checking_since),
         revision: 0,
     };
-    if let Some((name, output)) = unfinished(&content, &of_round(tx, &task, checking_since)?) {
+    if let Some((name, output)) =
+        unfinished(settings, &task, &content, &of_round(tx, &task, checking_since)?)
+    {
         let id = tx.new_id(CheckId::PREFIX);
         let failed = Check { id, output, ..check(name, None, CheckResult::Failed) };
         checks::put(tx, &failed)?;
@@ -274,7 +296,9 @@ pub(super) fn next_clean(
         return Ok(None);
     };
     let is_over = match &workspace.content {
-        Some(content) => unfinished(content, &of_round(tx, &task, checking_since)?).is_some(),
+        Some(content) => {
+            unfinished(settings, &task, content, &of_round(tx, &task, checking_since)?).is_some()
+        }
         None => true,
     };
     if is_over {

@@ -589,6 +589,7 @@ fn keep_order(workspace: &Workspace, agent: Option<&AgentId>) -> KeepOrder {
         agent: agent.cloned().unwrap_or_else(nobody),
         launch: workspace.launch.clone(),
         chosen: workspace.content.as_ref().and_then(Content::choice),
+        conflict: workspace.content.as_ref().and_then(|it| it.conflict.clone()).map(Box::new),
     }
 }
 

@@ -146,6 +146,7 @@ impl Checkouts {
             chosen: chosen.map(|choice| choice.commit.clone()),
             tips: looked.commits(),
             is_elsewhere: newest != result.as_deref(),
+            conflict: self.conflict_left(place, order, result.as_ref()).await?,
             ..Content::default()
         };
         let from = (result.as_deref(), newest);

@@ -3,6 +3,7 @@
 //! A merge is made in the keep repository. The source only gets a commit that continues its own
 //! branch, and never by force. Files that a person has changed are not overwritten.
 
+mod conflict;
 mod deliver;
 mod earlier;
 mod replay;

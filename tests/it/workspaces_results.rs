@@ -244,15 +244,56 @@ fn an_agent_is_not_told_of_a_conflict_that_it_has_resolved() {
     bed.until_kept("tsk");
     fs::write(daemon.work().join("common.txt"), "common\nmine\n").unwrap();
     git(&daemon.work(), &["commit", "-qam", "mine"]);
-    bed.steps_in_clone("tsk", "one", &["authenticate", "get-my-task", "report:success"]);
+    bed.lets_resolve("tsk", "one", false);
     daemon.cli(&["task", "merge", "tsk", "--ask-agent"]);
-    until("the agent has worked again", || daemon.ended("one").len() == 2);
-    bed.until_state("tsk", "ready");
+    until("the agent has resolved it", || daemon.task_status("tsk") == "done");
+    assert_eq!(daemon.ended("one").len(), 2);
+    bed.steps_in_clone("tsk", "one", &["authenticate", "get-my-task", "report:success"]);
     daemon.done(&["task", "set", "tsk", "--status", "todo"]);
     daemon.done(&["task", "set", "tsk", "--status", "in_progress"]);
     until("the agent has worked once more", || daemon.ended("one").len() == 3);
     let answers = daemon.done(&["logs", "one", "prj"]);
     assert!(!answers.contains("change the same lines"), "{answers}");
+}
+
+impl Bed {
+    /// Lets the agent of a task resolve a conflict of `common.txt`, but not in its first launch
+    /// from now on if it is `late`.
+    fn lets_resolve(&self, task: &str, agent: &str, is_late: bool) {
+        let main = git(&self.daemon.work(), &["rev-parse", "main"]);
+        let resolves = format!(
+            "run:if [ -e ../late ]; then rm ../late; else git merge -q {main}; \
+             (echo common; echo mine; echo one) >common.txt; git commit -qam resolved; fi"
+        );
+        if is_late {
+            fs::write(self.tree(task).join("../late"), "").unwrap();
+        }
+        let steps = ["authenticate", "get-my-task", &resolves, "report:success"];
+        self.steps_in_clone(task, agent, &steps);
+    }
+}
+
+#[test]
+fn a_conflict_that_the_agent_did_not_resolve_is_a_failed_round() {
+    let bed = Bed::new(&[("one", COMMITS)]);
+    let daemon = &bed.daemon;
+    daemon.task("tsk", "prj", "one");
+    bed.until_kept("tsk");
+    fs::write(daemon.work().join("common.txt"), "common\nmine\n").unwrap();
+    git(&daemon.work(), &["commit", "-qam", "mine"]);
+    let main = git(&daemon.work(), &["rev-parse", "main"]);
+    bed.lets_resolve("tsk", "one", true);
+    daemon.cli(&["task", "merge", "tsk", "--ask-agent"]);
+    until("the agent has resolved it", || daemon.task_status("tsk") == "done");
+    assert_eq!(daemon.ended("one").len(), 3, "it reported success once without a merge");
+    let shown = daemon.json(&["task", "show", "tsk"]);
+    let names: Vec<&Value> =
+        shown["checks"].as_array().unwrap().iter().map(|check| &check["name"]).collect();
+    assert_eq!(names, ["merge conflict", "merge conflict"], "{shown}");
+    let answers = daemon.done(&["logs", "one", "prj"]);
+    assert!(answers.contains("\"to_merge\"") && answers.contains(&main), "{answers}");
+    daemon.done(&["task", "merge", "tsk"]);
+    assert_eq!(bed.read("common.txt"), "common\nmine\none\n");
 }
 
 #[test]

@@ -235,6 +235,7 @@ mod tests {
             squash: false,
             rebase: false,
             with_uncommitted: false,
+            is_asked: false,
         });
         workspace.content = Some(Content {
             n_commits: 1,

@@ -37,6 +37,7 @@ fn conflict() -> Conflict {
         squash: false,
         rebase: false,
         with_uncommitted: false,
+        is_asked: false,
     }
 }
 

@@ -21,6 +21,7 @@ words! {
 
 /// A merge that was refused, because the result and the branch change the same lines.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(clippy::struct_excessive_bools, reason = "each is an option of the merge, or a fact")]
 pub struct Conflict {
     /// The result; `None` if there is no commit.
     pub result: Option<String>,
@@ -36,6 +37,9 @@ pub struct Conflict {
     pub rebase: bool,
     #[serde(default)]
     pub with_uncommitted: bool,
+    /// The agent of the task was asked to resolve it.
+    #[serde(default)]
+    pub is_asked: bool,
 }
 
 impl Content {
@@ -43,6 +47,11 @@ impl Content {
     #[must_use]
     pub fn as_kept(self) -> Self {
         Self { conflict: None, ..self }
+    }
+
+    /// Returns the conflict that the agent was asked to resolve, as long as the result has it.
+    pub fn asked_conflict(&self) -> Option<&Conflict> {
+        self.conflict.as_ref().filter(|conflict| conflict.is_asked)
     }
 
     /// Returns whether a version that did not look at branches kept it. Such a version listed no
@@ -129,6 +138,7 @@ mod tests {
             squash: false,
             rebase: true,
             with_uncommitted: false,
+            is_asked: false,
         }
     }
 

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::{Effect, NoInput, ToolSpec};
 use crate::domain::id::{AgentId, TaskId};
 use crate::domain::launch::ReportResult;
-use crate::domain::workspace::{OtherTip, WorkspaceMode};
+use crate::domain::workspace::{Conflict, Content, OtherTip, WorkspaceMode};
 use crate::domain::{
     Check, Comment, Execution, FailureClass, LastEnd, ShortId, Timestamp, Workspace,
 };
@@ -78,6 +78,23 @@ struct Clone {
     /// The results of the tasks that it depends on. They are in the base, unless they conflict.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     dependencies: Vec<Dependency>,
+    /// The commit to merge, because the result conflicts with it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    to_merge: Option<ToMerge>,
+}
+
+#[derive(Serialize)]
+struct ToMerge {
+    branch: String,
+    commit: String,
+    /// The files with lines that both sides changed.
+    files: Vec<String>,
+}
+
+impl From<&Conflict> for ToMerge {
+    fn from(Conflict { branch, commit, files, .. }: &Conflict) -> Self {
+        Self { branch: branch.clone(), commit: commit.clone(), files: files.clone() }
+    }
 }
 
 #[derive(Serialize)]
@@ -105,7 +122,9 @@ struct Left {
 
 impl Clone {
     fn new(workspace: Workspace, dependencies: Vec<DependencyResult>) -> Self {
+        let to_merge = workspace.content.as_ref().and_then(Content::asked_conflict);
         Self {
+            to_merge: to_merge.map(ToMerge::from),
             mode: WorkspaceMode::Clone,
             branch: workspace.branch,
             base: workspace.base_ref,

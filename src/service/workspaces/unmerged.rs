@@ -31,7 +31,7 @@ impl Workspaces {
         wish: &MergeWish,
     ) -> Result<(), ServiceError> {
         let conflict = match merged {
-            Merged::Conflict { branch, commit, files, .. } => Some(Conflict {
+            Merged::Conflict { branch, commit, files, is_again: false, .. } => Some(Conflict {
                 result: of.content.as_ref().and_then(|content| content.head_commit.clone()),
                 branch: branch.clone(),
                 commit: commit.clone(),
@@ -40,7 +40,10 @@ impl Workspaces {
                 squash: wish.style == MergeStyle::Squash,
                 rebase: wish.style == MergeStyle::Rebase,
                 with_uncommitted: wish.with_uncommitted,
+                is_asked: wish.ask_agent,
             }),
+            // The page cannot offer that the agent resolves it.
+            Merged::Conflict { is_again: true, .. } => None,
             // The row that says that it is merged says the same.
             Merged::Into { .. }
             | Merged::Already { .. }
