@@ -1,6 +1,8 @@
 //! The changes of a task: the state of its workspace, what its agent changed, and what people do
 //! with the result.
 
+mod message;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -23,6 +25,7 @@ use crate::rest::extract::{InForm, InTask};
 use crate::rest::routes::workspaces::{repeat_of, style_of};
 use crate::rest::{Problem, RestState};
 use crate::service::{DiffKind, MergeWish, Merged, PublishedResult, ServiceError, WorkspaceView};
+use message::{Message, Repeats, message_of, with_branch};
 
 /// The time in which git has to answer before the part is shown without its answer.
 const GIT_LIMIT: Duration = Duration::from_secs(5);
@@ -63,29 +66,6 @@ enum ShowReason {
     Part,
     /// It answers an action of the reader. The message of an earlier one goes away.
     Answer(Option<Message>),
-}
-
-/// The outcome of an action of the reader.
-struct Message {
-    /// A class of the page: `good`, `wait` or `bad`.
-    tone: &'static str,
-    text: String,
-    /// The names of files, or the lines that git printed.
-    lines: Vec<String>,
-    hint: Option<String>,
-    /// The error behind it, which exists in English only.
-    detail_in_english: Option<String>,
-    /// It tells a conflict, which the part shows as long as it lasts.
-    is_conflict: bool,
-    /// The merge of a result that was reverted, which the reader can repeat in two ways.
-    repeats: Option<Repeats>,
-}
-
-/// The options of a merge of a result that was reverted.
-struct Repeats {
-    squash: bool,
-    rebase: bool,
-    with_uncommitted: bool,
 }
 
 /// A diff, or the reason why there is none.
@@ -333,66 +313,6 @@ async fn listing(state: &RestState, id: &TaskId, kind: DiffKind) -> Result<Listi
             Ok(Listing { problem: Some(reason), ..Listing::default() })
         }
         Err(error) => Err(error.into()),
-    }
-}
-
-impl Message {
-    /// Returns a message without lines and buttons.
-    const fn short(tone: &'static str, text: String, hint: Option<String>) -> Self {
-        let lines = Vec::new();
-        let detail_in_english = None;
-        Self { tone, text, lines, hint, detail_in_english, is_conflict: false, repeats: None }
-    }
-
-    fn failed(text: &str, reason: String) -> Self {
-        Self { detail_in_english: Some(reason), ..Self::short("bad", text.to_owned(), None) }
-    }
-}
-
-fn message_of(w: &Words, merged: Merged) -> Message {
-    let none = Vec::new();
-    let is_conflict = matches!(merged, Merged::Conflict { .. });
-    let said = |tone, text, lines, hint: Option<&str>| Message {
-        tone,
-        text,
-        lines,
-        hint: hint.map(str::to_owned),
-        detail_in_english: None,
-        is_conflict,
-        repeats: None,
-    };
-    match merged {
-        Merged::Into { branch, commit } => {
-            said("good", w.of_merged_into(&branch, short_commit(&commit)), none, None)
-        }
-        Merged::Already { branch, .. } => said("good", w.of_merged_before(&branch), none, None),
-        Merged::Unchanged { .. } => said("good", w.changed_nothing.to_owned(), none, None),
-        Merged::Conflict { branch, files, result, .. } => {
-            let hint = with_branch(w, w.merge_conflict_hint, result);
-            said("bad", w.of_merge_conflict(&branch), files, Some(&hint))
-        }
-        Merged::InTheWay { branch, message, result } => {
-            let lines = message.lines().map(str::to_owned).collect();
-            let hint = with_branch(w, w.merge_in_the_way_hint, result);
-            said("bad", w.of_merge_in_the_way(&branch), lines, Some(&hint))
-        }
-        Merged::Reverted { branch, merge, revert } => {
-            let [merge, revert] = [&merge, &revert].map(|commit| short_commit(commit));
-            let text = w.of_merge_reverted(&branch, merge, revert);
-            said("bad", text, none, Some(w.merge_reverted_hint))
-        }
-        Merged::Stale { .. } => said("wait", w.merge_stale.to_owned(), none, None),
-        Merged::Nothing => {
-            said("wait", w.nothing_to_merge.to_owned(), none, Some(w.nothing_to_merge_hint))
-        }
-    }
-}
-
-/// Returns a hint that also names the branch of the project's repository with the result.
-fn with_branch(w: &Words, hint: &str, result: Option<Published>) -> String {
-    match result {
-        Some(Published { branch, .. }) => format!("{hint} {}", w.of_result_branch(&branch)),
-        None => hint.to_owned(),
     }
 }
 

@@ -332,6 +332,9 @@ texts! {
     merge_conflict_hint:
         "Nothing was changed. Ask the agent to resolve the conflict, or merge manually.",
         "何も変更していません。エージェントに解消を依頼するか、手動でマージしてください。";
+    merge_again_conflict_hint:
+        "Nothing was changed. The branch has the commits of the result and their revert, so merge manually.",
+        "何も変更していません。ブランチには結果のコミットとその取り消しがあるため、手動でマージしてください。";
     ask_agent: "Ask the agent to resolve it", "エージェントに解消を依頼";
     agent_asked:
         "Nothing was changed. The agent was asked to resolve the conflict in the same clone. Merge again when the task is done.",

@@ -128,14 +128,18 @@ pub(in crate::rest) fn repeat_of(again: bool, only_new: bool) -> Result<Repeat, 
 /// Returns the problem of a merge that changed nothing.
 fn refusal(merged: &Merged) -> Problem {
     let (code, detail, hint) = match merged {
-        Merged::Conflict { branch, files, result, .. } => (
+        Merged::Conflict { branch, files, result, is_again, .. } => (
             "merge_conflict",
             format!(
                 "the result and `{branch}` change the same lines of: {}{}",
                 files.join(", "),
                 offered(result.as_ref())
             ),
-            "let its agent resolve that (`askAgent`, `--ask-agent`), or merge by hand",
+            if *is_again {
+                "the branch has the commits of the result and their revert, so merge by hand"
+            } else {
+                "let its agent resolve that (`askAgent`, `--ask-agent`), or merge by hand"
+            },
         ),
         Merged::InTheWay { branch, message, result } => (
             "merge_in_the_way",
