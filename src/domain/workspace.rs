@@ -39,7 +39,7 @@ pub use folder::{Folder, FolderRepository};
 pub use git_tree::{TreeFault, fault_of};
 pub use hook::{Hook, HookFacts};
 pub use limits::GitLimits;
-pub use merge_message::{MergeMessage, ResultCommit, Signature};
+pub use merge_message::{MergeMessage, REVERTS, ResultCommit, Signature};
 pub use merge_way::{EarlierMerges, MergeStyle, Repeat, Way, find_way};
 pub use orders::{
     BASE_WORKING_TREE, CleanOrder, ForgeBase, ForgetOrder, Job, KeepOrder, Order, RemoveOrder,

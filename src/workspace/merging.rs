@@ -49,6 +49,8 @@ pub struct MergeOrder {
     pub with_uncommitted: bool,
     /// The result; `None` for the commit that is kept as the branch of the task.
     pub result: Option<String>,
+    /// The agent left neither a commit nor a file.
+    pub is_unchanged: bool,
     /// The commit that the person has seen as the result.
     pub expected_head: Option<String>,
     /// The commit by which the result came into a branch, if it did.
@@ -70,7 +72,7 @@ pub enum Merged {
     Into { branch: String, commit: String },
     /// The branch contained it before.
     Already { branch: String, commit: String },
-    /// The task changed nothing. The branch, which is at this commit, has all that it began with.
+    /// The task changed nothing. The branch is at this commit.
     Unchanged { branch: String, commit: String },
     /// The changes do not fit to the branch, which is at this commit and was not changed. The
     /// source may have the result as a branch of its own.
@@ -99,8 +101,6 @@ pub enum Merged {
 struct Sides<'a> {
     source: &'a Source,
     place: &'a Place,
-    /// The commit of the branch; `None` if the branch has none yet.
-    target: Option<&'a str>,
     result: &'a str,
 }
 
@@ -123,6 +123,9 @@ impl Checkouts {
         {
             return Ok(Merged::Stale { head: result.clone() });
         }
+        if let (true, Some(commit)) = (order.is_unchanged, &target) {
+            return Ok(Merged::Unchanged { branch, commit: commit.clone() });
+        }
         let left = self.resolve(&place, &uncommitted_ref(&order.branch)).await?;
         let has_more = left.is_some() && !order.with_uncommitted;
         if let (true, Some(left), Some(result)) = (order.with_uncommitted, &left, &result)
@@ -139,26 +142,15 @@ impl Checkouts {
         };
         // Files that are in no commit are then all that there is to merge.
         let nothing_new = |branch: String, target: String| {
-            if has_more {
-                Merged::Nothing
-            } else if order.base_commit.as_ref() == Some(&result) {
-                Merged::Unchanged { branch, commit: target }
-            } else {
-                Merged::Already { branch, commit: target }
-            }
+            let already = Merged::Already { branch, commit: target };
+            if has_more { Merged::Nothing } else { already }
         };
-        if let Some(target) = &target
-            && order.base_commit.as_ref() == Some(&result)
-        {
-            return Ok(nothing_new(branch, target.clone()));
-        }
-        let sides =
-            Sides { source: &source, place: &place, target: target.as_deref(), result: &result };
+        let sides = Sides { source: &source, place: &place, result: &result };
         let mut is_again = false;
-        let combined = match sides.target {
+        let combined = match &target {
             None => Ok(self.first_commit(order, &sides).await?),
             Some(target) => match self.way(order, &place, target, &result).await? {
-                Way::HasResult => return Ok(nothing_new(branch, target.to_owned())),
+                Way::HasResult => return Ok(nothing_new(branch, target.clone())),
                 Way::Ask(Reverted { commit: merge, by: revert }) => {
                     return Ok(Merged::Reverted { branch, merge, revert });
                 }
@@ -313,7 +305,7 @@ impl Checkouts {
         target: &str,
         since: Option<String>,
     ) -> Result<Result<String, Vec<String>>, CheckoutError> {
-        let Sides { source, place, result, .. } = *sides;
+        let Sides { source, place, result } = *sides;
         let is_squashed = order.style == MergeStyle::Squash;
         if !is_squashed && since.is_none() && self.contains(place, result, target).await? {
             return Ok(Ok(result.to_owned()));

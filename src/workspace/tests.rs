@@ -147,6 +147,7 @@ impl Bed {
             style: MergeStyle::Merge,
             repeat: Repeat::Once,
             with_uncommitted: false,
+            is_unchanged: false,
             expected_head: None,
             merged: None,
             last: None,

@@ -12,7 +12,7 @@ const MAX_LENGTH: usize = 200;
 /// The addresses of this domain belong to no person: the commits of agents have them by default.
 const NO_ADDRESS: &str = ".invalid";
 /// The words with which git names the commit that a revert undoes.
-pub(super) const REVERTS: &str = "This reverts commit ";
+pub const REVERTS: &str = "This reverts commit ";
 
 /// The facts about a task for the message of a merge.
 #[derive(Debug, Clone, PartialEq, Eq)]

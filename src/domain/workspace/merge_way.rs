@@ -23,7 +23,7 @@ pub enum Repeat {
     Once,
     /// The branch gets all changes, as if nothing had been merged before.
     Again,
-    /// The branch gets the newer changes. Those that were reverted stay so.
+    /// The branch gets only the changes since the merge that was reverted.
     OnlyNew,
 }
 
@@ -40,7 +40,7 @@ pub struct EarlierMerges {
     pub begin: Option<String>,
 }
 
-/// What a merge does.
+/// The step by which a result comes into a branch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Way {
     /// The branch has the result, so that nothing is done.

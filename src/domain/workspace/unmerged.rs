@@ -8,7 +8,7 @@ use crate::domain::time::Timestamp;
 use crate::domain::words::words;
 
 words! {
-    /// What a person does next with the result of a finished task.
+    /// The next step of a person with the result of a finished task.
     pub enum MergeStep as "step of a merge" {
         /// Merge it.
         Merge = "merge",
@@ -226,7 +226,7 @@ mod tests {
         assert_eq!(kept(refused(true), content()).conflict(), None);
         let other = Content { head_commit: Some("b".to_owned()), ..content() };
         assert_eq!(kept(refused(false), other).content.unwrap().conflict, None);
-        // What a merge has found does not make other content of it.
+        // A conflict that a merge has found does not change the content.
         assert!(refused(false).is_kept_as(Some(&content())));
         assert!(!refused(false).is_kept_as(None));
     }

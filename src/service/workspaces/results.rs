@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use crate::domain::event::NewEvent;
 use crate::domain::task::Actor;
-use crate::domain::workspace::{MergeMessage, MergeStyle, Published, Repeat, WorkspaceState};
+use crate::domain::workspace::{
+    Content, MergeMessage, MergeStyle, Published, Repeat, WorkspaceState,
+};
 use crate::domain::{
     Project, Refusal, Task, TaskId, TaskStatus, Timestamp, Workspace, WorkspaceId,
 };
@@ -150,6 +152,7 @@ impl Workspaces {
             repeat: wish.repeat,
             result: workspace.content.as_ref().and_then(|content| content.head_commit.clone()),
             with_uncommitted: wish.with_uncommitted,
+            is_unchanged: workspace.content.as_ref().is_some_and(Content::is_unchanged),
             expected_head: wish.expected_head.clone(),
             merged: workspace.merged_commit.clone(),
             last: workspace.published(),

@@ -8,7 +8,7 @@
 use std::path::Path;
 
 use super::{MergeOrder, ON_THE_WAY};
-use crate::domain::workspace::{Commit, EarlierMerges, Repeat, Reverted, find_reverted};
+use crate::domain::workspace::{Commit, EarlierMerges, REVERTS, Repeat, Reverted, find_reverted};
 use crate::workspace::refs::is_id;
 use crate::workspace::source::Source;
 use crate::workspace::{CheckoutError, Checkouts, Place};
@@ -99,7 +99,7 @@ impl Checkouts {
         result: &str,
     ) -> Result<EarlierMerges, CheckoutError> {
         let has_result = self.contains(place, target, result).await?;
-        // What was reverted stays so if only the newer changes are wanted.
+        // A person who wants only the newer changes does not want the reverted ones.
         let reverted = match order.repeat {
             Repeat::OnlyNew => Vec::new(),
             Repeat::Once | Repeat::Again => self.reverted_on(place, target, result).await?,
@@ -148,8 +148,7 @@ impl Checkouts {
         result: &str,
     ) -> Result<Vec<Noted>, CheckoutError> {
         let mut all = self.noted(place, &order.branch).await?;
-        let merged = order.merged.as_ref();
-        if let Some(new) = merged.filter(|merged| all.iter().all(|noted| noted.new != **merged)) {
+        if let Some(new) = order.merged.as_ref().filter(|_| all.is_empty()) {
             let [new, result, target] = [new, result, &format!("{new}^1")].map(str::to_owned);
             all.push(Noted { number: 0, new, result, target });
         }
@@ -224,10 +223,11 @@ impl Checkouts {
 
 /// Returns the arguments with which git lists the commits in a range that may revert others. A
 /// signature is not looked at, because that runs a program which the repository names.
-fn list_reverts(range: &str) -> [&str; 9] {
-    let grep = "--grep=This reverts commit ";
-    let plain = "--no-show-signature";
-    ["log", plain, "--topo-order", "-z", "--format=%H%n%B", "--fixed-strings", grep, range, "--"]
+fn list_reverts(range: &str) -> impl Iterator<Item = String> {
+    let list = ["log", "--no-show-signature", "--topo-order", "-z", "--format=%H%n%B"];
+    let grep = format!("--grep={REVERTS}");
+    let which = ["--fixed-strings", &grep, range, "--"].map(str::to_owned);
+    list.map(str::to_owned).into_iter().chain(which)
 }
 
 /// Parses what git lists. It may be cut, and another user may have answered.

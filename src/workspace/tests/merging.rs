@@ -286,6 +286,34 @@ async fn a_merge_by_an_earlier_version_counts() {
 }
 
 #[tokio::test]
+async fn no_program_of_the_repository_looks_at_the_signature_of_a_revert() {
+    let task = Task::new().await;
+    let merge = task.merged(MergeStyle::Squash, Repeat::Once).await;
+    task.git(&["revert", "--no-edit", &merge]);
+    let folder = task.bed.folder.path();
+    let signature = "gpgsig -----BEGIN PGP SIGNATURE-----\n \n x\n -----END PGP SIGNATURE-----\n\n";
+    let raw =
+        task.git(&["cat-file", "commit", "HEAD"]).replacen("\n\n", &format!("\n{signature}"), 1);
+    std::fs::write(folder.join("signed"), raw + "\n").unwrap();
+    let signed = folder.join("signed");
+    let revert = task.git(&["hash-object", "-t", "commit", "-w", signed.to_str().unwrap()]);
+    task.git(&["update-ref", "refs/heads/main", &revert]);
+    let program = folder.join("program");
+    let ran = folder.join("ran");
+    std::fs::write(&program, format!("#!/bin/sh\necho >{}\n", ran.display())).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    task.git(&["config", "gpg.program", program.to_str().unwrap()]);
+    task.git(&["config", "log.showSignature", "true"]);
+    let source = task.bed.source();
+    let found = task.bed.checkouts.revert_of(&source, "refs/heads/main", &merge).await.unwrap();
+    assert!(!ran.exists());
+    assert_eq!(found, Some(revert));
+    // The trap works.
+    task.git(&["log", "-1"]);
+    assert!(ran.exists());
+}
+
+#[tokio::test]
 async fn a_squash_with_more_has_the_result_and_an_unchanged_task_brings_nothing() {
     let task = Task::new().await;
     std::fs::write(task.tree.join("left.txt"), "left\n").unwrap();
@@ -301,9 +329,10 @@ async fn a_squash_with_more_has_the_result_and_an_unchanged_task_brings_nothing(
     let bed = Bed::new();
     bed.commit(&bed.source(), "bad.txt", "bad\n");
     let (one, _) = bed.prepare("one").await;
-    bed.keep("one", &one).await;
+    let is_unchanged = bed.keep("one", &one).await.is_unchanged();
     bed.git(&bed.source(), &["reset", "--quiet", "--hard", "HEAD^"]);
-    let merged = bed.checkouts.merge(&bed.merge_order("one", &one)).await.unwrap();
+    let order = MergeOrder { is_unchanged, ..bed.merge_order("one", &one) };
+    let merged = bed.checkouts.merge(&order).await.unwrap();
     assert!(matches!(merged, Merged::Unchanged { .. }), "{merged:?}");
     assert!(!bed.source().join("bad.txt").exists());
 }
@@ -346,12 +375,16 @@ async fn a_lock_of_another_git_is_named_with_its_user_and_its_age() {
 }
 
 #[tokio::test]
-async fn a_task_without_a_change_says_so() {
-    let bed = Bed::new();
-    let (one, _) = bed.prepare("one").await;
-    let kept = bed.keep("one", &one).await;
-    assert!(kept.is_unchanged());
-    bed.commit(&bed.source(), "other.txt", "other\n");
-    let merged = bed.checkouts.merge(&bed.merge_order("one", &one)).await.unwrap();
-    assert!(matches!(merged, Merged::Unchanged { .. }), "{merged:?}");
+async fn a_conflict_of_a_reverted_result_is_not_one_that_a_merge_of_the_branch_resolves() {
+    for (style, repeat) in [(MergeStyle::Merge, Repeat::Again), (MergeStyle::Squash, Repeat::Once)]
+    {
+        let task = Task::new().await;
+        let merge = task.merged(MergeStyle::Merge, Repeat::Once).await;
+        task.git(&["revert", "--no-edit", "--mainline", "1", &merge]);
+        task.of_person("work.txt", "of a person\n");
+        let before = task.head();
+        let merged = task.merge(style, repeat).await;
+        assert!(matches!(merged, Merged::Conflict { is_again: true, .. }), "{merged:?}");
+        assert_eq!(task.head(), before);
+    }
 }
