@@ -28,6 +28,7 @@ mod http_bridge;
 mod import;
 mod inbox;
 mod init;
+mod kept;
 mod login;
 mod logs;
 mod metrics;

@@ -9,6 +9,7 @@ use super::activity::used;
 use super::client::{Client, encoded};
 use super::error::CliError;
 use super::events::line_of;
+use super::kept::telling;
 use super::named::{Named, id_of, ids};
 use super::output::{Form, ListForm, Zone, plain, print_json, print_line, print_table, table};
 use super::removal::{self, ArchivedArguments, DeleteArguments};
@@ -236,8 +237,8 @@ impl TaskCommand {
                 removal::change(client, &format!("/tasks/{task}"), "undelete", form, told).await
             }
             Self::Delete { task, discard, delete } => {
-                let path = format!("/tasks/{}", task.id(client).await?);
-                delete.run(client, &path, discard).await
+                let id = task.id(client).await?;
+                telling(client, &id, delete.run(client, &format!("/tasks/{id}"), discard)).await
             }
             Self::List { project, assignee, status, search, archived, form } => {
                 let project = id_of(project.as_ref(), client).await?;
@@ -284,7 +285,8 @@ impl TaskCommand {
             Self::Discard(discard) => discard.run(client).await,
             Self::Keep { task, form } => {
                 let id = task.id(client).await?;
-                client.post_only(&format!("/tasks/{id}/workspace/keep"), &()).await?;
+                let path = format!("/tasks/{id}/workspace/keep");
+                telling(client, &id, client.post_only(&path, &())).await?;
                 workspace::print_changed(client, &task, form, "the result is kept").await
             }
         }

@@ -6,8 +6,10 @@ use super::client::Client;
 use super::error::CliError;
 use super::events::event_of;
 use super::follow::{Following, say};
+use super::kept::until_kept;
 use super::named::{Named, ids};
 use super::output::{Form, plain, print_json, print_line};
+use crate::domain::workspace::WorkspaceState;
 use crate::domain::{TaskId, TaskStatus};
 use crate::rest::routes::tasks::TaskDetail;
 use crate::rest::routes::waiting::WaitingBody;
@@ -146,6 +148,15 @@ async fn look(
         let Some(end) = end_of(&task) else {
             n += 1;
             continue;
+        };
+        let is_being_kept = task.workspace.as_ref().is_some_and(|workspace| {
+            workspace.state == WorkspaceState::InUse && !task.task.status.is_open()
+        });
+        let task = if is_being_kept {
+            until_kept(client, id).await?;
+            client.get(&format!("/tasks/{id}")).await?
+        } else {
+            task
         };
         if !form.json {
             print_line(&format!("{} {end}", task.task.short_id))?;

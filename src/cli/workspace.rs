@@ -10,6 +10,7 @@ use clap::Subcommand;
 use super::client::Client;
 use super::error::CliError;
 use super::follow::say;
+use super::kept::telling;
 use super::named::{Named, id_of};
 use super::output::{Form, ListForm, Zone, plain, print_json, print_line};
 use super::screen::Rows;
@@ -151,12 +152,11 @@ impl DiffTask {
         let task = task.id(client).await?;
         let path = format!("/tasks/{task}/workspace/diff?stat={stat}&uncommitted={uncommitted}");
         let mut diff = Vec::new();
-        client
-            .stream(&path, |bytes| {
-                diff.extend_from_slice(bytes);
-                Ok(())
-            })
-            .await?;
+        let read = client.stream(&path, |bytes| {
+            diff.extend_from_slice(bytes);
+            Ok(())
+        });
+        telling(client, &id, read).await?;
         let mut stdout = std::io::stdout();
         if stdout.is_terminal() {
             return print_line(&String::from_utf8_lossy(&diff));
@@ -220,7 +220,7 @@ impl MergeTask {
             ask_agent,
         };
         let path = format!("/tasks/{task}/workspace/merge");
-        let merged: MergedBody = client.post(&path, &request).await?;
+        let merged: MergedBody = telling(client, &task, client.post(&path, &request)).await?;
         if form.json {
             return print_json(&merged);
         }
@@ -260,7 +260,7 @@ impl PublishTask {
         let Self { task, form } = self;
         let task = task.id(client).await?;
         let path = format!("/tasks/{task}/workspace/publish");
-        let published: PublishedBody = client.post(&path, &()).await?;
+        let published: PublishedBody = telling(client, &task, client.post(&path, &())).await?;
         if form.json {
             return print_json(&published);
         }
@@ -345,7 +345,8 @@ impl DiscardTask {
         let Self { task, forever, yes, form } = self;
         let id = task.id(client).await?;
         if !forever {
-            client.post_only(&format!("/tasks/{id}/workspace/discard"), &()).await?;
+            let path = format!("/tasks/{id}/workspace/discard");
+            telling(client, &id, client.post_only(&path, &())).await?;
             let text = "discarded; `task keep` takes that back, and the commits stay";
             return print_changed(client, &task, form, text).await;
         }
@@ -355,7 +356,8 @@ impl DiscardTask {
             None => ask_again(&short_id.to_string(), &title)?,
         };
         let path = format!("/tasks/{id}/workspace/discard-forever");
-        client.post_only(&path, &ForeverRequest { confirm }).await?;
+        let request = ForeverRequest { confirm };
+        telling(client, &id, client.post_only(&path, &request)).await?;
         let text = format!(
             "the result of {short_id} is given up; its kept commits are removed after 14 days"
         );

@@ -22,6 +22,7 @@ use crate::store::{Read, StoreError};
 use super::core::Core;
 use super::tasks::ids::short_id_in;
 use super::tasks::rules::{change_task, graph_around, tasks_below, write_task};
+use super::workspaces::until_kept;
 use super::{Heard, Inputs, ServiceError, Shared, catalog, tasks as all_tasks};
 
 /// The things that a deletion would take along or has taken along.
@@ -60,6 +61,7 @@ impl Removals {
         of: &Removable,
         discards: bool,
     ) -> Result<RemovalView, ServiceError> {
+        self.until_kept(of).await?;
         let of = of.clone();
         self.core
             .read(move |tx| {
@@ -81,6 +83,7 @@ impl Removals {
         of: &Removable,
         discards: bool,
     ) -> Result<RemovalView, ServiceError> {
+        self.until_kept(of).await?;
         let of = of.clone();
         let inputs = self.heard.inputs(&self.core);
         self.core
@@ -93,6 +96,14 @@ impl Removals {
                 Ok(RemovalView { undo_until: Some(undo_until), ..view })
             })
             .await
+    }
+
+    /// Waits until the work of a finished task is kept, so that it is known whether there is any.
+    async fn until_kept(&self, of: &Removable) -> Result<(), ServiceError> {
+        match of {
+            Removable::Task(id) => until_kept(&self.core, id).await,
+            Removable::Agent(_) | Removable::Project(_) => Ok(()),
+        }
     }
 
     /// Undoes a deletion. A thing that exists stays as it is.

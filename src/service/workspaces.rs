@@ -5,6 +5,7 @@
 //! and merges.
 
 mod hooks;
+mod kept;
 mod remotes;
 mod results;
 mod snapshots;
@@ -44,6 +45,7 @@ pub(super) use room::no_room;
 
 mod room;
 
+pub(super) use kept::until_kept;
 pub(super) use remotes::{is_in_use, want_for_item};
 pub(super) use unmerged::list_unmerged;
 

@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::process::Stdio;
 
 use serde_json::Value;
 
@@ -391,6 +393,57 @@ fn a_person_chooses_among_the_branches_that_an_agent_left() {
     daemon.done(&["task", "merge", "tsk"]);
     assert_eq!(bed.read("x.txt"), "x\n");
     bed.until_state("tsk", "removed");
+}
+
+/// The steps of an agent that has reported, and stays until a file appears beside its clone.
+const STAYS: &[&str] = &[
+    "authenticate",
+    "get-my-task",
+    "run:echo done >done.txt; git add done.txt; git commit -qm work",
+    "report:success",
+    "run:until [ -e ../go ]; do sleep 0.05; done",
+];
+
+/// Runs a command, and lets the agent of the task end once the command says that it waits for the
+/// result. Returns the exit code and what it printed.
+fn while_it_stays(bed: &Bed, arguments: &[&str]) -> (i32, String, String) {
+    let go = bed.tree("tsk").parent().unwrap().join("go");
+    let mut command = bed.daemon.command();
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut said = String::new();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    while !said.contains("waiting until the work of PRJ-1 is kept") {
+        assert!(stderr.read_line(&mut said).unwrap() > 0, "it did not wait: {said}");
+    }
+    fs::write(go, "").unwrap();
+    stderr.read_to_string(&mut said).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    (output.status.code().unwrap_or(-1), stdout, said)
+}
+
+#[test]
+fn a_deletion_right_after_the_end_waits_until_it_is_known_what_would_be_lost() {
+    let bed = Bed::new(&[("one", STAYS)]);
+    bed.daemon.task("tsk", "prj", "one");
+    until("the task is done", || bed.daemon.task_status("tsk") == "done");
+    let (code, _, said) = while_it_stays(&bed, &["task", "delete", "tsk", "--yes"]);
+    assert_ne!(code, 0, "{said}");
+    assert!(said.contains("not merged"), "{said}");
+}
+
+#[test]
+fn whoever_waits_for_a_task_waits_for_its_result_too() {
+    let bed = Bed::new(&[("one", STAYS)]);
+    bed.daemon.task("tsk", "prj", "one");
+    until("the task is done", || bed.daemon.task_status("tsk") == "done");
+    let (code, stdout, said) = while_it_stays(&bed, &["task", "wait", "tsk", "--json"]);
+    assert_eq!(code, 0, "{said}");
+    let over: Value = serde_json::from_str(&stdout).unwrap();
+    assert_eq!(over[0]["workspace"]["state"], "ready", "{over}");
+    let inbox = bed.daemon.done(&["inbox"]);
+    assert!(inbox.contains("PRJ-1 is done: +1 −0, not merged"), "{inbox}");
 }
 
 #[test]

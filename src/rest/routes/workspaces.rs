@@ -243,6 +243,15 @@ pub struct WorkspaceQuery {
     pub all: bool,
 }
 
+/// What the answer waits for.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct KeptQuery {
+    /// Waits until the work of a finished task is kept, a minute at most.
+    #[serde(default)]
+    pub kept: bool,
+}
+
 /// Which changes a diff shows.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -278,7 +287,11 @@ pub(super) fn routes() -> Api {
                 .query::<WorkspaceQuery>()
                 .gives::<Vec<WorkspaceBody>>(),
         )
-        .get(of_task, show, about("The workspace of a task").gives::<WorkspaceBody>())
+        .get(
+            of_task,
+            show,
+            about("The workspace of a task").query::<KeptQuery>().gives::<WorkspaceBody>(),
+        )
         .get(
             "/tasks/{task}/workspace/diff",
             diff,
@@ -363,7 +376,11 @@ async fn list(
 async fn show(
     State(state): State<RestState>,
     InTask(task): InTask,
+    InQuery(KeptQuery { kept }): InQuery<KeptQuery>,
 ) -> Result<Json<WorkspaceBody>, Problem> {
+    if kept {
+        state.service.workspaces.until_kept(&task).await?;
+    }
     Ok(Json(state.service.workspaces.with_revert(&task).await?.into()))
 }
 
@@ -377,6 +394,7 @@ async fn diff(
         DiffQuery { stat: true, .. } => DiffKind::Stat,
         DiffQuery { .. } => DiffKind::Committed,
     };
+    state.service.workspaces.until_kept(&task).await?;
     let text = state.service.workspaces.diff(&task, kind).await?;
     Ok(([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], text).into_response())
 }

@@ -8,9 +8,7 @@ use crate::domain::task::Actor;
 use crate::domain::workspace::{
     Content, MergeMessage, MergeStyle, Published, Repeat, WorkspaceState,
 };
-use crate::domain::{
-    Project, Refusal, Task, TaskId, TaskStatus, Timestamp, Workspace, WorkspaceId,
-};
+use crate::domain::{Refusal, Task, TaskId, TaskStatus, Timestamp, Workspace, WorkspaceId};
 use crate::rows::{executions, tasks, workspaces};
 use crate::workspace::{Author, BehindOrder, DiffKind, DiffOrder, MergeOrder, Merged};
 
@@ -22,12 +20,8 @@ use crate::service::{ServiceError, audit, catalog, checks};
 
 /// The longest time for which git may look for a revert.
 const LONGEST_LOOK: Duration = Duration::from_secs(5);
-/// The longest time for which a request waits until the work of a finished task is kept.
-const LONGEST_KEEPING: Duration = Duration::from_mins(1);
 /// The reason why there is nothing to work with.
 const NOTHING_KEPT: &str = "nothing of it was kept yet; that is done after each launch";
-/// The pause between two looks at it.
-const PAUSE: Duration = Duration::from_millis(100);
 
 /// The options that a person chose for a merge.
 #[derive(Debug, Clone, Default)]
@@ -349,6 +343,7 @@ impl Workspaces {
     /// # Errors
     /// `TaskNotFound`, `NoWorkspace`.
     pub async fn discard(&self, id: &TaskId) -> Result<Workspace, ServiceError> {
+        self.until_kept(id).await?;
         self.change(id, |workspace, _, now| Ok(Workspace { discarded_at: Some(now), ..workspace }))
             .await
     }
@@ -359,6 +354,7 @@ impl Workspaces {
     /// # Errors
     /// `TaskNotFound`, `NoWorkspace`; `WorkspaceFailed` with the reason why that cannot be.
     pub async fn discard_forever(&self, id: &TaskId, confirm: &str) -> Result<(), ServiceError> {
+        self.until_kept(id).await?;
         let id = id.clone();
         let confirm = confirm.trim().to_owned();
         self.core
@@ -392,6 +388,7 @@ impl Workspaces {
     /// # Errors
     /// `TaskNotFound`, `NoWorkspace`.
     pub async fn want_result(&self, id: &TaskId) -> Result<Workspace, ServiceError> {
+        self.until_kept(id).await?;
         self.change(id, |workspace, _, _| {
             Ok(Workspace { discarded_at: None, forever_at: None, ..workspace })
         })
@@ -465,47 +462,6 @@ impl Workspaces {
                     workspaces::put(tx, &after)?;
                 }
                 Ok(after)
-            })
-            .await
-    }
-
-    /// Returns the workspace of a task when the work of a finished task is kept. It waits for that,
-    /// but not for ever: an agent may stay although its task is done.
-    ///
-    /// # Errors
-    /// `TaskNotFound`, `NoWorkspace`; `WorkspaceFailed` if it waited in vain, or if this server has
-    /// no clones.
-    async fn find_kept(&self, id: &TaskId) -> Result<(Workspace, Task, Project), ServiceError> {
-        let wait = async || loop {
-            let found = self.find_with_project(id).await?;
-            let (workspace, task, _) = &found;
-            let is_own = workspace.task == task.id;
-            let is_over = is_own && !task.status.is_open();
-            let is_being_kept = workspace.state == WorkspaceState::InUse && is_over;
-            if !is_being_kept {
-                return Ok(found);
-            }
-            self.host(task)?;
-            tokio::time::sleep(PAUSE).await;
-        };
-        if let Ok(found) = tokio::time::timeout(LONGEST_KEEPING, wait()).await {
-            return found;
-        }
-        let (workspace, task, _) = self.find_with_project(id).await?;
-        let reason = workspace.reason.map(|reason| format!(": {reason}")).unwrap_or_default();
-        Err(refused(&task, format!("it is not kept yet{reason}; try again later")).into())
-    }
-
-    async fn find_with_project(
-        &self,
-        id: &TaskId,
-    ) -> Result<(Workspace, Task, Project), ServiceError> {
-        let id = id.clone();
-        self.core
-            .read(move |tx| {
-                let (workspace, task) = find(tx, &id)?;
-                let project = catalog::project(tx, &workspace.project)?;
-                Ok((workspace, task, project))
             })
             .await
     }
