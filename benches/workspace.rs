@@ -184,6 +184,7 @@ impl Workspaces {
             agent,
             launch: None,
             chosen: None,
+            dropped: [].into(),
             conflict: None,
         };
         let policy = KeepPolicy { ignored_max: 64 << 20, rebuildable: Vec::new() };

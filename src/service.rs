@@ -91,8 +91,8 @@ pub use crate::store::{
 pub use crate::workspace::{DiffKind, Merged, SnapshotEntry};
 pub use maintenance::Maintenance;
 pub use workspaces::{
-    ClonePlace, DependencyResult, MergeWish, OwnResult, PublishedResult, SnapshotView,
-    WorkspaceView, Workspaces,
+    ClonePlace, DependencyResult, MergeWish, OwnResult, PublishedResult, ResultChoice,
+    SnapshotView, WorkspaceView, Workspaces,
 };
 
 use crate::clock;

@@ -410,6 +410,7 @@ const fn mark_of(to_merge: Option<MergeStep>) -> &'static str {
         Some(MergeStep::Merge) => ", to merge",
         Some(MergeStep::Choose) => ", to choose",
         Some(MergeStep::Resolve) => ", conflict",
+        Some(MergeStep::Compare) => ", more branches",
         None => "",
     }
 }

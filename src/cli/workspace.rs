@@ -149,8 +149,8 @@ pub(super) struct DiffTask {
 impl DiffTask {
     pub(super) async fn run(self, client: &Client) -> Result<(), CliError> {
         let Self { task, stat, uncommitted } = self;
-        let task = task.id(client).await?;
-        let path = format!("/tasks/{task}/workspace/diff?stat={stat}&uncommitted={uncommitted}");
+        let id = task.id(client).await?;
+        let path = format!("/tasks/{id}/workspace/diff?stat={stat}&uncommitted={uncommitted}");
         let mut diff = Vec::new();
         let read = client.stream(&path, |bytes| {
             diff.extend_from_slice(bytes);
@@ -159,10 +159,15 @@ impl DiffTask {
         telling(client, &id, read).await?;
         let mut stdout = std::io::stdout();
         if stdout.is_terminal() {
-            return print_line(&String::from_utf8_lossy(&diff));
+            print_line(&String::from_utf8_lossy(&diff))?;
+        } else {
+            // A program, such as `git apply`, gets every byte.
+            stdout.write_all(&diff)?;
         }
-        // A program, such as `git apply`, gets every byte.
-        Ok(stdout.write_all(&diff)?)
+        if stat {
+            others(&of_task(client, &task).await?).iter().for_each(|line| say(line));
+        }
+        Ok(())
     }
 }
 
@@ -284,19 +289,26 @@ pub(super) struct ResultOfTask {
     /// The branch, or the commit, that is the result from now on
     #[arg(long, value_name = "BRANCH|COMMIT")]
     take: Option<String>,
+    /// A branch, or a commit, that is not needed
+    #[arg(long, value_name = "BRANCH|COMMIT", conflicts_with = "take")]
+    drop: Option<String>,
+    /// A branch, or a commit, that is needed after all
+    #[arg(long, value_name = "BRANCH|COMMIT", conflicts_with_all = ["take", "drop"])]
+    want: Option<String>,
     #[command(flatten)]
     form: Form,
 }
 
 impl ResultOfTask {
     pub(super) async fn run(self, client: &Client) -> Result<(), CliError> {
-        let Self { task, take, form } = self;
-        let workspace: WorkspaceBody = match take {
-            Some(take) => {
-                let path = format!("/tasks/{}/workspace/result", task.id(client).await?);
-                client.post(&path, &ResultRequest { take }).await?
-            }
-            None => of_task(client, &task).await?,
+        let Self { task, take, drop, want, form } = self;
+        let workspace: WorkspaceBody = if take.is_some() || drop.is_some() || want.is_some() {
+            let id = task.id(client).await?;
+            let path = format!("/tasks/{id}/workspace/result");
+            let request = ResultRequest { take, drop, want };
+            telling(client, &id, client.post(&path, &request)).await?
+        } else {
+            of_task(client, &task).await?
         };
         if form.json {
             return print_json(&workspace);
@@ -306,23 +318,34 @@ impl ResultOfTask {
     }
 }
 
-/// Prints the branches with changes that the result lacks.
 fn print_others(workspace: &WorkspaceBody) -> Result<(), CliError> {
+    others(workspace).iter().try_for_each(|line| print_line(line))
+}
+
+/// Returns a line for each branch with changes that the result lacks.
+fn others(workspace: &WorkspaceBody) -> Vec<String> {
     let Some(content) = &workspace.content else {
-        return Ok(());
+        return Vec::new();
     };
-    for OtherTipBody { branch, commit, n_commits } in &content.others {
+    let line = |OtherTipBody { branch, commit, n_commits, is_dropped }: &OtherTipBody| {
         let name = branch.as_deref().unwrap_or_else(|| commit.get(..12).unwrap_or(commit));
         let plural = if *n_commits == 1 { "" } else { "s" };
-        print_line(&format!("`{}` has {n_commits} more commit{plural}", plain(name)))?;
-    }
+        let dropped = if *is_dropped { " (not needed)" } else { "" };
+        format!("`{}` has {n_commits} more commit{plural}{dropped}", plain(name))
+    };
+    let mut lines: Vec<String> = content.others.iter().map(line).collect();
+    let task = &workspace.short_id;
     if content.is_undecided {
-        let task = &workspace.short_id;
-        print_line(&format!(
+        lines.push(format!(
             "choose the result: agent-coordinator task result {task} --take BRANCH|COMMIT"
-        ))?;
+        ));
+    } else if content.others.iter().any(|other| !other.is_dropped) {
+        lines.push(format!(
+            "to use one: agent-coordinator task result {task} --take BRANCH|COMMIT; if it is not \
+             needed: --drop"
+        ));
     }
-    Ok(())
+    lines
 }
 
 /// The arguments of `task discard`.

@@ -274,9 +274,11 @@ impl Workspace {
             // A workspace that is ready was written to after it had been kept, and was kept again.
             // A report that comes again after the next claim says nothing about that launch.
             (InUse | Ready, WorkspaceReport::Kept { launch, content }) if launch == self.launch => {
-                let chosen = self.content.as_ref().and_then(|before| before.chosen.as_ref());
-                if self.state == Ready && content.chosen.as_ref() != chosen {
-                    // A person has chosen the result since that step began.
+                let decided = |of: &Content| (of.chosen.clone(), of.dropped.clone());
+                if self.state == Ready
+                    && self.content.as_ref().map(decided) != Some(decided(&content))
+                {
+                    // A person has decided about the branches since that step began.
                     return self;
                 }
                 let before = self.content.as_ref();

@@ -147,8 +147,10 @@ pub fn list_unmerged(
     tx: &mut Read<'_>,
     project: Option<&ProjectId>,
 ) -> Result<Vec<Workspace>, StoreError> {
-    const UNMERGED: &str = "merged_commit IS NULL AND discarded_at IS NULL \
-        AND content IS NOT NULL AND state IN ('wanted', 'ready', 'removed') \
+    // After a merge, only the branches beside the result are left to decide about.
+    const UNMERGED: &str = "discarded_at IS NULL \
+        AND (merged_commit IS NULL AND content IS NOT NULL OR content LIKE '%\"others\":[{%') \
+        AND state IN ('wanted', 'ready', 'removed') \
         AND EXISTS (SELECT 1 FROM tasks WHERE tasks.id = workspaces.task_id \
             AND tasks.status = 'done' AND tasks.archived_at IS NULL) \
         AND NOT EXISTS (SELECT 1 FROM workspaces AS later \

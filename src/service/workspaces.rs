@@ -37,7 +37,7 @@ use super::tasks::mine::{in_check, in_progress};
 use super::tasks::rules::graph_above;
 use super::{Heard, ServiceError, Settings, Shared, checks};
 
-pub use results::{MergeWish, PublishedResult};
+pub use results::{MergeWish, PublishedResult, ResultChoice};
 pub use snapshots::SnapshotView;
 
 use room::explain;
@@ -591,6 +591,7 @@ fn keep_order(workspace: &Workspace, agent: Option<&AgentId>) -> KeepOrder {
         agent: agent.cloned().unwrap_or_else(nobody),
         launch: workspace.launch.clone(),
         chosen: workspace.content.as_ref().and_then(Content::choice),
+        dropped: workspace.content.as_ref().map(|it| it.dropped.clone()).unwrap_or_default(),
         conflict: workspace.content.as_ref().and_then(|it| it.conflict.clone()).map(Box::new),
     }
 }

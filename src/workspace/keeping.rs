@@ -141,6 +141,7 @@ impl Checkouts {
             proof: is_proved.then_some(after.digest),
             left_out,
             others: self.others(place, order, result.as_deref(), &looked).await?,
+            dropped: order.dropped.clone(),
             is_undecided,
             found_on: looked.branch_at(result.as_deref()),
             chosen: chosen.map(|choice| choice.commit.clone()),

@@ -114,6 +114,7 @@ impl Bed {
             agent: "dev".parse().unwrap(),
             launch: None,
             chosen: None,
+            dropped: [].into(),
             conflict: None,
         }
     }

@@ -388,11 +388,28 @@ fn a_person_chooses_among_the_branches_that_an_agent_left() {
     assert!(told.contains("1 commits, 1 files +1 -0\n`x` has 1 more commit"), "{told}");
     // Until it is merged, another one may be chosen.
     daemon.done(&["task", "result", "tsk", "--take", "x"]);
+    let diff = daemon.cli(&["task", "diff", "tsk", "--stat"]);
+    assert!(diff.stdout.contains("x.txt") && !diff.stdout.contains('`'), "{}", diff.stdout);
+    assert!(diff.stderr.contains("`y` has 1 more commit"), "{}", diff.stderr);
+    let inbox = daemon.done(&["inbox"]);
+    assert!(inbox.contains("not merged; more is on y"), "{inbox}");
+    let told = daemon.done(&["task", "result", "tsk", "--drop", "y"]);
+    assert!(told.contains("`y` has 1 more commit (not needed)"), "{told}");
+    let inbox = daemon.done(&["inbox"]);
+    assert!(inbox.contains("not merged") && !inbox.contains("more is on"), "{inbox}");
+    let refused = daemon.cli(&["task", "result", "tsk", "--drop", "x"]).stderr;
+    assert!(refused.contains("`x` is the result"), "{refused}");
+    daemon.done(&["task", "result", "tsk", "--want", "y"]);
     let diff = daemon.done(&["task", "diff", "tsk"]);
     assert!(diff.contains("+++ b/x.txt") && !diff.contains("y.txt"), "{diff}");
     daemon.done(&["task", "merge", "tsk"]);
     assert_eq!(bed.read("x.txt"), "x\n");
     bed.until_state("tsk", "removed");
+    let inbox = daemon.done(&["inbox"]);
+    assert!(inbox.contains("left more beside the result: y"), "{inbox}");
+    daemon.done(&["task", "result", "tsk", "--drop", "y"]);
+    let inbox = daemon.done(&["inbox"]);
+    assert!(!inbox.contains("left more"), "{inbox}");
 }
 
 /// The steps of an agent that has reported, and stays until a file appears beside its clone.

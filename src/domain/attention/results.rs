@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{Attention, AttentionKind, Cause, TaskInNeed};
 use crate::domain::id::ProjectId;
 use crate::domain::language::Language;
-use crate::domain::workspace::{Conflict, MergeStep, UnmergedResult};
+use crate::domain::workspace::{Conflict, Content, MergeStep, UnmergedResult};
 
 /// The number of results of a project that have an entry each. More have one entry together.
 const MAX_OF_PROJECT: usize = 5;
@@ -21,6 +21,14 @@ pub enum WaitingResult {
         task: TaskInNeed,
         n_additions: u32,
         n_deletions: u32,
+        /// The branches and commits beside it.
+        tips: Vec<String>,
+    },
+    /// It is decided, and its agent left more beside it.
+    Beside {
+        task: TaskInNeed,
+        /// The branches and commits.
+        tips: Vec<String>,
     },
     /// Its agent left several results.
     Undecided {
@@ -63,12 +71,14 @@ pub fn of_results(
         if content.is_of_earlier_version() {
             continue;
         }
-        let result = if step == MergeStep::Choose {
-            let tips = content.others.iter().map(|other| other.name().to_owned()).collect();
-            WaitingResult::Undecided { task, tips }
-        } else {
-            let n_additions = content.n_additions;
-            WaitingResult::ToMerge { task, n_additions, n_deletions: content.n_deletions }
+        let tips = content.open_others().map(|other| other.name().to_owned()).collect();
+        let result = match step {
+            MergeStep::Choose => WaitingResult::Undecided { task, tips },
+            MergeStep::Compare => WaitingResult::Beside { task, tips },
+            MergeStep::Merge | MergeStep::Resolve => {
+                let Content { n_additions, n_deletions, .. } = *content;
+                WaitingResult::ToMerge { task, n_additions, n_deletions, tips }
+            }
         };
         let entry = Attention { since, cause: Cause::Result(result) };
         by_project.entry(project).or_default().push(entry);
@@ -91,9 +101,10 @@ impl WaitingResult {
     pub(super) const fn kind(&self) -> AttentionKind {
         match self {
             Self::Conflict { .. } => AttentionKind::Conflict,
-            Self::ToMerge { .. } | Self::Undecided { .. } | Self::Many { .. } => {
-                AttentionKind::Unmerged
-            }
+            Self::ToMerge { .. }
+            | Self::Undecided { .. }
+            | Self::Beside { .. }
+            | Self::Many { .. } => AttentionKind::Unmerged,
         }
     }
 
@@ -102,6 +113,7 @@ impl WaitingResult {
         match self {
             Self::ToMerge { task, .. } | Self::Conflict { task, .. } => task.id.to_string(),
             Self::Undecided { task, .. } => format!("{} undecided", task.id),
+            Self::Beside { task, .. } => format!("{} beside", task.id),
             Self::Many { project, .. } => format!("all of {project}"),
         }
     }
@@ -110,6 +122,7 @@ impl WaitingResult {
         match self {
             Self::ToMerge { task, .. }
             | Self::Undecided { task, .. }
+            | Self::Beside { task, .. }
             | Self::Conflict { task, .. } => Some(task),
             Self::Many { .. } => None,
         }
@@ -129,9 +142,33 @@ impl WaitingResult {
 
     pub(super) fn text(&self, language: Language) -> String {
         let (english, japanese) = match self {
-            Self::ToMerge { task: TaskInNeed { short_id, .. }, n_additions, n_deletions } => (
-                format!("{short_id} is done: +{n_additions} −{n_deletions}, not merged"),
-                format!("{short_id} は完了: +{n_additions} −{n_deletions}、未マージ"),
+            Self::ToMerge { task, n_additions, n_deletions, tips } => {
+                let short_id = &task.short_id;
+                let more = |language: Language| match (tips.is_empty(), language) {
+                    (true, _) => String::new(),
+                    (_, Language::English) => format!("; more is on {}", named(tips, language)),
+                    (_, Language::Japanese) => format!("、他のブランチ: {}", named(tips, language)),
+                };
+                (
+                    format!(
+                        "{short_id} is done: +{n_additions} −{n_deletions}, not merged{}",
+                        more(Language::English)
+                    ),
+                    format!(
+                        "{short_id} は完了: +{n_additions} −{n_deletions}、未マージ{}",
+                        more(Language::Japanese)
+                    ),
+                )
+            }
+            Self::Beside { task: TaskInNeed { short_id, .. }, tips } => (
+                format!(
+                    "The agent of {short_id} left more beside the result: {}. Take it or drop it",
+                    named(tips, Language::English)
+                ),
+                format!(
+                    "{short_id} には結果のほかにも変更があります。採用か不要かを選択してください: {}",
+                    named(tips, Language::Japanese)
+                ),
             ),
             Self::Undecided { task: TaskInNeed { short_id, .. }, tips } => (
                 format!(
@@ -159,7 +196,7 @@ impl WaitingResult {
                 )
             }
             Self::Many { .. } => (
-                "Their tasks are done, and nobody has decided about the results".to_owned(),
+                "Their tasks are done, and no person has decided about the results".to_owned(),
                 "タスクは完了していますが、結果の扱いが決まっていません".to_owned(),
             ),
         };
@@ -176,6 +213,7 @@ impl WaitingResult {
             Self::Undecided { task, .. } => {
                 format!("`task result {} --take BRANCH`", task.short_id)
             }
+            Self::Beside { task, .. } => format!("`task result {}`", task.short_id),
             Self::Conflict { task, .. } => format!("`task merge {} --ask-agent`", task.short_id),
             Self::Many { project, .. } => format!("`task list --project {project}`"),
         }
@@ -200,7 +238,7 @@ mod tests {
     use crate::domain::attention::AttentionKind::{Conflict as InConflict, Unmerged};
     use crate::domain::task::{NewTask, Priority, TaskStatus};
     use crate::domain::time::Timestamp;
-    use crate::domain::workspace::{Content, OtherTip, Workspace};
+    use crate::domain::workspace::{OtherTip, Workspace};
 
     fn result(n: u32, step: MergeStep) -> UnmergedResult {
         let new = NewTask {
@@ -261,7 +299,12 @@ mod tests {
 
     #[test]
     fn a_result_says_what_a_person_is_to_do_with_it() {
-        let results = [(1, MergeStep::Merge), (2, MergeStep::Choose), (3, MergeStep::Resolve)];
+        let results = [
+            (1, MergeStep::Merge),
+            (2, MergeStep::Choose),
+            (3, MergeStep::Resolve),
+            (4, MergeStep::Compare),
+        ];
         let entries = told(results.map(|(n, step)| result(n, step)).to_vec());
         let expected = [
             (
@@ -269,8 +312,9 @@ mod tests {
                 "SHOP-3 was not merged: it and main (as of 0123456789) change the same lines of \
                  a, b, c and 1 more",
             ),
-            (Unmerged, "SHOP-1 is done: +2 −1, not merged"),
+            (Unmerged, "SHOP-1 is done: +2 −1, not merged; more is on x, y"),
             (Unmerged, "SHOP-2 is done, and its agent left several results: x, y. Choose one"),
+            (Unmerged, "The agent of SHOP-4 left more beside the result: x, y. Take it or drop it"),
         ];
         for ((kind, title, text), expected) in entries.iter().zip(expected) {
             assert_eq!(
@@ -278,7 +322,7 @@ mod tests {
                 (expected.0, "Sell tea", expected.1)
             );
         }
-        assert_eq!(entries.len(), 3);
+        assert_eq!(entries.len(), 4);
     }
 
     #[test]

@@ -81,7 +81,12 @@ fn all() -> Vec<Attention> {
             reason: Some("there is no such branch".to_owned()),
             revision: 1,
         },
-        Cause::Result(WaitingResult::ToMerge { task: task("a"), n_additions: 2, n_deletions: 1 }),
+        Cause::Result(WaitingResult::ToMerge {
+            task: task("a"),
+            n_additions: 2,
+            n_deletions: 1,
+            tips: Vec::new(),
+        }),
         Cause::Result(WaitingResult::Undecided {
             task: task("a"),
             tips: ["one", "two", "three", "four"].map(str::to_owned).to_vec(),

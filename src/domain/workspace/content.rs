@@ -34,6 +34,9 @@ pub struct Content {
     /// The branches and HEADs with changes that the result lacks.
     #[serde(default)]
     pub others: Vec<OtherTip>,
+    /// The commits that a person does not need. They stay among `others`, and are never the result.
+    #[serde(default)]
+    pub dropped: BTreeSet<String>,
     /// None of `others` is preferred, so a person is to choose one of them. `head_commit` is the
     /// result before.
     #[serde(default)]
@@ -66,6 +69,28 @@ impl Content {
         self.n_commits == 0 && self.n_uncommitted == 0 && self.others.is_empty()
     }
 
+    /// Returns whether a person does not need a tip beside the result.
+    pub fn is_dropped(&self, other: &OtherTip) -> bool {
+        self.dropped.contains(&other.commit)
+    }
+
+    /// Returns the tips beside the result that a person has not dropped.
+    pub fn open_others(&self) -> impl Iterator<Item = &OtherTip> {
+        self.others.iter().filter(|other| !self.is_dropped(other))
+    }
+
+    /// Notes that a person does not need a tip beside the result. Returns the tip that is the result
+    /// then: the only one that is left to choose.
+    pub fn drop_tip(&mut self, tip: &OtherTip) -> Option<OtherTip> {
+        self.dropped.insert(tip.commit.clone());
+        if !self.is_undecided {
+            return None;
+        }
+        let left: Vec<OtherTip> = self.open_others().cloned().collect();
+        self.is_undecided = !left.is_empty();
+        left.into_iter().next().filter(|_| self.open_others().count() == 1)
+    }
+
     /// Returns the result that a person chose, if one did.
     pub fn choice(&self) -> Option<Choice> {
         self.chosen.clone().map(|commit| Choice { commit, among: self.tips.clone() })
@@ -79,12 +104,47 @@ impl Content {
         self.others.iter().find(is_named).or_else(|| self.others.iter().find(is_begun))
     }
 
-    /// Returns the names of the tips beside the result, each with its number of commits.
+    /// Returns the names of the tips beside the result that a person has not dropped, each with its
+    /// number of commits.
     pub fn names_of_others(&self) -> String {
-        let named = |other: &OtherTip| {
-            let plural = if other.n_commits == 1 { "" } else { "s" };
-            format!("`{}` ({} commit{plural})", other.name(), other.n_commits)
+        names_of(self.open_others())
+    }
+
+    /// Returns the names of all tips beside the result, each with its number of commits.
+    pub fn all_others(&self) -> String {
+        names_of(self.others.iter())
+    }
+}
+
+fn names_of<'a>(tips: impl Iterator<Item = &'a OtherTip>) -> String {
+    let named = |other: &OtherTip| {
+        let plural = if other.n_commits == 1 { "" } else { "s" };
+        format!("`{}` ({} commit{plural})", other.name(), other.n_commits)
+    };
+    tips.map(named).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_only_tip_that_is_left_to_choose_is_the_result() {
+        let tip = |name: &str| OtherTip {
+            branch: Some(name.to_owned()),
+            commit: format!("{name}-commit"),
+            n_commits: 1,
         };
-        self.others.iter().map(named).collect::<Vec<_>>().join(", ")
+        let [x, y, z] = ["x", "y", "z"].map(tip);
+        let others = vec![x.clone(), y.clone(), z.clone()];
+        let mut content = Content { others, is_undecided: true, ..Content::default() };
+        assert_eq!((content.drop_tip(&x), content.is_undecided), (None, true));
+        assert_eq!(content.names_of_others(), "`y` (1 commit), `z` (1 commit)");
+        assert!(content.all_others().starts_with("`x`"));
+        assert_eq!(content.drop_tip(&z), Some(y.clone()));
+        // Nothing is left to choose.
+        assert_eq!((content.drop_tip(&y), content.is_undecided), (None, false));
+        let mut decided = Content { others: vec![x.clone()], ..Content::default() };
+        assert_eq!((decided.drop_tip(&x), decided.is_dropped(&x)), (None, true));
     }
 }

@@ -1,5 +1,7 @@
 //! The steps that a coordinator takes on its host.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use super::{Choice, Conflict, PublishOrder};
@@ -81,6 +83,8 @@ pub struct KeepOrder {
     pub launch: Option<LaunchId>,
     /// The result that a person chose.
     pub chosen: Option<Choice>,
+    /// The commits that a person does not need.
+    pub dropped: BTreeSet<String>,
     /// The conflict that the content before had.
     pub conflict: Option<Box<Conflict>>,
 }

@@ -16,6 +16,8 @@ words! {
         Choose = "choose",
         /// Resolve the conflict because of which it was not merged.
         Resolve = "resolve",
+        /// Look at the branches beside it, although it is merged or published, or has no commit.
+        Compare = "compare",
     }
 }
 
@@ -77,14 +79,17 @@ impl Workspace {
     }
 
     /// Returns the next step with the result of its task; `None` if a person has decided, if it is
-    /// published, or if there is none. `is_at_forge` says whether a forge has or gets the result.
+    /// published, or if there is none, and nothing is beside it. `is_at_forge` says whether a forge has or gets the result.
     pub fn merge_step(&self, task: &Task, is_at_forge: bool) -> Option<MergeStep> {
         let content = self.content.as_ref()?;
         let is_kept = !matches!(self.state, WorkspaceState::InUse | WorkspaceState::Broken);
         let is_finished = task.status == TaskStatus::Done && task.archived_at.is_none();
-        let is_settled = self.merged_commit.is_some() || self.discarded_at.is_some() || is_at_forge;
-        if !is_kept || !is_finished || is_settled {
+        if !is_kept || !is_finished || self.discarded_at.is_some() {
             return None;
+        }
+        let beside = content.open_others().next().map(|_| MergeStep::Compare);
+        if self.merged_commit.is_some() || is_at_forge {
+            return beside;
         }
         if content.is_undecided {
             return Some(MergeStep::Choose);
@@ -94,7 +99,7 @@ impl Workspace {
         }
         let is_published =
             self.published_commit.is_some() && self.published_commit == content.head_commit;
-        (content.n_commits > 0 && !is_published).then_some(MergeStep::Merge)
+        if content.n_commits > 0 && !is_published { Some(MergeStep::Merge) } else { beside }
     }
 }
 
@@ -110,6 +115,7 @@ pub struct UnmergedResult {
 mod tests {
     use super::*;
     use crate::domain::task::{NewTask, Priority};
+    use crate::domain::workspace::OtherTip;
 
     const AT: Timestamp = Timestamp::from_millis(1_000);
 
@@ -161,6 +167,12 @@ mod tests {
         let published = |commit| Workspace { published_commit: some(commit), ..result.clone() };
         let in_state = |state| Workspace { state, ..result.clone() };
         let merge = Some(MergeStep::Merge);
+        let tip = OtherTip { branch: None, commit: "t".to_owned(), n_commits: 1 };
+        let with_more = |merged_commit, is_dropped: bool| {
+            let dropped = is_dropped.then(|| tip.commit.clone()).into_iter().collect();
+            let content = Content { others: vec![tip.clone()], dropped, ..content() };
+            Workspace { merged_commit, ..workspace(content) }
+        };
         let cases = [
             ("a result", result.clone(), merge),
             ("its files are gone", in_state(WorkspaceState::Removed), merge),
@@ -173,6 +185,9 @@ mod tests {
             ("discarded", Workspace { discarded_at: Some(AT), ..result.clone() }, None),
             ("published", published("a"), None),
             ("published before later work", published("b"), merge),
+            ("merged, with more beside it", with_more(some("m"), false), Some(MergeStep::Compare)),
+            ("merged, and the rest dropped", with_more(some("m"), true), None),
+            ("not merged, with more beside it", with_more(None, false), merge),
             (
                 "several results",
                 workspace(Content { is_undecided: true, n_commits: 0, ..content() }),
@@ -182,7 +197,9 @@ mod tests {
         let done = task(TaskStatus::Done);
         for (name, workspace, expected) in cases {
             assert_eq!(workspace.merge_step(&done, false), expected, "{name}");
-            assert_eq!(workspace.merge_step(&done, true), None, "{name}, at a forge");
+            let has_more = workspace.content.iter().any(|it| it.open_others().next().is_some());
+            let at_forge = has_more.then_some(MergeStep::Compare);
+            assert_eq!(workspace.merge_step(&done, true), at_forge, "{name}, at a forge");
             for status in TaskStatus::ALL.iter().filter(|status| **status != TaskStatus::Done) {
                 assert_eq!(workspace.merge_step(&task(*status), false), None, "{name}: {status}");
             }

@@ -130,10 +130,10 @@ impl Clone {
             base: workspace.base_ref,
             base_commit: workspace.base_commit,
             left: workspace.content.map(|content| Left {
+                others: content.open_others().cloned().collect(),
                 n_commits: content.n_commits,
                 n_uncommitted: content.n_uncommitted,
                 last_commit: content.head_commit,
-                others: content.others,
             }),
             dependencies: dependencies.into_iter().map(Dependency::from).collect(),
         }

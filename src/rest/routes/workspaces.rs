@@ -11,7 +11,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use serde::{Deserialize, Serialize};
 
-use crate::domain::workspace::{Moment, OtherTip, Published, WorkspaceState};
+use crate::domain::workspace::{Content, Moment, OtherTip, Published, WorkspaceState};
 use crate::domain::{
     AgentId, CoordinatorId, LaunchId, ProjectId, ShortId, TaskId, TaskStatus, Timestamp,
     WorkspaceId,
@@ -19,7 +19,9 @@ use crate::domain::{
 use crate::rest::api::{Api, about};
 use crate::rest::extract::{InBody, InPath, InQuery, InTask};
 use crate::rest::{Problem, RestState};
-use crate::service::{DiffKind, PublishedResult, SnapshotEntry, SnapshotView, WorkspaceView};
+use crate::service::{
+    DiffKind, PublishedResult, ResultChoice, SnapshotEntry, SnapshotView, WorkspaceView,
+};
 pub use merge::{MergeRequest, MergedBody};
 pub(in crate::rest) use merge::{repeat_of, style_of};
 
@@ -116,19 +118,35 @@ pub struct OtherTipBody {
     pub commit: String,
     /// The number of its commits whose changes the result lacks.
     pub n_commits: u32,
+    /// Whether a person does not need it.
+    #[serde(default)]
+    pub is_dropped: bool,
 }
 
-/// The choice of a result.
+/// The decision about a branch or a commit that the agent left beside the result. Exactly one of the
+/// three names it: the branch, or at least 7 digits of the commit.
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ResultRequest {
-    /// The branch, or at least 7 digits of the commit.
-    pub take: String,
+    /// It is the result from now on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub take: Option<String>,
+    /// It is not needed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drop: Option<String>,
+    /// It is needed after all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub want: Option<String>,
 }
 
-impl From<OtherTip> for OtherTipBody {
-    fn from(OtherTip { branch, commit, n_commits }: OtherTip) -> Self {
-        Self { branch, commit, n_commits }
+impl OtherTipBody {
+    fn all(content: &Content) -> Vec<Self> {
+        let body = |other: &OtherTip| {
+            let is_dropped = content.is_dropped(other);
+            let OtherTip { branch, commit, n_commits } = other.clone();
+            Self { branch, commit, n_commits, is_dropped }
+        };
+        content.others.iter().map(body).collect()
     }
 }
 
@@ -152,6 +170,7 @@ impl From<WorkspaceView> for WorkspaceBody {
             coordinator_id: workspace.coordinator,
             launch_id: workspace.launch,
             content: workspace.content.map(|content| ContentBody {
+                others: OtherTipBody::all(&content),
                 head_commit: content.head_commit,
                 n_commits: content.n_commits,
                 n_uncommitted: content.n_uncommitted,
@@ -162,7 +181,6 @@ impl From<WorkspaceView> for WorkspaceBody {
                 kept_commit: content.kept_commit,
                 is_complete: content.proof.is_some(),
                 left_out: content.left_out,
-                others: content.others.into_iter().map(OtherTipBody::from).collect(),
                 is_undecided: content.is_undecided,
             }),
             discarded_at: workspace.discarded_at,
@@ -314,8 +332,8 @@ pub(super) fn routes() -> Api {
         )
         .post(
             "/tasks/{task}/workspace/result",
-            choose_result,
-            about("Makes another branch or commit that the agent left the result of a task")
+            decide_result,
+            about("Decides about a branch or a commit that the agent left beside the result of a task")
                 .takes::<ResultRequest>()
                 .gives::<WorkspaceBody>(),
         )
@@ -410,14 +428,39 @@ async fn publish(
     Ok(Json(PublishedBody { branch, commit, is_renamed, wanted }))
 }
 
-async fn choose_result(
+async fn decide_result(
     State(state): State<RestState>,
     InTask(task): InTask,
-    InBody(ResultRequest { take }): InBody<ResultRequest>,
+    InBody(request): InBody<ResultRequest>,
 ) -> Result<Json<WorkspaceBody>, Problem> {
-    state.service.workspaces.choose_result(&task, take.trim()).await?;
-    tracing::info!(task_id = %task, take, "result chosen");
+    let choice = choice_of(request)?;
+    state.service.workspaces.decide_result(&task, &choice).await?;
+    tracing::info!(task_id = %task, ?choice, "decided about a result");
     Ok(Json(state.service.workspaces.of_task(&task).await?.into()))
+}
+
+/// Returns the decision that exactly one of the fields tells.
+///
+/// # Errors
+/// None or several are set.
+pub(in crate::rest) fn choice_of(request: ResultRequest) -> Result<ResultChoice, Problem> {
+    let name = |name: String| name.trim().to_owned();
+    match request {
+        ResultRequest { take: Some(take), drop: None, want: None } => {
+            Ok(ResultChoice::Take(name(take)))
+        }
+        ResultRequest { take: None, drop: Some(drop), want: None } => {
+            Ok(ResultChoice::Drop(name(drop)))
+        }
+        ResultRequest { take: None, drop: None, want: Some(want) } => {
+            Ok(ResultChoice::Want(name(want)))
+        }
+        ResultRequest { .. } => Err(Problem::new(
+            StatusCode::CONFLICT,
+            "one_decision",
+            "a decision names exactly one branch or commit: `take`, `drop` or `want`".to_owned(),
+        )),
+    }
 }
 
 async fn discard(

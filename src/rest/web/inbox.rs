@@ -342,6 +342,7 @@ fn place_of(w: &'static Words, result: &WaitingResult) -> (String, &'static str)
     match result {
         WaitingResult::ToMerge { task, .. } => (changes(task), w.merge),
         WaitingResult::Undecided { task, .. } => (changes(task), w.choose_result()),
+        WaitingResult::Beside { task, .. } => (changes(task), w.changes),
         WaitingResult::Conflict { task, .. } => (changes(task), w.changes),
         WaitingResult::Many { project, .. } => {
             (format!("/ui/projects/{project}?merge=wanted"), w.merge)

@@ -39,6 +39,18 @@ pub struct MergeWish {
     pub ask_agent: bool,
 }
 
+/// The decision of a person about a tip beside the result: its branch, or at least 7 digits of its
+/// commit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ResultChoice {
+    /// It is the result from now on.
+    Take(String),
+    /// It is not needed.
+    Drop(String),
+    /// It is needed after all.
+    Want(String),
+}
+
 /// A branch of the project's repository that has a result now.
 #[derive(Debug, Clone)]
 pub struct PublishedResult {
@@ -248,13 +260,16 @@ impl Workspaces {
         Ok(PublishedResult { published, is_renamed, wanted: workspace.branch })
     }
 
-    /// Makes a branch or a commit that the agent of a task left the result of the task. `name` is
-    /// the branch, or at least 7 digits of the commit.
+    /// Decides about a branch or a commit that the agent of a task left beside the result.
     ///
     /// # Errors
     /// `TaskNotFound`, `NoWorkspace`; `WorkspaceFailed` if there is no such tip, if an agent uses the
     /// workspace, or if its content changed meanwhile.
-    pub async fn choose_result(&self, id: &TaskId, name: &str) -> Result<(), ServiceError> {
+    pub async fn decide_result(
+        &self,
+        id: &TaskId,
+        choice: &ResultChoice,
+    ) -> Result<(), ServiceError> {
         let (workspace, task, _) = self.find_kept(id).await?;
         if workspace.state == WorkspaceState::InUse {
             return Err(refused(&task, "an agent uses it; choose when it has ended").into());
@@ -262,23 +277,36 @@ impl Workspaces {
         let Some(content) = workspace.content.clone() else {
             return Err(refused(&task, NOTHING_KEPT).into());
         };
-        let Some(chosen) = content.other(name).cloned() else {
-            let there = if content.others.is_empty() {
-                "there is no other one".to_owned()
-            } else {
-                format!("there are: {}", content.names_of_others())
-            };
-            let reason = format!("it has no branch or commit `{name}` beside its result; {there}");
-            return Err(refused(&task, reason).into());
+        let (ResultChoice::Take(name) | ResultChoice::Drop(name) | ResultChoice::Want(name)) =
+            choice;
+        let Some(named) = content.other(name).cloned() else {
+            return Err(refused(&task, no_such_tip(&content, name)).into());
         };
-        let order = keep_order(&workspace, task.assignee.as_ref());
-        let after = self.host(&task)?.choose_result(&order, chosen, content.clone()).await;
-        let after = after.map_err(|error| failed(&task, &error))?;
+        let mut decided = content.clone();
+        let taken = match choice {
+            ResultChoice::Take(_) => {
+                decided.dropped.remove(&named.commit);
+                Some(named)
+            }
+            ResultChoice::Drop(_) => decided.drop_tip(&named),
+            ResultChoice::Want(_) => {
+                decided.dropped.remove(&named.commit);
+                None
+            }
+        };
+        if let Some(taken) = taken {
+            let order = keep_order(&workspace, task.assignee.as_ref());
+            let chosen = self.host(&task)?.choose_result(&order, taken, decided).await;
+            decided = chosen.map_err(|error| failed(&task, &error))?;
+        }
         self.change(id, move |found, _, _| {
             if found.content.as_ref() != Some(&content) {
                 return Err("its content was kept anew meanwhile; look at it, and choose again");
             }
-            Ok(Workspace { content: Some(after.clone()), merged_commit: None, ..found })
+            // An earlier merge says nothing about another result.
+            let is_same = decided.head_commit == content.head_commit;
+            let merged_commit = found.merged_commit.clone().filter(|_| is_same);
+            Ok(Workspace { content: Some(decided.clone()), merged_commit, ..found })
         })
         .await
         .map(drop)
@@ -465,6 +493,21 @@ impl Workspaces {
             })
             .await
     }
+}
+
+/// Returns the reason why no tip beside the result is meant.
+fn no_such_tip(content: &Content, name: &str) -> String {
+    let is_result = |commit: &String| {
+        content.found_on.as_deref() == Some(name) || (name.len() >= 7 && commit.starts_with(name))
+    };
+    if content.result().is_some_and(is_result) {
+        return format!("`{name}` is the result; take another one, or discard it: `task discard`");
+    }
+    let there = match content.others.len() {
+        0 => "there is no other one".to_owned(),
+        _ => format!("there are: {}", content.all_others()),
+    };
+    format!("it has no branch or commit `{name}` beside its result; {there}")
 }
 
 /// Checks that the result of a task needs no choice of a person.

@@ -88,8 +88,10 @@ impl Checkouts {
             }
             Err(error) => return Err(error),
         };
-        let found = find_result(&order.branch, order.chosen.as_ref(), &tips, &new);
         tips.retain(|tip| new.has(&tip.commit));
+        let is_wanted = |tip: &&Tip| !order.dropped.contains(&tip.commit);
+        let wanted: Vec<Tip> = tips.iter().filter(is_wanted).cloned().collect();
+        let found = find_result(&order.branch, order.chosen.as_ref(), &wanted, &new);
         let base = order.base_commit.clone();
         Ok(Looked { found, tips, new, begun, is_noted, base, reason })
     }

@@ -127,6 +127,12 @@ async fn what_the_result_lacks_is_named_and_what_nobody_prefers_waits_for_a_choi
     let y = chosen.other("y").unwrap().clone();
     let chosen = bed.checkouts.choose_result(&order, y.clone(), chosen).await.unwrap();
     assert_eq!((chosen.head_commit.as_ref(), others(&chosen)), (Some(&y.commit), vec![("x", 1)]));
+    // A branch that is not needed is never the result, until it has more commits.
+    let dropped = [x.commit.clone()].into();
+    let order = KeepOrder { chosen: None, dropped, ..order };
+    let kept = bed.checkouts.keep(&order, &bed.policy).await.unwrap();
+    assert_eq!((kept.head_commit.as_ref(), kept.is_undecided), (Some(&y.commit), false));
+    assert_eq!((others(&kept), kept.open_others().count()), (vec![("x", 1)], 0));
     // A later launch works elsewhere, so the choice is to be made once more.
     let order = KeepOrder { chosen: chosen.choice(), ..order };
     bed.commit(&tree, "z.txt", "work\n");

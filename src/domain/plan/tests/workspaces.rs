@@ -10,6 +10,7 @@ fn job(id: &str) -> Job {
         agent: "agt".parse().expect("an id"),
         launch: None,
         chosen: None,
+        dropped: [].into(),
         conflict: None,
     })
 }
