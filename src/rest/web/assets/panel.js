@@ -513,8 +513,8 @@ document.addEventListener("keydown", (event) => {
     return;
   }
   if (find("dialog[open]") || event.ctrlKey || event.altKey || event.metaKey) return;
-  // A list that is open over the page has its own keys, and closes by itself.
-  if (event.target.closest?.("[popover]")) return;
+  // A list or a menu that is open over the page has its own keys, and closes by itself.
+  if (find(":popover-open")) return;
   if (event.key === "Escape") {
     const editing = event.target.closest?.(".in-place");
     const asks = event.target.closest?.(".why-blocked") && find("[data-asks-reason]");
