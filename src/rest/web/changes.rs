@@ -1,6 +1,7 @@
 //! The changes of a task: the state of its workspace, what its agent changed, and what people do
 //! with the result.
 
+mod actions;
 mod message;
 
 use std::collections::BTreeMap;
@@ -25,6 +26,7 @@ use crate::rest::extract::{InForm, InTask};
 use crate::rest::routes::workspaces::{repeat_of, style_of};
 use crate::rest::{Problem, RestState};
 use crate::service::{DiffKind, MergeWish, Merged, PublishedResult, ServiceError, WorkspaceView};
+use actions::{Action, Primary, ResultFacts};
 use message::{Message, Repeats, message_of, with_branch};
 
 /// The time in which git has to answer before the part is shown without its answer.
@@ -66,6 +68,14 @@ enum ShowReason {
     Part,
     /// It answers an action of the reader. The message of an earlier one goes away.
     Answer(Option<Message>),
+}
+
+/// A button of the menu.
+struct MenuItem {
+    action: Action,
+    text: String,
+    /// The question that a reader answers first.
+    question: Option<String>,
 }
 
 /// A diff, or the reason why there is none.
@@ -273,7 +283,7 @@ async fn show(
         is_slow,
         request: item.as_ref().and_then(request_of),
     };
-    let is_told = part.conflict().is_some();
+    let is_told = part.facts().conflict().is_some();
     if let ShowReason::Answer(message) = &mut part.shown {
         message.take_if(|message| message.is_conflict && is_told);
     }
@@ -334,32 +344,57 @@ impl ChangesPart {
         (tone, w.of_workspace_state(self.workspace.state))
     }
 
+    const fn facts(&self) -> ResultFacts<'_> {
+        ResultFacts { workspace: &self.workspace, is_in_progress: self.is_in_progress }
+    }
+
     fn is_in_use(&self) -> bool {
-        self.workspace.state == WorkspaceState::InUse
+        self.facts().is_in_use()
     }
 
     fn is_broken(&self) -> bool {
-        self.workspace.state == WorkspaceState::Broken
+        self.facts().is_broken()
     }
 
-    /// Returns whether its files are gone and can come back.
-    fn may_restore(&self) -> bool {
-        self.workspace.state == WorkspaceState::Removed && self.workspace.content.is_some()
+    const fn is_discarded(&self) -> bool {
+        self.facts().is_discarded()
     }
 
-    fn is_discarded(&self) -> bool {
-        self.workspace.discarded_at.is_some()
+    /// Returns the actions that do not come first.
+    fn menu(&self) -> Vec<MenuItem> {
+        let item = |action| MenuItem {
+            action,
+            text: self.text_of(action),
+            question: self.question_of(action),
+        };
+        self.facts().menu().into_iter().map(item).collect()
     }
 
-    /// Returns whether there is something that a reader could merge now.
-    fn may_merge(&self) -> bool {
-        let has_result = self.content.n_commits > 0 || self.content.n_uncommitted > 0;
-        has_result && !self.is_in_use() && !self.is_broken() && !self.is_discarded()
+    fn text_of(&self, action: Action) -> String {
+        let w = self.frame.w;
+        match action {
+            Action::Merge => self.merge_text(),
+            Action::Squash => w.merge_squash.to_owned(),
+            Action::Rebase => w.merge_rebase.to_owned(),
+            Action::MergeAgain => w.merge_again.to_owned(),
+            Action::Publish => w.publish_result.to_owned(),
+            Action::Restore => w.restore_files.to_owned(),
+            Action::Keep => w.keep_result.to_owned(),
+            Action::Discard => w.discard_result.to_owned(),
+        }
     }
 
-    /// Returns the conflict that the result has, if the agent can be asked to resolve it.
-    fn conflict(&self) -> Option<&Conflict> {
-        self.workspace.conflict().filter(|_| self.may_merge() && !self.is_in_progress)
+    fn question_of(&self, action: Action) -> Option<String> {
+        let w = self.frame.w;
+        if action == Action::Discard {
+            return Some(w.of_discard(&self.workspace.branch, self.n_files()));
+        }
+        (action.is_merge() && self.is_open).then(|| w.merge_open_sure.to_owned())
+    }
+
+    fn merge_text(&self) -> String {
+        let w = self.frame.w;
+        self.base().map_or_else(|| w.merge.to_owned(), |base| w.of_merge_into(base))
     }
 
     /// Returns the hint about a conflict.
@@ -370,16 +405,6 @@ impl ChangesPart {
         let published = self.workspace.published().filter(is_of_result);
         let hint = with_branch(w, w.merge_conflict_hint, published);
         format!("{hint} {}", w.of_conflict_commit(&conflict.branch, commit))
-    }
-
-    /// Returns whether there are commits that a branch of the project's repository could get.
-    fn may_publish(&self) -> bool {
-        self.may_merge() && self.content.n_commits > 0
-    }
-
-    /// Returns whether there is a result that a reader could discard.
-    fn may_discard(&self) -> bool {
-        self.workspace.content.is_some() && !self.is_discarded()
     }
 
     /// Returns whether a reader could also give up what is kept of the result.

@@ -286,7 +286,6 @@ texts! {
     discarded: "Discarded", "破棄済み";
     from_base: "from", "元:";
     merge: "Merge", "マージ";
-    merge_ways: "Other ways to merge", "その他のマージ方法";
     merge_squash: "Merge all in one commit", "1 つのコミットにまとめてマージ";
     merge_rebase: "Merge commit by commit (rebase)",
         "コミットごとにマージ（リベース）";

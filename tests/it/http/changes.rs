@@ -54,6 +54,17 @@ pub fn until_kept(daemon: &Daemon, task: &str) {
     });
 }
 
+/// Returns the number of primary buttons in the part.
+fn n_primary(part: &str) -> usize {
+    part.matches("class=\"btn primary\"").count()
+}
+
+/// Returns the menu of the part; empty if it has none.
+fn menu(part: &str) -> &str {
+    let found = part.split_once("id=\"more-of-result-tsk\"");
+    found.map_or("", |(_, rest)| rest.split_once("</div>").unwrap().0)
+}
+
 fn part(daemon: &Daemon, language: &str) -> String {
     daemon.page("/ui/parts/tasks/tsk/changes", language)
 }
@@ -133,9 +144,20 @@ fn a_reader_sees_what_an_agent_changed_and_merges_it() {
     );
     let unmerged = "<b>The result is not merged yet.</b>";
     assert!(daemon.page("/ui/parts/tasks/tsk", "en").contains(unmerged));
+    assert_eq!(n_primary(&shown), 1, "{shown}");
+    let others = ["Merge all in one commit", "Merge commit by commit", "Publish", "Discard…"];
+    for text in others {
+        assert!(menu(&shown).contains(text), "no `{text}` in {shown}");
+    }
+    assert!(!menu(&shown).contains("Merge into main"), "{shown}");
     let mut person = Person::of(&daemon, "operator");
     let merge = format!("expected_head={}&squash=false", head(&shown));
     person.merges(&merge, "Merged into main");
+    let merged = part(&daemon, "en");
+    assert_eq!(n_primary(&merged), 0, "{merged}");
+    for text in others.into_iter().chain(["Merge into main", "Merge all again"]) {
+        assert!(menu(&merged).contains(text), "no `{text}` in {merged}");
+    }
     assert!(!daemon.page("/ui/parts/tasks/tsk", "en").contains(unmerged));
     let board = daemon.page("/ui/parts/projects/shop/board", "en");
     assert!(board.contains("<span class=\"mark good\">Merged</span>"), "{board}");
@@ -213,6 +235,8 @@ fn a_merge_that_is_refused_changes_nothing_and_says_what_to_do() {
     let answer = person.does("tsk/merge", &merge);
     assert!(answer.body.contains("Ask the agent to resolve"), "{answer:?}");
     assert!(answer.body.contains("the branch agents/shop-1."), "{answer:?}");
+    assert_eq!(n_primary(&answer.body), 1, "only the agent comes first: {answer:?}");
+    assert!(menu(&answer.body).contains("Merge into main"), "{answer:?}");
     assert_eq!(git(&daemon, &["status", "--porcelain"]), "");
     let answer = person.does("tsk/merge", &format!("{merge}&into=other"));
     assert!((400..500).contains(&answer.status), "{answer:?}");
@@ -221,6 +245,12 @@ fn a_merge_that_is_refused_changes_nothing_and_says_what_to_do() {
     assert!(answer.body.contains("Discarded") && !answer.body.contains("Merge into"), "{answer:?}");
     let board = daemon.page("/ui/parts/projects/shop/board", "en");
     assert!(!board.contains("agents/shop-1"), "{board}");
+    assert_eq!(n_primary(&answer.body), 0, "{answer:?}");
+    assert!(!menu(&answer.body).contains("Merge"), "{answer:?}");
+    assert!(answer.body.contains(">Undo discard</button>"), "{answer:?}");
+    let answer = person.does("tsk/keep", "");
+    assert_eq!(n_primary(&answer.body), 1, "{answer:?}");
+    assert!(!answer.body.contains("Undo discard"), "{answer:?}");
 }
 
 #[test]

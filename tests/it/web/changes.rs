@@ -7,6 +7,9 @@ use super::browser::Browser;
 use super::looks::TOO_FAINT;
 use crate::http::changes::{WORKS, git, shop, until_kept};
 
+const ENTER: char = '\u{e007}';
+const ESCAPE: char = '\u{e00c}';
+
 #[test]
 fn the_changes_of_a_task_appear_in_its_panel_and_are_merged_there() {
     let daemon = shop("http: { listen: \"127.0.0.1:0\" }", &WORKS);
@@ -89,5 +92,53 @@ fn a_conflict_is_shown_after_a_reload_and_asking_the_agent_comes_first() {
     browser.until("the agent is asked", || {
         browser.texts("#said-of-changes .call").concat().contains("The agent was asked")
     });
+    assert_quiet(&browser);
+}
+
+#[test]
+fn the_other_actions_are_in_a_menu_that_closes_and_fits_on_a_phone() {
+    let daemon = shop("http: { listen: \"127.0.0.1:0\" }", &WORKS);
+    daemon.task("tsk", "shop", "agt");
+    until_kept(&daemon, "tsk");
+    let Some(browser) = Browser::at(&daemon, "operator", "en") else {
+        return;
+    };
+    let page = "/ui/projects/shop?task=tsk&tab=changes";
+    let is_open = || browser.find("#more-of-result-tsk").is_shown();
+    let opens = || {
+        browser.find(".changes .opens-menu").click();
+        browser.until("the menu is shown", is_open);
+    };
+    browser.emulate_phone(390, 844);
+    browser.go_to(page);
+    opens();
+    let fits = browser.run(
+        "const menu = document.querySelector('#more-of-result-tsk').getBoundingClientRect();\
+         return menu.left >= 0 && menu.right <= innerWidth",
+    );
+    assert_eq!(fits, true, "the menu fits");
+    browser.emulate_screen(1440, 900);
+    browser.go_to(page);
+    opens();
+    // Escape closes the menu and not the panel.
+    browser.press(&[ESCAPE]);
+    browser.until("the menu is closed", || !is_open());
+    assert!(browser.has("#panel .task"));
+    browser.press(&[ENTER]);
+    browser.until("the button had the focus", is_open);
+    browser.find("#more-of-result-tsk [name=squash]").click();
+    browser.until("it is merged", || {
+        browser.texts("#said-of-changes .call.good").concat().contains("Merged into main")
+    });
+    assert!(!is_open(), "the menu closes");
+    assert_eq!(git(&daemon, &["log", "-1", "--format=%p", "main"]).split(' ').count(), 1);
+    assert!(!daemon.work().join("left.txt").exists());
+    // The menu follows the state, and has the choice of the files in no commit.
+    browser.until("nothing comes first", || !browser.has(".changes .primary"));
+    opens();
+    assert!(browser.texts("#more-of-result-tsk").concat().contains("Merge all again"));
+    browser.find("#more-of-result-tsk [name=with_uncommitted]").click();
+    browser.find("#more-of-result-tsk [name=squash]").click();
+    browser.until("the files are merged", || daemon.work().join("left.txt").exists());
     assert_quiet(&browser);
 }
