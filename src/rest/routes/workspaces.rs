@@ -527,3 +527,24 @@ async fn discard_forever(
     state.service.workspaces.discard_forever(&task, &confirm).await?;
     Ok(StatusCode::NO_CONTENT)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_decision_names_exactly_one_branch() {
+        let decided = |take: &str, drop: &str, want: &str| {
+            let given = |name: &str| Some(name.to_owned()).filter(|name| !name.is_empty());
+            let request = ResultRequest { take: given(take), drop: given(drop), want: given(want) };
+            choice_of(request).ok()
+        };
+        let x = || "x".to_owned();
+        assert_eq!(decided(" x", "", ""), Some(ResultChoice::Take(x())));
+        assert_eq!(decided("", "x", ""), Some(ResultChoice::Drop(x())));
+        assert_eq!(decided("", "", "x"), Some(ResultChoice::Want(x())));
+        for [take, drop, want] in [["", "", ""], ["x", "y", ""], ["x", "", "y"], ["", "x", "y"]] {
+            assert_eq!(decided(take, drop, want), None);
+        }
+    }
+}

@@ -3,6 +3,7 @@
 
 mod actions;
 mod message;
+mod others;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -134,6 +135,7 @@ pub(super) fn routes() -> Router<RestState> {
     Router::new()
         .route("/ui/parts/tasks/{id}/changes", get(part))
         .route("/ui/do/tasks/{id}/merge", post(merge))
+        .route("/ui/do/tasks/{id}/result", post(others::decide))
         .route("/ui/do/tasks/{id}/publish", post(publish))
         .route("/ui/do/tasks/{id}/discard", post(discard))
         .route("/ui/do/tasks/{id}/discard-forever", post(discard_forever))
@@ -441,7 +443,9 @@ impl ChangesPart {
     /// Returns whether git has found that nothing was changed.
     fn is_unchanged(&self) -> bool {
         let GitAnswers { committed, uncommitted, .. } = &self.found;
-        committed.is_empty() && uncommitted.is_empty() && !self.is_slow && !self.is_broken()
+        let is_empty =
+            committed.is_empty() && uncommitted.is_empty() && self.content.others.is_empty();
+        is_empty && !self.is_slow && !self.is_broken()
     }
 
     fn base_commit(&self) -> Option<&str> {

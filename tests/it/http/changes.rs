@@ -7,7 +7,7 @@ use std::path::Path;
 use super::entry::{OWN, log_in};
 use super::{Answer, LISTENING, Web};
 use crate::daemon::Daemon;
-use crate::support::{self, until_some};
+use crate::support::{self, until, until_some};
 
 const FORM: &str = "Content-Type: application/x-www-form-urlencoded\r\n";
 
@@ -53,6 +53,16 @@ pub fn until_kept(daemon: &Daemon, task: &str) {
         of_task.find(|workspace| workspace["content"].is_object()).cloned()
     });
 }
+
+/// The steps of an agent that leaves two branches, and goes back to the branch of its task.
+const TWO_BRANCHES: [&str; 6] = [
+    "authenticate",
+    "get-my-task",
+    "run:git checkout -qb x; echo x >x.txt; git add x.txt; git commit -qm x",
+    "run:git checkout -qb y HEAD^; echo y >y.txt; git add y.txt; git commit -qm y",
+    "run:git checkout -q agents/shop-1",
+    "report:success",
+];
 
 /// Returns the number of primary buttons in the part.
 fn n_primary(part: &str) -> usize {
@@ -254,6 +264,64 @@ fn a_merge_that_is_refused_changes_nothing_and_says_what_to_do() {
 }
 
 #[test]
+fn a_reader_chooses_among_the_branches_that_an_agent_left() {
+    let daemon = shop(LISTENING, &TWO_BRANCHES);
+    daemon.task("tsk", "shop", "agt");
+    until("the result is undecided", || {
+        daemon.json(&["workspace", "show", "tsk"])["content"]["is_undecided"] == true
+    });
+    let shown = part(&daemon, "en");
+    assert!(shown.contains("call wait") && shown.contains("<h3>Choose the result</h3>"), "{shown}");
+    for branch in ["x", "y"] {
+        let row =
+            format!("title=\"{branch}\">{branch}</code> <span class=\"second\">1 commit more<");
+        assert!(shown.contains(&row), "no `{row}` in {shown}");
+    }
+    assert_eq!(shown.matches(">Take as the result</button>").count(), 2, "{shown}");
+    assert_eq!(n_primary(&shown), 0, "{shown}");
+    assert!(!shown.contains("/merge\"") && !shown.contains("/publish\""), "{shown}");
+    assert!(!shown.contains("No changes yet."), "{shown}");
+    let japanese = part(&daemon, "ja");
+    for text in ["結果を選択", "1 コミット先行", "結果にする", "不要にする"] {
+        assert!(japanese.contains(text), "no `{text}` in {japanese}");
+    }
+    let mut viewer = Person::of(&daemon, "viewer");
+    let seen = viewer.get("/ui/parts/tasks/tsk/changes").body;
+    assert!(seen.contains("1 commit more") && !seen.contains("<button"), "{seen}");
+
+    let mut person = Person::of(&daemon, "operator");
+    for wrong in ["", "take=x&drop=y"] {
+        person.does("tsk/result", wrong).check_problem(409, "one_decision", "exactly one");
+    }
+    let answer = person.does("tsk/result", "take=z");
+    assert_eq!(answer.status, 200, "{answer:?}");
+    assert!(answer.body.contains("The result was not changed."), "{answer:?}");
+    assert!(answer.body.contains("<h3>Choose the result</h3>"), "{answer:?}");
+
+    let answer = person.does("tsk/result", "take=y");
+    assert!(answer.body.contains("<h3>Beside the result</h3>"), "{answer:?}");
+    assert!(answer.body.contains("id=\"committed-y.txt\""), "{answer:?}");
+    assert!(!answer.body.contains("Choose the result"), "{answer:?}");
+    assert_eq!(n_primary(&answer.body), 1, "{answer:?}");
+    assert_eq!(answer.body.matches(">Take as the result</button>").count(), 1, "{answer:?}");
+
+    let mark = "<span class=\"mark\">Not needed</span>";
+    assert!(!answer.body.contains(mark), "{answer:?}");
+    let answer = person.does("tsk/result", "drop=x");
+    assert!(answer.body.contains(mark) && answer.body.contains(">Needed after all<"), "{answer:?}");
+    assert!(!answer.body.contains("name=\"drop\""), "{answer:?}");
+    let answer = person.does("tsk/result", "want=x");
+    assert!(!answer.body.contains(mark), "{answer:?}");
+    assert!(answer.body.contains("name=\"drop\" value=\"x\""), "{answer:?}");
+
+    // Until it is merged, another one may be taken.
+    let answer = person.does("tsk/result", "take=x");
+    let merge = format!("expected_head={}", head(&answer.body));
+    person.merges(&merge, "Merged into main");
+    assert_eq!(git(&daemon, &["show", "main:x.txt"]), "x");
+}
+
+#[test]
 fn a_reader_asks_the_agent_to_resolve_a_conflict() {
     let daemon = shop(LISTENING, &WORKS);
     daemon.task("tsk", "shop", "agt");
@@ -372,6 +440,7 @@ fn viewers_may_look_at_changes_and_do_nothing() {
         let answer = viewer.does(&format!("tsk/{action}"), "");
         answer.check_problem(403, "viewer_may_not", "");
     }
+    viewer.does("tsk/result", "take=x").check_problem(403, "viewer_may_not", "");
     assert_eq!(git(&daemon, &["rev-parse", "main"]), before);
     assert!(part(&daemon, "en").contains("Merge into main"));
 }
@@ -397,6 +466,8 @@ fn changes_of_what_is_not_there_are_refused() {
             let answer = person.does(&format!("{id}/{action}"), "");
             assert!(statuses.contains(&answer.status), "{id} {action}: {answer:?}");
         }
+        let answer = person.does(&format!("{id}/result"), "take=x");
+        assert!(statuses.contains(&answer.status), "{id}: {answer:?}");
     }
     assert!(!daemon.page("/ui/parts/tasks/tsk", "en").contains("data-changes-of"));
 }

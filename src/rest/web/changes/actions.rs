@@ -105,6 +105,16 @@ impl<'a> ResultFacts<'a> {
         self.workspace.conflict().filter(|_| self.may_merge() && !self.is_in_progress)
     }
 
+    /// Returns whether a reader could decide about the branches beside the result now.
+    pub(super) fn may_decide(self) -> bool {
+        !self.is_in_use() && !self.is_discarded()
+    }
+
+    /// Returns whether a reader is to choose the result.
+    pub(super) fn is_to_choose(self) -> bool {
+        self.is_undecided() && self.may_decide()
+    }
+
     /// Returns whether there are commits that a branch of the project's repository could get.
     fn may_publish(self) -> bool {
         self.may_merge() && self.workspace.content.as_ref().is_some_and(|it| it.n_commits > 0)
@@ -255,6 +265,17 @@ mod tests {
         let waits = ResultFacts { is_in_progress: true, ..facts(&in_conflict) };
         assert_eq!(waits.primary(), Primary::Merge);
         assert!(waits.conflict().is_none());
+    }
+
+    #[test]
+    fn a_reader_chooses_when_no_agent_works_and_the_result_is_not_discarded() {
+        let undecided = with(&ready(), |content| content.is_undecided = true);
+        assert!(facts(&undecided).is_to_choose() && !facts(&ready()).is_to_choose());
+        let in_use = Workspace { state: WorkspaceState::InUse, ..undecided.clone() };
+        let discarded = Workspace { discarded_at: Some(AT), ..undecided };
+        for workspace in [in_use, discarded] {
+            assert!(!facts(&workspace).is_to_choose() && !facts(&workspace).may_decide());
+        }
     }
 
     #[test]

@@ -160,6 +160,42 @@ impl Words {
         self.language.either("Choose the result", "結果を選択")
     }
 
+    /// Returns the heading of the branches with changes that the result lacks.
+    pub(in crate::rest::web) const fn beside_result(&self) -> &'static str {
+        self.language.either("Beside the result", "結果に含まれない変更")
+    }
+
+    /// Returns the number of commits of a branch that the result lacks.
+    pub(in crate::rest::web) fn of_commits_more(&self, n_commits: u32) -> String {
+        match self.language {
+            Language::English => format!("{n_commits} commit{} more", ending(n_commits == 1)),
+            Language::Japanese => format!("{n_commits} コミット先行"),
+        }
+    }
+
+    pub(in crate::rest::web) const fn take_as_result(&self) -> &'static str {
+        self.language.either("Take as the result", "結果にする")
+    }
+
+    /// Returns the mark of a branch that a person does not need.
+    pub(in crate::rest::web) const fn not_needed(&self) -> &'static str {
+        self.language.either("Not needed", "不要")
+    }
+
+    /// Returns the button that marks a branch as not needed.
+    pub(in crate::rest::web) const fn mark_not_needed(&self) -> &'static str {
+        self.language.either("Not needed", "不要にする")
+    }
+
+    /// Returns the button that takes this mark back.
+    pub(in crate::rest::web) const fn needed_after_all(&self) -> &'static str {
+        self.language.either("Needed after all", "不要を取り消す")
+    }
+
+    pub(in crate::rest::web) const fn not_decided(&self) -> &'static str {
+        self.language.either("The result was not changed.", "結果を変更していません。")
+    }
+
     pub(in crate::rest::web) fn of_merge_in_the_way(&self, branch: &str) -> String {
         match self.language {
             Language::English => format!("{branch} was not changed, because files are in the way:"),
