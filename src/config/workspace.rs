@@ -11,7 +11,8 @@ use super::kinds::{
 use super::reader::Field;
 use super::report::Problem;
 use crate::domain::workspace::{
-    DEFAULT_PATTERN, GitLimits, LfsFiles, PublishResults, check_base, check_paths, check_pattern,
+    DEFAULT_PATTERN, GitLimits, LfsFiles, MergeHooks, PublishResults, check_base, check_paths,
+    check_pattern,
 };
 
 keys! {
@@ -56,6 +57,11 @@ keys! {
         /// `branch`, the project's repository gets a branch with the result. No branch that people
         /// have moved or checked out is changed.
         pub publish: PublishResults = PublishResults::Nothing, publish(), Now;
+
+        /// The hooks of your repository that judge the commit of a merge. They run with the result
+        /// in the work tree, so they may run files of the result. With `ask`, such a merge is
+        /// refused until a person says whether they run. See docs/workspaces.md.
+        pub merge_hooks: MergeHooks = MergeHooks::Ask, merge_hooks(), Now;
 
         /// The number of agents that work on tasks in one git work tree at the same time, in
         /// projects without clones. Further agents wait. With 1, no agent overwrites the files of
@@ -144,6 +150,10 @@ fn names() -> Kind<Vec<String>> {
 
 fn publish() -> Kind<PublishResults> {
     words(PublishResults::ALL.iter().map(|word| (word.as_str(), *word)).collect::<Vec<_>>())
+}
+
+fn merge_hooks() -> Kind<MergeHooks> {
+    words(MergeHooks::ALL.iter().map(|word| (word.as_str(), *word)).collect::<Vec<_>>())
 }
 
 fn lfs() -> Kind<LfsFiles> {

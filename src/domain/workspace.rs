@@ -19,6 +19,7 @@ mod folder;
 mod git_tree;
 mod hook;
 mod limits;
+mod merge_hooks;
 mod merge_message;
 mod merge_way;
 mod orders;
@@ -39,6 +40,7 @@ pub use folder::{Folder, FolderRepository};
 pub use git_tree::{TreeFault, fault_of};
 pub use hook::{Hook, HookFacts};
 pub use limits::GitLimits;
+pub use merge_hooks::{COMMIT_MSG, HookRule, HookStep, HookWish, MergeHooks, hooks_of_commit};
 pub use merge_message::{MergeMessage, REVERTS, ResultCommit, Signature};
 pub use merge_way::{EarlierMerges, MergeStyle, Repeat, Way, find_way};
 pub use orders::{
