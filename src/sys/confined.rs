@@ -40,6 +40,29 @@ pub fn run_as(
     Ok(())
 }
 
+/// Lets a command run in a session of its own, so that it has no terminal, and as another user if
+/// one is named, with a group and all groups. It enters `folder` as that user.
+///
+/// # Errors
+/// The path of the folder has a zero byte.
+pub fn run_apart(
+    command: &mut Command,
+    user: Option<(u32, u32, Vec<u32>)>,
+    folder: &Path,
+) -> io::Result<()> {
+    let folder = CString::new(folder.as_os_str().as_bytes())?;
+    let begin = move || {
+        rustix::process::setsid()?;
+        if let Some((uid, gid, groups)) = &user {
+            birth::become_user(*uid, *gid, groups)?;
+        }
+        Ok(rustix::process::chdir(&folder)?)
+    };
+    // SAFETY: only system calls between fork and exec, no allocation and no lock.
+    unsafe { command.pre_exec(begin) };
+    Ok(())
+}
+
 /// Returns the limits of a process: the memory that it may allocate, in bytes, and its processor
 /// time. The end of that time is a signal (XCPU) by which it is known.
 pub fn limits(memory: u64, processor_time: Duration) -> [(Resource, Rlimit); 2] {

@@ -1,5 +1,6 @@
 //! The names of the users of this machine.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use nix::unistd::{Uid, User};
@@ -23,4 +24,18 @@ pub fn login_of(uid: u32) -> Option<String> {
 /// Returns the home folder of a user of this machine. It may block for long.
 pub fn home_of(uid: u32) -> Option<PathBuf> {
     User::from_uid(Uid::from_raw(uid)).ok().flatten().map(|user| user.dir)
+}
+
+/// Returns the variables that a login of a user of this machine sets. It may block for long.
+pub fn login_variables(uid: u32) -> Vec<(&'static str, OsString)> {
+    let Ok(Some(user)) = User::from_uid(Uid::from_raw(uid)) else {
+        return Vec::new();
+    };
+    let name = OsString::from(user.name);
+    vec![
+        ("HOME", user.dir.into()),
+        ("SHELL", user.shell.into()),
+        ("USER", name.clone()),
+        ("LOGNAME", name),
+    ]
 }

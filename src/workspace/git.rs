@@ -10,6 +10,7 @@
 //! another through a pipe ([`Call::send_to`]).
 
 mod call;
+mod hook;
 
 use std::ffi::{OsStr, OsString};
 use std::fs::Permissions;
@@ -25,6 +26,7 @@ use crate::domain::workspace::GitLimits;
 use crate::sys::ownership::is_only_of_root;
 
 pub use call::{Call, Ended};
+pub(super) use hook::HookRun;
 
 /// The oldest version that has all commands that this module uses (`merge-tree --write-tree`).
 pub const OLDEST_VERSION: (u32, u32) = (2, 38);
@@ -99,7 +101,9 @@ impl Git {
     /// `Missing`, `TooOld`; the files cannot be made.
     pub async fn check(&self) -> Result<(), GitError> {
         let check = || async {
-            super::strays::end(&self.config).await?;
+            let config = self.config.to_string_lossy();
+            super::strays::end(super::strays::MARK, &config).await?;
+            super::strays::end(super::strays::HOOK_MARK, &format!("{config}#")).await?;
             std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.home)?;
             std::fs::write(&self.config, CONFIG)?;
             if rustix::process::geteuid().is_root() {

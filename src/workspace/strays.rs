@@ -1,8 +1,7 @@
-//! Ends the git processes that an earlier daemon left behind when it was killed. They would go on
-//! to write into the repositories that this daemon changes.
+//! Ends the processes that an earlier daemon left behind when it was killed: those of git, and
+//! those of hooks. They would go on to write into the repositories that this daemon changes.
 
 use std::io;
-use std::path::Path;
 use std::time::Duration;
 
 use rustix::process::Signal;
@@ -13,21 +12,23 @@ use crate::sys::processes;
 
 /// The variable that is the same in all git processes of one root, and in no other process.
 pub(super) const MARK: &str = "GIT_CONFIG_GLOBAL";
+/// The variable that each process of a hook has. Its value begins with that of [`MARK`].
+pub(super) const HOOK_MARK: &str = "AGENT_COORDINATOR_MERGE_HOOK";
 /// The time within which a killed process is gone.
 const LONGEST: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Kills all processes with this configuration, and returns when they are gone. No call of this
-/// process may be under way.
+/// Kills all processes with a variable whose value begins with `beginning`, and returns when they
+/// are gone. No call of this process with such a value may be under way.
 ///
 /// # Errors
 /// The processes cannot be listed, or a killed one stays.
-pub(super) async fn end(config: &Path) -> io::Result<()> {
+pub(super) async fn end(variable: &'static str, beginning: &str) -> io::Result<()> {
     let deadline: Instant = clock::now() + LONGEST;
     loop {
         let found = tokio::task::spawn_blocking({
-            let config = config.to_string_lossy().into_owned();
-            move || kill_all(&config)
+            let beginning = beginning.to_owned();
+            move || kill_all(variable, &beginning)
         });
         let n_killed = found.await.map_err(io::Error::other)??;
         if n_killed == 0 {
@@ -35,21 +36,22 @@ pub(super) async fn end(config: &Path) -> io::Result<()> {
         }
         if clock::now() >= deadline {
             let message = format!(
-                "{n_killed} git processes of an earlier daemon do not end although they were killed"
+                "{n_killed} processes of git or of a hook do not end although they were killed"
             );
             return Err(io::Error::new(io::ErrorKind::TimedOut, message));
         }
-        tracing::warn!(n_killed, "killed git processes of an earlier daemon");
+        tracing::warn!(n_killed, "killed processes of git or of a hook that were left");
         tokio::time::sleep(PAUSE).await;
     }
 }
 
-fn kill_all(config: &str) -> io::Result<usize> {
+fn kill_all(variable: &str, beginning: &str) -> io::Result<usize> {
     let own = std::process::id().cast_signed();
     let is_stray = |process: &processes::Process| {
         !process.is_zombie
             && process.pid != own
-            && processes::find_variable(process.pid, MARK).as_deref() == Some(config)
+            && processes::find_variable(process.pid, variable)
+                .is_some_and(|value| value.starts_with(beginning))
     };
     let strays: Vec<_> = processes::list()?.into_iter().filter(is_stray).collect();
     for stray in &strays {

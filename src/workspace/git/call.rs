@@ -26,6 +26,8 @@ const MAX_SAID: u64 = 1024 * 1024;
 /// The most bytes of an error message that are kept.
 const MAX_MESSAGE: usize = 4 * 1024;
 
+/// The setting that names the folder of hooks.
+const HOOKS_PATH: &str = "core.hooksPath=";
 /// The options of each call. They come before the configuration of the repository.
 const OPTIONS: [&str; 15] = [
     "core.hooksPath=/dev/null",
@@ -94,6 +96,8 @@ pub struct Call<'a> {
     remote: Option<Remote>,
     /// The user that it runs as, if that is not the daemon's own.
     run_as: Option<Owner>,
+    /// It obeys all settings of a person, whose home this is, also `core.hooksPath`.
+    of_person: Option<PathBuf>,
 }
 
 impl<'a> Call<'a> {
@@ -109,6 +113,7 @@ impl<'a> Call<'a> {
             cut_at: None,
             remote: None,
             run_as: None,
+            of_person: None,
         }
     }
 
@@ -150,6 +155,13 @@ impl<'a> Call<'a> {
     /// be trusted.
     pub(in crate::workspace) const fn run_as(mut self, user: Option<Owner>) -> Self {
         self.run_as = user;
+        self
+    }
+
+    /// Lets the call read all settings of a person, whose home folder this is. Only for a call that
+    /// runs nothing: the settings may name hooks.
+    pub(in crate::workspace) fn with_settings_of(mut self, home: PathBuf) -> Self {
+        self.of_person = Some(home);
         self
     }
 
@@ -297,7 +309,8 @@ impl<'a> Call<'a> {
             command.args(WITH_CREDENTIAL);
         }
         command.env_clear();
-        for option in OPTIONS {
+        let is_kept = |option: &&str| self.of_person.is_none() || !option.starts_with(HOOKS_PATH);
+        for option in OPTIONS.into_iter().filter(is_kept) {
             command.args(["-c", option]);
         }
         if self.run_as.is_some() || !rustix::process::geteuid().is_root() {
@@ -337,6 +350,9 @@ impl<'a> Call<'a> {
         }
         command.env("PATH", path);
         command.envs(self.variables.drain(..));
+        if let Some(home) = &self.of_person {
+            command.env("HOME", home).env("GIT_CONFIG_NOSYSTEM", "0").env_remove(MARK);
+        }
         // A call never depends on the folder in which the daemon was started.
         let folder = self.folder.as_deref().unwrap_or(home);
         command.stdin(input.unwrap_or_else(Stdio::piped));
@@ -455,14 +471,14 @@ async fn read(pipe: Option<impl AsyncRead + Unpin>, most: u64) -> Result<Vec<u8>
 
 /// The processes of a call. They are killed together if the call is dropped before its end, and are
 /// counted then.
-struct Group<'a>(Option<Pid>, &'a AtomicU64);
+pub(super) struct Group<'a>(Option<Pid>, &'a AtomicU64);
 
 impl<'a> Group<'a> {
-    fn of(child: &Child, n_killed: &'a AtomicU64) -> Self {
+    pub(super) fn of(child: &Child, n_killed: &'a AtomicU64) -> Self {
         Self(child.id().and_then(|id| Pid::from_raw(id.cast_signed())), n_killed)
     }
 
-    fn forget(mut self) {
+    pub(super) fn forget(mut self) {
         self.0 = None;
     }
 }
