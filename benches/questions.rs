@@ -219,6 +219,8 @@ async fn fill(store: &Store, n_pairs: usize, pairs: Pairs, directory: &Path) -> 
 
 fn settings(state_dir: &Path) -> Settings {
     Settings {
+        hook_timeout: Duration::from_mins(1),
+        agents_have_users: false,
         workspace: agent_coordinator::config::Workspace::default(),
         language: Language::English,
         start: config::Start::default(),

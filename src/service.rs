@@ -38,6 +38,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -84,7 +85,7 @@ pub use tasks::{TaskFigures, TaskView, Tasks};
 pub use crate::domain::agent::{AgentEdit, ProjectEdit};
 pub use crate::domain::task::batch::Draft;
 pub use crate::domain::task::{NewTask, TaskEdit};
-pub use crate::domain::workspace::{MergeStyle, Repeat};
+pub use crate::domain::workspace::{HookWish, MergeStyle, Repeat};
 pub use crate::store::{
     ArchivedTasks, HistoryFilter, LaunchEnd, LaunchFilter, LaunchTraits, TaskFilter,
 };
@@ -134,6 +135,10 @@ pub struct Settings {
     pub creation: CreationLimits,
     pub retention: Retention,
     pub workspace: Workspace,
+    /// The time after which a hook at a merge is ended.
+    pub hook_timeout: Duration,
+    /// An agent runs as another user than the daemon (`run_as`).
+    pub agents_have_users: bool,
     /// The checks that tasks must pass, in their order.
     pub checks: Vec<NamedCheck>,
     /// The number of times that an agent works again after a failed check.

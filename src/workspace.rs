@@ -18,6 +18,7 @@
 //! <root>/<project>/<workspace>/index    git's index of a tree of the daemon's user
 //! <root>/<project>/<workspace>/scratch  git's index and objects of a tree of another user
 //! <root>/<project>/<workspace>/made.json   what is known since it was made
+//! <root>/<project>/merging-<workspace>.json  a merge whose hooks run; `.left` if it was not undone
 //! <root>/<project>/.check-<workspace>/tree  a fresh clone for a check
 //! <root>/<project>/shared/index         git's index of the project's directory, for snapshots
 //! <root>/<project>/lent-<uid>           what the workspaces of another user borrow from
@@ -68,6 +69,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
+use tokio::task::JoinSet;
 
 pub use author::Author;
 pub use behind::BehindOrder;
@@ -115,6 +117,10 @@ pub struct Checkouts {
     /// One lock per project: a change of its keep repository.
     locks: Mutex<BTreeMap<ProjectId, Arc<AsyncMutex<KeepState>>>>,
     meter: Mutex<disk::Meter>,
+    /// One lock per project: a merge. It is held while hooks of the source run.
+    merges: Mutex<BTreeMap<ProjectId, Arc<AsyncMutex<()>>>>,
+    /// The merges that go on without their callers.
+    under_way: Mutex<JoinSet<()>>,
     /// Held while folders are measured.
     measuring: AsyncMutex<()>,
     /// The reasons why submodules of repositories at forges were not fetched, by their commits.
@@ -302,9 +308,17 @@ impl Checkouts {
     /// Returns the workspaces in `root`. The folder is made with the first one.
     pub fn new(root: PathBuf) -> Self {
         let git = Git::new(&root);
-        let (locks, meter, measuring, submodule_failures) = Default::default();
-        let is_root_configured = false;
-        Self { root, is_root_configured, git, locks, meter, measuring, submodule_failures }
+        Self {
+            root,
+            is_root_configured: false,
+            git,
+            locks: Mutex::default(),
+            merges: Mutex::default(),
+            under_way: Mutex::default(),
+            meter: Mutex::default(),
+            measuring: AsyncMutex::default(),
+            submodule_failures: Mutex::default(),
+        }
     }
 
     /// Returns the workspaces of a root that is a setting. No repository of a project may contain

@@ -266,6 +266,8 @@ fn settings(config: &Config, secrets: &Secrets, coordinator_token: &Secret) -> S
         creation: config.creation,
         retention: config.retention.clone(),
         workspace: config.workspace.clone(),
+        hook_timeout: config.hooks.timeout,
+        agents_have_users: config.providers.values().any(|provider| provider.run_as.is_some()),
         checks: config.checks.clone(),
         checks_rounds: config.general.checks_rounds,
         page_url: config.http.public_url.as_ref().map(ToString::to_string),

@@ -192,6 +192,12 @@ pub(super) struct MergeTask {
     /// After a revert of an earlier merge, merge only the newer changes
     #[arg(long, conflicts_with = "again")]
     only_new: bool,
+    /// Run the hooks of the repository that judge the commit; they may run files of the result
+    #[arg(long)]
+    run_hooks: bool,
+    /// Merge without these hooks
+    #[arg(long, conflicts_with = "run_hooks")]
+    no_hooks: bool,
     /// Also merge the changes that are in no commit
     #[arg(long)]
     with_uncommitted: bool,
@@ -211,7 +217,7 @@ pub(super) struct MergeTask {
 impl MergeTask {
     pub(super) async fn run(self, client: &Client) -> Result<(), CliError> {
         let Self { task, into, squash, rebase, with_uncommitted, expected_head, .. } = self;
-        let Self { again, only_new, now, ask_agent, form, .. } = self;
+        let Self { again, only_new, run_hooks, no_hooks, now, ask_agent, form, .. } = self;
         let task = task.id(client).await?;
         let request = MergeRequest {
             into,
@@ -219,6 +225,8 @@ impl MergeTask {
             rebase,
             again,
             only_new,
+            run_hooks,
+            no_hooks,
             with_uncommitted,
             expected_head,
             now,

@@ -96,6 +96,8 @@ impl<C: ControlPlane> WorkspaceJobs<C> {
         if let Some(host) = &mut self.host {
             let earlier = Arc::clone(&hooks);
             lock(&self.tasks).spawn(async move { earlier.end_earlier().await });
+            let checkouts = Arc::clone(&host.checkouts);
+            lock(&self.tasks).spawn(async move { checkouts.end_interrupted_merges().await });
             host.hooks = Some(hooks);
         }
     }

@@ -6,10 +6,17 @@
 mod conflict;
 mod deliver;
 mod earlier;
+mod hooks;
+mod judged;
+mod put_back;
+mod record;
 mod replay;
 mod signatures;
 
 use std::path::PathBuf;
+use std::sync::Arc;
+
+use tokio::sync::{OwnedMutexGuard, oneshot};
 
 use super::author::Author;
 use super::git::GitError;
@@ -19,9 +26,10 @@ use super::source::{Head, Source, entries};
 use super::{CheckoutError, Checkouts, Place};
 use crate::crash_point::{self, CrashPoint};
 use crate::domain::workspace::{
-    MergeMessage, MergeStyle, Published, Repeat, Reverted, Way, find_way,
+    HookRule, HookStep, MergeMessage, MergeStyle, Published, Repeat, Reverted, Way, find_way,
 };
 use crate::domain::{ProjectId, WorkspaceId};
+use crate::locks::lock;
 pub(super) use earlier::merged_ref;
 pub(super) use signatures::Signatures;
 
@@ -59,6 +67,8 @@ pub struct MergeOrder {
     pub last: Option<Published>,
     /// Gives the source a branch to merge by hand, if there is a conflict.
     pub offers_branch: bool,
+    /// The rule for the hooks of the source.
+    pub hooks: HookRule,
     /// The person who merges.
     pub author: Author,
     /// The message of the commit, if one is made.
@@ -88,6 +98,20 @@ pub enum Merged {
     /// The files of the source are in the way. They are as they were, and the source has the result
     /// as a branch of its own.
     InTheWay { branch: String, message: String, result: Option<Published> },
+    /// Hooks of the source judge the new commit, and may run files of the result. A person is to
+    /// say whether they run. If they may not, the merge can only go on without them.
+    HooksAsk { branch: String, hooks: Vec<String>, may_run: bool },
+    /// A hook of the source failed with these words, or changed files of the branch. All is as it
+    /// was. A commit that no ref names has the files that the hook changed.
+    HookRefused {
+        branch: String,
+        hook: String,
+        said: String,
+        files: Vec<String>,
+        saved: Option<String>,
+    },
+    /// Files in the work tree of the branch have changes, so that no hook runs there.
+    Dirty { branch: String, files: Vec<String> },
     /// The branch has a commit of an earlier merge of the result, and one that undoes it. A person
     /// is to say what that means for this merge.
     Reverted { branch: String, merge: String, revert: String },
@@ -105,6 +129,35 @@ struct Sides<'a> {
 }
 
 impl Checkouts {
+    /// Merges like [`Self::merge`], also if the caller does not wait for the end.
+    ///
+    /// # Errors
+    /// The errors of [`Self::merge`].
+    pub async fn merge_to_end(
+        self: &Arc<Self>,
+        order: MergeOrder,
+    ) -> Result<Merged, CheckoutError> {
+        let (sender, ended) = oneshot::channel();
+        let host = Arc::clone(self);
+        let merge = async move {
+            // A caller that has gone needs no answer.
+            let _ = sender.send(Box::pin(host.merge(&order)).await);
+        };
+        {
+            let mut under_way = lock(&self.under_way);
+            while under_way.try_join_next().is_some() {}
+            under_way.spawn(merge);
+        }
+        let stops = |_| CheckoutError::Refused("the merge was cut off".to_owned());
+        ended.await.map_err(stops)?
+    }
+
+    /// Waits until no other merge of a project is under way.
+    async fn lock_merges(&self, project: &ProjectId) -> OwnedMutexGuard<()> {
+        let merges = Arc::clone(lock(&self.merges).entry(project.clone()).or_default());
+        merges.lock_owned().await
+    }
+
     /// Merges the result into a branch of the source. A repeated merge ends in the same state.
     ///
     /// # Errors
@@ -113,8 +166,10 @@ impl Checkouts {
     pub async fn merge(&self, order: &MergeOrder) -> Result<Merged, CheckoutError> {
         self.git.check().await?;
         let place = self.place(&order.project, &order.id);
+        let _merging = self.lock_merges(&order.project).await;
+        self.end_interrupted(&place.project).await;
         let source = Source::find(&self.git, &order.source).await?;
-        let _locked = self.lock_keep(&order.project, &place).await?;
+        let locked = self.lock_keep(&order.project, &place).await?;
         let head = self.follow(&source, &place).await?;
         let (branch, target) = self.target(order, head, &place).await?;
         let result = self.result_or_branch(&place, order.result.as_ref(), &order.branch).await?;
@@ -177,16 +232,27 @@ impl Checkouts {
                 return Ok(Merged::Conflict { branch, commit: target, files, result, is_again });
             }
         };
+        let hooks = self.hooks_of_merge(order, &sides, &branch, &new).await?;
+        match order.hooks.step(!hooks.is_empty(), source.owner.is_none()) {
+            HookStep::Skip => {}
+            step @ (HookStep::Ask | HookStep::AskWithout) => {
+                let may_run = step == HookStep::Ask;
+                let hooks = hooks.iter().map(|hook| hook.to_string_lossy().into_owned()).collect();
+                return Ok(Merged::HooksAsk { branch, hooks, may_run });
+            }
+            HookStep::Run => {
+                let hooks = (hooks.as_slice(), locked);
+                let at = (branch.as_str(), &target);
+                return Box::pin(self.deliver_judged(order, &sides, at, &new, hooks)).await;
+            }
+        }
         self.note_merge(&place, &order.branch, [&new, &result, &target]).await?;
         crash_point::reach(CrashPoint::MergeMade);
         let delivered = self.deliver(&source, &place, (&branch, &target), &new).await?;
         crash_point::reach(CrashPoint::MergeDelivered);
         match delivered {
             Ok(()) => Ok(Merged::Into { branch, commit: new }),
-            Err(message) => {
-                let result = self.offer_result(order, &source, &place, result).await;
-                Ok(Merged::InTheWay { branch, message, result })
-            }
+            Err(message) => Ok(self.in_the_way(order, &sides, &branch, message).await),
         }
     }
 

@@ -5,7 +5,8 @@ use std::process::Command;
 
 use super::*;
 use crate::domain::workspace::{
-    Content, KeepOrder, MergeMessage, MergeStyle, Order, Prepared, RemoveOrder, Repeat, Restored,
+    Content, HookRule, KeepOrder, MergeMessage, MergeStyle, Order, Prepared, RemoveOrder, Repeat,
+    Restored,
 };
 
 mod base;
@@ -21,6 +22,8 @@ mod rights;
 mod sources;
 mod sparse;
 mod submodules;
+
+use kept::restored;
 
 /// Runs git in `folder` as a person with this home folder would.
 #[track_caller]
@@ -153,6 +156,7 @@ impl Bed {
             merged: None,
             last: None,
             offers_branch: true,
+            hooks: HookRule::default(),
             author: Author::Named("Ann".to_owned()),
             message: MergeMessage {
                 task: "SHOP-1".parse().unwrap(),
@@ -342,15 +346,6 @@ async fn nothing_that_an_agent_wrote_is_lost() {
     for name in ["HEAD", "refs/heads/agents/one", "refs/heads/aside", "refs/stash"] {
         let of = |tree: &Path| bed.git(tree, &["rev-parse", "--symbolic-full-name", name, name]);
         assert_eq!(of(&again), of(&tree), "{name}");
-    }
-}
-
-fn restored(kept: &Content, prepared: &Prepared) -> Restored {
-    Restored {
-        kept_commit: kept.kept_commit.clone(),
-        head_commit: kept.head_commit.clone(),
-        base_ref: prepared.base_ref.clone(),
-        base_commit: prepared.base_commit.clone(),
     }
 }
 

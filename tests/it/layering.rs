@@ -78,7 +78,7 @@ const BY_PATH: [&str; 20] = [
 
 /// The files of `workspace` with such calls, their number, and the reason why no link of another
 /// user leads the daemon elsewhere. All other code uses `src/workspace/inside.rs`.
-const WITH_PATHS: [(&str, usize, &str); 14] = [
+const WITH_PATHS: [(&str, usize, &str); 15] = [
     ("workspace.rs", 6, "helpers for the daemon's own folders"),
     ("workspace/clean.rs", 2, "the daemon's note of a fresh clone; root changes no mode there"),
     ("workspace/create.rs", 2, "the daemon's notes of a workspace"),
@@ -88,6 +88,7 @@ const WITH_PATHS: [(&str, usize, &str); 14] = [
     ("workspace/keep_repository.rs", 4, "the keep repository"),
     ("workspace/keeping/files.rs", 4, "removes the name of an index, and copies one as its owner"),
     ("workspace/lending.rs", 2, "what is lent, which the daemon owns"),
+    ("workspace/merging/record.rs", 2, "the daemon's record of a merge"),
     ("workspace/objects.rs", 5, "copies in the daemon's folders; `open` runs as the owner"),
     ("workspace/rights.rs", 2, "gives and opens the folders that the daemon has just made"),
     ("workspace/snapshot.rs", 3, "the daemon's index; makes the named folder as its owner"),

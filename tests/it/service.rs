@@ -64,6 +64,8 @@ pub fn settings() -> Settings {
         file_owners: agent_coordinator::domain::FileOwners::default(),
         passkeys: BTreeMap::new(),
         ticket_key: Secret::new("a key"),
+        hook_timeout: Duration::from_mins(1),
+        agents_have_users: false,
     }
 }
 

@@ -23,7 +23,7 @@ use crate::service::{
     DiffKind, PublishedResult, ResultChoice, SnapshotEntry, SnapshotView, WorkspaceView,
 };
 pub use merge::{MergeRequest, MergedBody};
-pub(in crate::rest) use merge::{repeat_of, style_of};
+pub(in crate::rest) use merge::{hooks_of, repeat_of, style_of};
 
 /// A workspace as it is shown.
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]

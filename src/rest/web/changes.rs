@@ -24,11 +24,11 @@ use super::words::Words;
 use crate::domain::workspace::{Conflict, Content, Published, WorkspaceState};
 use crate::domain::{ProjectId, Refusal, ShortId, TaskId, TaskStatus, Workspace};
 use crate::rest::extract::{InForm, InTask};
-use crate::rest::routes::workspaces::{repeat_of, style_of};
+use crate::rest::routes::workspaces::{hooks_of, repeat_of, style_of};
 use crate::rest::{Problem, RestState};
 use crate::service::{DiffKind, MergeWish, Merged, PublishedResult, ServiceError, WorkspaceView};
 use actions::{Action, Primary, ResultFacts};
-use message::{Message, Repeats, message_of, with_branch};
+use message::{Choice, Message, Repeats, message_of, with_branch};
 
 /// The time in which git has to answer before the part is shown without its answer.
 const GIT_LIMIT: Duration = Duration::from_secs(5);
@@ -115,12 +115,33 @@ struct MergeFields {
     again: bool,
     #[serde(default)]
     only_new: bool,
+    #[serde(default)]
+    run_hooks: bool,
+    #[serde(default)]
+    no_hooks: bool,
     /// The reader confirmed to merge although the task is open.
     #[serde(default)]
     now: bool,
     /// The agent is to resolve a conflict.
     #[serde(default)]
     ask_agent: bool,
+}
+
+impl MergeFields {
+    /// Returns the options with which the reader repeats the merge. The choice sets one of them.
+    fn repeats(self, choice: Choice) -> Repeats {
+        Repeats {
+            choice,
+            expected_head: self.expected_head,
+            squash: self.squash,
+            rebase: self.rebase,
+            with_uncommitted: self.with_uncommitted,
+            again: self.again,
+            only_new: self.only_new,
+            run_hooks: self.run_hooks,
+            no_hooks: self.no_hooks,
+        }
+    }
 }
 
 #[derive(Debug, Deserialize)]
@@ -163,7 +184,8 @@ async fn merge(
         style: style_of(fields.squash, fields.rebase)?,
         repeat: repeat_of(fields.again, fields.only_new)?,
         with_uncommitted: fields.with_uncommitted,
-        expected_head: Some(fields.expected_head).filter(|head| !head.is_empty()),
+        hooks: hooks_of(fields.run_hooks, fields.no_hooks)?,
+        expected_head: Some(fields.expected_head.clone()).filter(|head| !head.is_empty()),
         now: fields.now,
         ask_agent: fields.ask_agent,
     };
@@ -171,14 +193,13 @@ async fn merge(
     if let Merged::Into { branch, commit } = &merged {
         tracing::info!(task_id = %id, branch, commit, "result merged");
     }
-    let is_reverted = matches!(merged, Merged::Reverted { .. });
+    let choice = Choice::after(&merged);
     let mut message = message_of(frame.w, merged);
     if message.is_conflict && fields.ask_agent {
         message.tone = "wait";
         message.hint = Some(frame.w.agent_asked.to_owned());
-    } else if is_reverted {
-        let MergeFields { squash, rebase, with_uncommitted, .. } = fields;
-        message.repeats = Some(Repeats { squash, rebase, with_uncommitted });
+    } else if let Some(choice) = choice {
+        message.repeats = Some(fields.repeats(choice));
     }
     show(frame, &state, &id, ShowReason::Answer(Some(message))).await
 }

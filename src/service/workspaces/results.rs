@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::domain::event::NewEvent;
 use crate::domain::task::Actor;
 use crate::domain::workspace::{
-    Content, MergeMessage, MergeStyle, Published, Repeat, WorkspaceState,
+    Content, HookRule, HookWish, MergeMessage, MergeStyle, Published, Repeat, WorkspaceState,
 };
 use crate::domain::{Refusal, Task, TaskId, TaskStatus, Timestamp, Workspace, WorkspaceId};
 use crate::rows::{executions, tasks, workspaces};
@@ -31,6 +31,8 @@ pub struct MergeWish {
     pub style: MergeStyle,
     pub repeat: Repeat,
     pub with_uncommitted: bool,
+    /// The wish about the hooks of the project's repository.
+    pub hooks: HookWish,
     /// The commit that the person has seen as the result.
     pub expected_head: Option<String>,
     /// Merges although the task is open.
@@ -146,6 +148,7 @@ impl Workspaces {
             ))
             .into());
         }
+        let settings = self.core.settings();
         let order = MergeOrder {
             id: workspace.id.clone(),
             project: workspace.project.clone(),
@@ -163,11 +166,17 @@ impl Workspaces {
             merged: workspace.merged_commit.clone(),
             last: workspace.published(),
             offers_branch: !wish.ask_agent,
+            hooks: HookRule {
+                setting: settings.workspace.merge_hooks,
+                wish: wish.hooks,
+                agents_have_users: settings.agents_have_users,
+                timeout: settings.hook_timeout,
+            },
             author: author(audit::actor()),
             message: self.merge_message(&task).await?,
         };
         let host = self.host(&task)?;
-        let merged = host.merge(&order).await.map_err(|error| host.name_full_disk(error));
+        let merged = host.merge_to_end(order).await.map_err(|error| host.name_full_disk(error));
         let merged = merged.map_err(|error| failed(&task, &error))?;
         if let Merged::Conflict { result: Some(result), .. }
         | Merged::InTheWay { result: Some(result), .. } = &merged

@@ -49,7 +49,12 @@ impl Workspaces {
             | Merged::Already { .. }
             | Merged::Unchanged { .. }
             | Merged::Stale { .. } => return Ok(()),
-            Merged::InTheWay { .. } | Merged::Reverted { .. } | Merged::Nothing => None,
+            Merged::InTheWay { .. }
+            | Merged::HooksAsk { .. }
+            | Merged::HookRefused { .. }
+            | Merged::Dirty { .. }
+            | Merged::Reverted { .. }
+            | Merged::Nothing => None,
         };
         let seen = of.content.clone();
         if conflict.is_none() && seen.as_ref().is_none_or(|content| content.conflict.is_none()) {

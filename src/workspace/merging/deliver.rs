@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use super::MergeOrder;
+use super::{MergeOrder, Merged, Sides};
 use crate::domain::store_state::span;
 use crate::domain::workspace::Published;
 use crate::sys::user_names::login_of;
@@ -36,6 +36,19 @@ impl Checkouts {
             .ok()
     }
 
+    /// Returns the end of a merge that the files or the branch of the source prevent.
+    pub(super) async fn in_the_way(
+        &self,
+        order: &MergeOrder,
+        sides: &Sides<'_>,
+        branch: &str,
+        message: String,
+    ) -> Merged {
+        let Sides { source, place, result } = *sides;
+        let result = self.offer_result(order, source, place, result.to_owned()).await;
+        Merged::InTheWay { branch: branch.to_owned(), message, result }
+    }
+
     /// Gives the source a commit that continues its branch, which is at `target`. Returns git's
     /// message as an error if files are in the way, or if the branch has moved.
     pub(super) async fn deliver(
@@ -45,36 +58,45 @@ impl Checkouts {
         (branch, target): (&str, &str),
         new: &String,
     ) -> Result<Result<(), String>, CheckoutError> {
+        let done = match self.ready(source, place, (branch, target), new).await? {
+            Err(message) => return Ok(Err(message)),
+            Ok(Some(folder)) => {
+                let merge = ["merge", "--ff-only", "--no-verify-signatures", "--quiet", new];
+                self.git.in_folder(&folder, merge).run_as(source.owner).long().run().await
+            }
+            Ok(None) => {
+                let change = ["update-ref", &format!("refs/heads/{branch}"), new, target];
+                source.git(&self.git, change).run().await
+            }
+        };
+        answer_of(done, source).await
+    }
+
+    /// Gives the source the objects of a commit that is to continue its branch. Returns the work
+    /// tree of the branch, or a message as an error if the branch cannot be moved now.
+    pub(super) async fn ready(
+        &self,
+        source: &Source,
+        place: &Place,
+        (branch, target): (&str, &str),
+        new: &String,
+    ) -> Result<Result<Option<PathBuf>, String>, CheckoutError> {
         let checked_out = self.work_tree_of(source, branch).await?;
         if self.is_rebased(source, branch).await? {
             return Ok(Err(format!("the branch `{branch}` is being rebased; finish that first")));
         }
         self.give(source, place, new).await?;
-        let done = if let Some(folder) = checked_out {
-            if source.owner.is_none() && owner_of_work_tree(&folder)?.is_some() {
+        if let Some(folder) = &checked_out {
+            if source.owner.is_none() && owner_of_work_tree(folder)?.is_some() {
                 return Err(CheckoutError::Refused(format!(
                     "the branch `{branch}` is checked out in `{}`, which belongs to another user \
                      than the repository; merge it there by hand",
                     folder.display()
                 )));
             }
-            self.check_written(source, place, &folder, (target, new)).await?;
-            let merge = ["merge", "--ff-only", "--no-verify-signatures", "--quiet", new];
-            self.git.in_folder(&folder, merge).run_as(source.owner).long().run().await
-        } else {
-            let change = ["update-ref", &format!("refs/heads/{branch}"), new, target];
-            source.git(&self.git, change).run().await
-        };
-        match done.map_err(|error| source.explain(error)) {
-            Ok(_) => Ok(Ok(())),
-            Err(CheckoutError::Git(GitError::Failed { message, .. })) => {
-                match about_lock(&message, source.owner).await? {
-                    Some(reason) => Err(CheckoutError::Refused(reason)),
-                    None => Ok(Err(message)),
-                }
-            }
-            Err(error) => Err(error),
+            self.check_written(source, place, folder, (target, new)).await?;
         }
+        Ok(Ok(checked_out))
     }
 
     /// Checks that only root can change the folders in which a merge writes, if root merges.
@@ -124,6 +146,26 @@ impl Checkouts {
             }
         }
         Ok(None)
+    }
+}
+
+/// Returns git's answer to a change of the source: its message is an error of its own.
+///
+/// # Errors
+/// `Refused` if another git has a lock there; git could not run to its end.
+pub(super) async fn answer_of(
+    done: Result<Vec<u8>, GitError>,
+    source: &Source,
+) -> Result<Result<(), String>, CheckoutError> {
+    match done.map_err(|error| source.explain(error)) {
+        Ok(_) => Ok(Ok(())),
+        Err(CheckoutError::Git(GitError::Failed { message, .. })) => {
+            match about_lock(&message, source.owner).await? {
+                Some(reason) => Err(CheckoutError::Refused(reason)),
+                None => Ok(Err(message)),
+            }
+        }
+        Err(error) => Err(error),
     }
 }
 

@@ -6,6 +6,7 @@ use super::MergeOrder;
 use crate::domain::workspace::{ResultCommit, Signature};
 use crate::sys::user_names::home_of;
 use crate::workspace::author::{address_of, readable};
+use crate::workspace::rights::Owner;
 use crate::workspace::source::Source;
 use crate::workspace::{CheckoutError, Checkouts, Place};
 
@@ -36,22 +37,22 @@ impl Signatures {
     }
 }
 
-/// Returns the home folder of the daemon's own user, as git would find it.
-fn own_home() -> Option<PathBuf> {
-    let own = std::env::var_os("HOME").map(PathBuf::from);
-    own.or_else(|| home_of(rustix::process::geteuid().as_raw()))
+/// Returns the home folder of the owner of files, or of the daemon's own user, as git would find
+/// it.
+pub(super) async fn home_of_owner(owner: Option<Owner>) -> Option<PathBuf> {
+    let own = || std::env::var_os("HOME").map(PathBuf::from);
+    let find = move || match owner {
+        Some(owner) => home_of(owner.uid),
+        None => own().or_else(|| home_of(rustix::process::geteuid().as_raw())),
+    };
+    tokio::task::spawn_blocking(find).await.ok().flatten()
 }
 
 impl Checkouts {
     /// Returns the author and the committer that a commit of the source's owner would have in the
     /// source. Without any, the author is the person who merges.
     pub(super) async fn signatures(&self, source: &Source, order: &MergeOrder) -> Signatures {
-        let owner = source.owner;
-        let find = move || match owner {
-            Some(owner) => home_of(owner.uid),
-            None => own_home(),
-        };
-        let home = tokio::task::spawn_blocking(find).await.ok().flatten();
+        let home = home_of_owner(source.owner).await;
         let own = self.signature(source, "GIT_AUTHOR_IDENT", home.clone()).await;
         let committer = self.signature(source, "GIT_COMMITTER_IDENT", home).await;
         match (own, committer) {

@@ -6,6 +6,16 @@ use super::*;
 use crate::domain::Timestamp;
 use crate::domain::workspace::ForgetOrder;
 
+/// Returns the order to make a clone again from its kept state.
+pub(super) fn restored(kept: &Content, prepared: &Prepared) -> Restored {
+    Restored {
+        kept_commit: kept.kept_commit.clone(),
+        head_commit: kept.head_commit.clone(),
+        base_ref: prepared.base_ref.clone(),
+        base_commit: prepared.base_commit.clone(),
+    }
+}
+
 #[tokio::test]
 async fn a_clone_that_was_deleted_by_hand_comes_back_from_what_was_kept() {
     let bed = Bed::new();

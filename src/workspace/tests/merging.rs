@@ -2,6 +2,8 @@
 
 use super::*;
 
+mod hooks;
+
 /// A task whose agent has added a file, in a source whose branch has gone on.
 struct Task {
     bed: Bed,

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::domain::workspace::Published;
 use crate::rest::extract::{InBody, InTask};
 use crate::rest::{Problem, RestState};
-use crate::service::{MergeStyle, MergeWish, Merged, Repeat};
+use crate::service::{HookWish, MergeStyle, MergeWish, Merged, Repeat};
 
 /// The options of a merge.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
@@ -30,6 +30,12 @@ pub struct MergeRequest {
     /// Only the changes since an earlier merge that was reverted.
     #[serde(default)]
     pub only_new: bool,
+    /// Runs the hooks of the project's repository that judge the commit.
+    #[serde(default)]
+    pub run_hooks: bool,
+    /// Runs none of them.
+    #[serde(default)]
+    pub no_hooks: bool,
     /// Also what is in no commit.
     #[serde(default)]
     pub with_uncommitted: bool,
@@ -65,10 +71,19 @@ pub(super) async fn merge(
     InBody(request): InBody<MergeRequest>,
 ) -> Result<Json<MergedBody>, Problem> {
     let MergeRequest { into, squash, rebase, with_uncommitted, expected_head, .. } = request;
-    let MergeRequest { again, only_new, now, ask_agent, .. } = request;
+    let MergeRequest { again, only_new, run_hooks, no_hooks, now, ask_agent, .. } = request;
     let style = style_of(squash, rebase)?;
     let repeat = repeat_of(again, only_new)?;
-    let wish = MergeWish { into, style, repeat, with_uncommitted, expected_head, now, ask_agent };
+    let wish = MergeWish {
+        into,
+        style,
+        repeat,
+        with_uncommitted,
+        hooks: hooks_of(run_hooks, no_hooks)?,
+        expected_head,
+        now,
+        ask_agent,
+    };
     match state.service.workspaces.merge(&task, &wish).await? {
         Merged::Into { branch, commit } => {
             tracing::info!(task_id = %task, branch, commit, "result merged");
@@ -125,6 +140,23 @@ pub(in crate::rest) fn repeat_of(again: bool, only_new: bool) -> Result<Repeat, 
     }
 }
 
+/// Returns the wish about the hooks of the project's repository.
+///
+/// # Errors
+/// Both options are set.
+pub(in crate::rest) fn hooks_of(run: bool, no: bool) -> Result<HookWish, Problem> {
+    match (run, no) {
+        (true, true) => Err(Problem::new(
+            StatusCode::CONFLICT,
+            "run_hooks_and_no_hooks",
+            "the hooks of the repository run (`runHooks`) or not (`noHooks`), not both".to_owned(),
+        )),
+        (true, false) => Ok(HookWish::Run),
+        (false, true) => Ok(HookWish::Skip),
+        (false, false) => Ok(HookWish::AsSet),
+    }
+}
+
 /// Returns the problem of a merge that changed nothing.
 fn refusal(merged: &Merged) -> Problem {
     let (code, detail, hint) = match merged {
@@ -145,6 +177,38 @@ fn refusal(merged: &Merged) -> Problem {
             "merge_in_the_way",
             format!("`{branch}` was not changed: {message}{}", offered(result.as_ref())),
             "commit or stash the files that git names, then merge again",
+        ),
+        Merged::HooksAsk { branch, hooks, may_run: true } => (
+            "merge_hooks",
+            format!(
+                "`{branch}` was not changed: the repository has the hook {}, which may run files \
+                 of the result",
+                hooks.join(", ")
+            ),
+            "look at the diff, and merge with the hooks (`runHooks`, `--run-hooks`) or without \
+             them (`noHooks`, `--no-hooks`)",
+        ),
+        Merged::HooksAsk { branch, hooks, may_run: false } => (
+            "merge_hooks_not_allowed",
+            format!(
+                "`{branch}` was not changed: the hook {} may run files of the result with the \
+                 rights of the daemon, but agents run as other users",
+                hooks.join(", ")
+            ),
+            "merge without the hooks (`noHooks`, `--no-hooks`)",
+        ),
+        Merged::HookRefused { branch, hook, said, files, saved } => (
+            "merge_hook_refused",
+            refused_by(branch, hook, said, files, saved.as_deref()),
+            "mend that, or merge without the hooks (`noHooks`, `--no-hooks`)",
+        ),
+        Merged::Dirty { branch, files } => (
+            "merge_files_changed",
+            format!(
+                "`{branch}` was not changed: hooks run only if these files have no changes: {}",
+                files.join(", ")
+            ),
+            "commit or stash them, or merge without the hooks (`noHooks`, `--no-hooks`)",
         ),
         Merged::Reverted { branch, merge, revert } => (
             "merge_reverted",
@@ -168,6 +232,26 @@ fn refusal(merged: &Merged) -> Problem {
         ),
     };
     Problem::new(StatusCode::CONFLICT, code, detail).with_hint(Some(hint))
+}
+
+/// Returns the sentence about a hook that refused a merge.
+fn refused_by(
+    branch: &str,
+    hook: &str,
+    said: &str,
+    files: &[String],
+    saved: Option<&str>,
+) -> String {
+    let changed = match (files, saved) {
+        ([], _) => String::new(),
+        (files, None) => format!("; it changed {}", files.join(", ")),
+        (files, Some(saved)) => {
+            let files = files.join(", ");
+            format!("; it changed {files}, which `git show {saved}` shows in the repository")
+        }
+    };
+    let colon = if said.is_empty() { "" } else { ": " };
+    format!("`{branch}` was not changed: the hook {hook} refused the merge{changed}{colon}{said}")
 }
 
 fn offered(result: Option<&Published>) -> String {

@@ -17,15 +17,55 @@ pub(super) struct Message {
     pub(super) detail_in_english: Option<String>,
     /// It tells a conflict, which the part shows as long as it lasts.
     pub(super) is_conflict: bool,
-    /// The merge of a result that was reverted, which the reader can repeat in two ways.
+    /// The merge that the reader can repeat in several ways.
     pub(super) repeats: Option<Repeats>,
 }
 
-/// The options of a merge of a result that was reverted.
+/// The options of a merge that a reader can repeat in several ways.
+#[allow(clippy::struct_excessive_bools, reason = "each is an option that a person sets")]
 pub(super) struct Repeats {
+    pub(super) choice: Choice,
+    pub(super) expected_head: String,
     pub(super) squash: bool,
     pub(super) rebase: bool,
     pub(super) with_uncommitted: bool,
+    pub(super) again: bool,
+    pub(super) only_new: bool,
+    pub(super) run_hooks: bool,
+    pub(super) no_hooks: bool,
+}
+
+/// The ways in which a reader can repeat a merge.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Choice {
+    /// With all changes of a result that was reverted, or with the newer ones.
+    Reverted,
+    /// With the hooks of the project's repository, or without them.
+    Hooks,
+    /// Without the hooks.
+    NoHooks,
+}
+
+impl Choice {
+    /// Returns the ways on after a merge, if there are any.
+    pub(super) const fn after(merged: &Merged) -> Option<Self> {
+        match merged {
+            Merged::Reverted { .. } => Some(Self::Reverted),
+            Merged::HooksAsk { may_run: true, .. } => Some(Self::Hooks),
+            Merged::HooksAsk { .. } | Merged::HookRefused { .. } | Merged::Dirty { .. } => {
+                Some(Self::NoHooks)
+            }
+            _ => None,
+        }
+    }
+
+    pub(super) fn is_of_hooks(self) -> bool {
+        self != Self::Reverted
+    }
+
+    pub(super) fn may_run_hooks(self) -> bool {
+        self == Self::Hooks
+    }
 }
 
 impl Message {
@@ -75,6 +115,19 @@ pub(super) fn message_of(w: &Words, merged: Merged) -> Message {
             let [merge, revert] = [&merge, &revert].map(|commit| short_commit(commit));
             let text = w.of_merge_reverted(&branch, merge, revert);
             said("bad", text, none, Some(w.merge_reverted_hint))
+        }
+        Merged::HooksAsk { branch, hooks, may_run } => {
+            let hint = if may_run { w.merge_hooks_hint() } else { w.merge_hooks_not_allowed() };
+            said("wait", w.of_merge_hooks(&branch), hooks, Some(hint))
+        }
+        Merged::HookRefused { branch, hook, said: words, files, saved } => {
+            let words = words.lines().map(str::to_owned);
+            let lines = words.chain(files.iter().cloned()).collect();
+            let hint = w.of_hook_refused_hint(saved.as_deref().map(short_commit));
+            said("bad", w.of_hook_refused(&branch, &hook, !files.is_empty()), lines, Some(&hint))
+        }
+        Merged::Dirty { branch, files } => {
+            said("bad", w.of_merge_dirty(&branch), files, Some(w.merge_dirty_hint()))
         }
         Merged::Stale { .. } => said("wait", w.merge_stale.to_owned(), none, None),
         Merged::Nothing => {

@@ -205,6 +205,98 @@ impl Words {
         }
     }
 
+    pub(in crate::rest::web) fn of_merge_hooks(&self, branch: &str) -> String {
+        match self.language {
+            Language::English => {
+                format!("{branch} was not changed yet, because the repository has these hooks:")
+            }
+            Language::Japanese => {
+                format!("リポジトリに次のフックがあるため、{branch} はまだ変更していません:")
+            }
+        }
+    }
+
+    pub(in crate::rest::web) const fn merge_hooks_hint(&self) -> &'static str {
+        self.language.either(
+            "A hook may run files of the result. Look at the changes before you run it.",
+            "フックは結果のファイルを実行することがあります。実行する前に変更内容を確認してください。",
+        )
+    }
+
+    pub(in crate::rest::web) const fn merge_hooks_not_allowed(&self) -> &'static str {
+        self.language.either(
+            "They may run files of the result with the rights of the daemon, but agents run as other users. So they do not run.",
+            "フックは結果のファイルをデーモンの権限で実行することがあります。エージェントは別のユーザーで動作しているため、フックは実行しません。",
+        )
+    }
+
+    pub(in crate::rest::web) const fn merge_run_hooks(&self) -> &'static str {
+        self.language.either("Merge and run the hooks", "フックを実行してマージ")
+    }
+
+    pub(in crate::rest::web) const fn merge_no_hooks(&self) -> &'static str {
+        self.language.either("Merge without hooks", "フックなしでマージ")
+    }
+
+    /// Returns the text about a hook that refused a merge, before its words and the files.
+    pub(in crate::rest::web) fn of_hook_refused(
+        &self,
+        branch: &str,
+        hook: &str,
+        has_changed: bool,
+    ) -> String {
+        match (self.language, has_changed) {
+            (Language::English, false) => {
+                format!("{branch} was not changed, because the hook {hook} refused the merge:")
+            }
+            (Language::English, true) => {
+                format!("{branch} was not changed, because the hook {hook} changed files:")
+            }
+            (Language::Japanese, false) => {
+                format!("フック {hook} がマージを拒否したため、{branch} を変更していません:")
+            }
+            (Language::Japanese, true) => {
+                format!("フック {hook} がファイルを変更したため、{branch} を変更していません:")
+            }
+        }
+    }
+
+    /// Returns the hint about it. A commit that no branch has may have the changed files.
+    pub(in crate::rest::web) fn of_hook_refused_hint(&self, saved: Option<&str>) -> String {
+        let (english, japanese) =
+            ("The files are as they were.", "ファイルは元の状態に戻しました。");
+        let hint = self.language.either(english, japanese);
+        match (self.language, saved) {
+            (_, None) => hint.to_owned(),
+            (Language::English, Some(commit)) => {
+                format!("{hint} git show {commit} shows what the hook changed.")
+            }
+            (Language::Japanese, Some(commit)) => {
+                format!("{hint} フックによる変更は git show {commit} で確認できます。")
+            }
+        }
+    }
+
+    pub(in crate::rest::web) fn of_merge_dirty(&self, branch: &str) -> String {
+        match self.language {
+            Language::English => format!(
+                "{branch} was not changed, because hooks run only if these files have no changes:"
+            ),
+            Language::Japanese => {
+                format!(
+                    "次のファイルに変更があるとフックを実行できないため、{branch} を変更していません:"
+                )
+            }
+        }
+    }
+
+    pub(in crate::rest::web) const fn merge_dirty_hint(&self) -> &'static str {
+        self.language.either(
+            "Commit or stash them, then merge again, or merge without hooks.",
+            "コミットまたは退避してからもう一度マージするか、フックなしでマージしてください。",
+        )
+    }
+
     pub(in crate::rest::web) fn of_other_branch(&self, wanted: &str) -> String {
         match self.language {
             Language::English => {

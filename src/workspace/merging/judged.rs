@@ -1,0 +1,379 @@
+//! Brings a commit into a branch of the source after hooks of the source have judged it.
+//!
+//! A hook runs with the result in the work tree. So the files come first, and the branch is moved
+//! last, from the commit at which it was. A [`Record`] says meanwhile what is under way. After a
+//! crash, [`Checkouts::end_interrupted_merges`] puts index and files back.
+
+use std::collections::BTreeSet;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use tokio::sync::OwnedMutexGuard;
+
+use super::deliver::answer_of;
+use super::record::Record;
+use super::{MergeOrder, Merged, NO_COMMIT, Sides};
+use crate::crash_point::{self, CrashPoint};
+use crate::domain::workspace::COMMIT_MSG;
+use crate::workspace::git::HookRun;
+use crate::workspace::inside::Inside;
+use crate::workspace::rights::blocking_as;
+use crate::workspace::source::{Source, entries};
+use crate::workspace::{CheckoutError, Checkouts, KeepState, Place};
+
+/// The most bytes of a message that are read after a hook.
+const MAX_MESSAGE: u64 = 1024 * 1024;
+/// The options of each comparison of files.
+pub(super) const COMPARE: [&str; 6] =
+    ["diff", "--name-only", "-z", "--no-ext-diff", "--no-textconv", "--no-renames"];
+
+/// The verdict of the hooks.
+enum Verdict {
+    /// They passed. One of them may have changed the message.
+    Passed(Option<String>),
+    /// Git did not write the files of the commit, for this reason.
+    InTheWay(String),
+    /// A hook failed with these words, or changed these files.
+    Refused { hook: PathBuf, said: String, files: Vec<String> },
+}
+
+/// The parts of a commit of a merge.
+struct Parts {
+    tree: String,
+    parents: Vec<String>,
+    message: String,
+}
+
+impl Checkouts {
+    /// Gives the source a commit that continues its branch at `target`, if the hooks pass. The keep
+    /// repository is not locked while they run.
+    pub(super) async fn deliver_judged(
+        &self,
+        order: &MergeOrder,
+        sides: &Sides<'_>,
+        (branch, target): (&str, &String),
+        new: &String,
+        (hooks, locked): (&[PathBuf], OwnedMutexGuard<KeepState>),
+    ) -> Result<Merged, CheckoutError> {
+        let Sides { source, place, .. } = *sides;
+        let folder = match self.ready(source, place, (branch, target), new).await? {
+            Ok(folder) => folder,
+            Err(message) => return Ok(self.in_the_way(order, sides, branch, message).await),
+        };
+        let is_first = is_none(target);
+        let record = Record {
+            directory: order.source.clone(),
+            folder,
+            branch: branch.to_owned(),
+            old: target.clone(),
+            old_files: if is_first { self.empty_tree(place).await? } else { target.clone() },
+            new: new.clone(),
+        };
+        if let Some(folder) = &record.folder {
+            let files = self.differing(source, folder, &record.old_files).await?;
+            if !files.is_empty() {
+                return Ok(Merged::Dirty { branch: branch.to_owned(), files });
+            }
+            let files = self.unknown_in_the_way(source, folder, &record).await?;
+            if !files.is_empty() {
+                let message = format!("these files are in no commit:\n{}", files.join("\n"));
+                return Ok(self.in_the_way(order, sides, branch, message).await);
+            }
+        }
+        let path = Record::path(&place.project, &order.id);
+        record.write(&path)?;
+        crash_point::reach(CrashPoint::MergeRecorded);
+        drop(locked);
+        let judging = self.judge_and_move(order, sides, (&record, &path), hooks);
+        let mut merged = Box::pin(judging).await;
+        if !matches!(merged, Ok(Merged::Into { .. })) {
+            let left = Box::pin(self.end_record(&path)).await;
+            if let (Ok(Merged::InTheWay { message, .. }), false) = (&mut merged, left.is_empty()) {
+                message.push_str(
+                    "\nthe files of the result are still there, because of changes to:\n",
+                );
+                message.push_str(&left.join("\n"));
+            }
+        }
+        merged
+    }
+
+    /// Lets the hooks judge the recorded commit, and moves the branch to it. After another end than
+    /// `Into` and a refusal of a hook, the record is still there.
+    async fn judge_and_move(
+        &self,
+        order: &MergeOrder,
+        sides: &Sides<'_>,
+        (record, path): (&Record, &Path),
+        hooks: &[PathBuf],
+    ) -> Result<Merged, CheckoutError> {
+        let Sides { source, place, result } = *sides;
+        let branch = record.branch.clone();
+        let Parts { tree, parents, message } = self.parts_of(place, &record.new).await?;
+        let verdict = Box::pin(self.judge(order, source, record, hooks, &message)).await?;
+        let _locked = self.lock_keep(&order.project, place).await?;
+        let message = match verdict {
+            Verdict::Passed(message) => message,
+            Verdict::InTheWay(message) => {
+                return Ok(self.in_the_way(order, sides, &branch, message).await);
+            }
+            Verdict::Refused { hook, said, files } => {
+                let saved = self.put_back(source, record, &files).await?;
+                crash_point::reach(CrashPoint::MergePutBack);
+                Record::remove(path)?;
+                let hook = hook.to_string_lossy().into_owned();
+                return Ok(Merged::HookRefused { branch, hook, said, files, saved });
+            }
+        };
+        let mut record = record.clone();
+        if let Some(message) = message {
+            let signatures = self.signatures(source, order).await;
+            let made = self.commit_as(place, &tree, parents.iter(), &message, &signatures);
+            record.new = made.await?;
+            self.give(source, place, &record.new).await?;
+            record.write(path)?;
+        }
+        let commits = [&record.new, &result.to_owned(), &record.old];
+        self.note_merge(place, &order.branch, commits).await?;
+        crash_point::reach(CrashPoint::MergeJudged);
+        if let Err(message) = self.move_branch(source, &record).await? {
+            return Ok(self.in_the_way(order, sides, &branch, message).await);
+        }
+        crash_point::reach(CrashPoint::MergeDelivered);
+        Record::remove(path)?;
+        Ok(Merged::Into { branch, commit: record.new })
+    }
+
+    /// Writes the files of the new commit, and runs the hooks.
+    async fn judge(
+        &self,
+        order: &MergeOrder,
+        source: &Source,
+        record: &Record,
+        hooks: &[PathBuf],
+        message: &str,
+    ) -> Result<Verdict, CheckoutError> {
+        if let Some(folder) = &record.folder
+            && let Err(message) = self.write_files(source, folder, record).await?
+        {
+            return Ok(Verdict::InTheWay(message));
+        }
+        crash_point::reach(CrashPoint::MergeWritten);
+        let folder = record.folder.as_deref().unwrap_or(&source.top);
+        let git_dir = self.git_dir(source, folder).await?;
+        let mut after = message.to_owned();
+        for hook in hooks {
+            let is_of_message = hook.ends_with(COMMIT_MSG);
+            let file = git_dir.join("COMMIT_EDITMSG");
+            if is_of_message {
+                let inside = git_dir.clone();
+                let message = message.to_owned();
+                blocking_as(source.owner, move || {
+                    let name = Path::new("COMMIT_EDITMSG");
+                    Inside::open(&inside)?.write(name, message.as_bytes(), 0o644)
+                })
+                .await?;
+            }
+            let run = HookRun {
+                program: hook,
+                argument: Some(file).filter(|_| is_of_message),
+                folder,
+                owner: source.owner,
+                limit: order.hooks.timeout,
+            };
+            let ran = self.git.run_hook(run).await?;
+            let files = match &record.folder {
+                Some(folder) => self.differing(source, folder, &record.new).await?,
+                None => Vec::new(),
+            };
+            let hook = hook.clone();
+            if let Err(said) = ran {
+                return Ok(Verdict::Refused { hook, said, files });
+            }
+            if !files.is_empty() {
+                return Ok(Verdict::Refused { hook, said: String::new(), files });
+            }
+            if is_of_message {
+                after = self.message_in(source, &git_dir).await?;
+                if after.trim().is_empty() {
+                    let said = "it left an empty message".to_owned();
+                    return Ok(Verdict::Refused { hook, said, files });
+                }
+            }
+        }
+        Ok(Verdict::Passed(Some(after).filter(|after| after != message)))
+    }
+
+    /// Writes the files of the new commit into the index and the work tree. Git overwrites no file
+    /// that it does not know.
+    async fn write_files(
+        &self,
+        source: &Source,
+        folder: &Path,
+        record: &Record,
+    ) -> Result<Result<(), String>, CheckoutError> {
+        let Record { old_files, new, .. } = record;
+        let first = ["read-tree", "-m", "-u", old_files, new];
+        let next = [
+            "merge",
+            "--squash",
+            "--ff-only",
+            "--no-overwrite-ignore",
+            "--no-verify-signatures",
+            "--quiet",
+            new,
+        ];
+        let arguments: &[&str] = if *old_files == record.old { &next } else { &first };
+        let call = self.git.in_folder(folder, arguments).run_as(source.owner).long();
+        let written = answer_of(call.run().await, source).await?;
+        self.remove_message(source, folder).await?;
+        Ok(written)
+    }
+
+    /// Removes the message that git has for a squash. A later commit of the person would get it.
+    pub(super) async fn remove_message(
+        &self,
+        source: &Source,
+        folder: &Path,
+    ) -> Result<(), CheckoutError> {
+        let git_dir = self.git_dir(source, folder).await?;
+        let remove = move || Inside::open(&git_dir)?.remove_file(Path::new("SQUASH_MSG"));
+        blocking_as(source.owner, remove).await
+    }
+
+    /// Moves the branch to the new commit, unless it is at another one than before.
+    async fn move_branch(
+        &self,
+        source: &Source,
+        record: &Record,
+    ) -> Result<Result<(), String>, CheckoutError> {
+        let name = format!("refs/heads/{}", record.branch);
+        let change = ["update-ref", "-m", "agent-coordinator: merge", &name];
+        let change = change.into_iter().chain([record.new.as_str(), record.old.as_str()]);
+        let folder = record.folder.as_ref().unwrap_or(&source.top);
+        let call = self.git.in_folder(folder, change).run_as(source.owner);
+        answer_of(call.run().await, source).await
+    }
+
+    /// Returns whether the branch is at a commit. Zeros stand for no commit.
+    pub(super) async fn is_at(
+        &self,
+        source: &Source,
+        record: &Record,
+        commit: &str,
+    ) -> Result<bool, CheckoutError> {
+        let name = format!("refs/heads/{}", record.branch);
+        let find = ["rev-parse", "--quiet", "--verify", "--end-of-options", &name];
+        let found = source.git(&self.git, find).end().await?;
+        let found = String::from_utf8_lossy(&found.stdout).trim().to_owned();
+        Ok(if found.is_empty() { is_none(commit) } else { found == commit })
+    }
+
+    /// Returns the files that git knows and that differ from a tree, in the index or on disk.
+    async fn differing(
+        &self,
+        source: &Source,
+        folder: &Path,
+        tree: &str,
+    ) -> Result<Vec<String>, CheckoutError> {
+        let mut files = self.differing_in_index(source, folder, tree).await?;
+        // The files of submodules are not those of the result.
+        let compare = COMPARE.into_iter().chain(["--ignore-submodules=all", tree, "--"]);
+        let call = self.git.in_folder(folder, compare).run_as(source.owner).long();
+        files.extend(names_of(&call.run().await?));
+        Ok(files.into_iter().collect())
+    }
+
+    /// Returns the files that differ between the index and a tree.
+    pub(super) async fn differing_in_index(
+        &self,
+        source: &Source,
+        folder: &Path,
+        tree: &str,
+    ) -> Result<BTreeSet<String>, CheckoutError> {
+        let options = ["--cached", "--ignore-submodules=none", tree, "--"];
+        let compare = COMPARE.into_iter().chain(options);
+        let call = self.git.in_folder(folder, compare).run_as(source.owner).long();
+        Ok(names_of(&call.run().await?).collect())
+    }
+
+    /// Returns the files in the places of new files of the commit. Git does not know them.
+    async fn unknown_in_the_way(
+        &self,
+        source: &Source,
+        folder: &Path,
+        record: &Record,
+    ) -> Result<Vec<String>, CheckoutError> {
+        let planned = self.planned(source, folder, record, "--diff-filter=A").await?;
+        let folder = folder.to_owned();
+        blocking_as(source.owner, move || {
+            let is_file = |name: &String| {
+                folder.join(name).symlink_metadata().is_ok_and(|found| !found.is_dir())
+            };
+            Ok(planned.into_iter().filter(is_file).collect())
+        })
+        .await
+    }
+
+    /// Returns the files that the commit changes, and that a filter of git selects.
+    pub(super) async fn planned(
+        &self,
+        source: &Source,
+        folder: &Path,
+        record: &Record,
+        filter: &str,
+    ) -> Result<BTreeSet<String>, CheckoutError> {
+        let Record { old_files, new, .. } = record;
+        let list = ["diff-tree", "-r", "-z", "--name-only", "--no-renames", filter, old_files, new];
+        let listed = self.git.in_folder(folder, list).run_as(source.owner).long().run().await?;
+        Ok(names_of(&listed).collect())
+    }
+
+    /// Returns git's own folder for a work tree, or for the source.
+    pub(super) async fn git_dir(
+        &self,
+        source: &Source,
+        folder: &Path,
+    ) -> Result<PathBuf, CheckoutError> {
+        let find = ["rev-parse", "--absolute-git-dir"];
+        Ok(self.git.in_folder(folder, find).run_as(source.owner).text().await?.into())
+    }
+
+    /// Returns the message that a hook left.
+    async fn message_in(&self, source: &Source, git_dir: &Path) -> Result<String, CheckoutError> {
+        let git_dir = git_dir.to_owned();
+        blocking_as(source.owner, move || {
+            let failed = CheckoutError::io("read the message in", &git_dir);
+            let mut message = Vec::new();
+            let opened = Inside::open(&git_dir)?.open_file(Path::new("COMMIT_EDITMSG"));
+            opened
+                .and_then(|file| file.take(MAX_MESSAGE).read_to_end(&mut message))
+                .map_err(failed)?;
+            Ok(String::from_utf8_lossy(&message).into_owned())
+        })
+        .await
+    }
+
+    /// Returns the parts of a commit that the keep repository has.
+    async fn parts_of(&self, place: &Place, commit: &str) -> Result<Parts, CheckoutError> {
+        let text = self.git.on(&place.keep(), ["cat-file", "commit", commit]).run().await?;
+        let text = String::from_utf8_lossy(&text).into_owned();
+        let (head, message) = text.split_once("\n\n").unwrap_or((&text, ""));
+        let values = |key: &'static str| head.lines().filter_map(move |it| it.strip_prefix(key));
+        Ok(Parts {
+            tree: values("tree ").collect(),
+            parents: values("parent ").map(str::to_owned).collect(),
+            message: message.to_owned(),
+        })
+    }
+}
+
+/// Returns whether an id stands for no commit.
+fn is_none(id: &str) -> bool {
+    id.replace(NO_COMMIT, "").is_empty()
+}
+
+/// Splits names that end with a NUL.
+pub(super) fn names_of(output: &[u8]) -> impl Iterator<Item = String> {
+    entries(output).map(|name| name.to_string_lossy().into_owned())
+}

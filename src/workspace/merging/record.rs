@@ -1,0 +1,79 @@
+//! The record of a merge whose commit hooks judge. It is a file in the daemon's own folder of the
+//! project, from before the first change of the source until the end of the merge.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::domain::WorkspaceId;
+use crate::workspace::objects::names_in;
+use crate::workspace::refs::read_text;
+use crate::workspace::{CheckoutError, rename, write};
+
+const BEGINNING: &str = "merging-";
+
+/// A merge that is under way.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Record {
+    /// The directory of the project.
+    pub(super) directory: PathBuf,
+    /// The work tree that the branch is checked out in.
+    pub(super) folder: Option<PathBuf>,
+    pub(super) branch: String,
+    /// The commit of the branch before; zeros if it had none.
+    pub(super) old: String,
+    /// The files before: those of that commit, or of the empty tree.
+    pub(super) old_files: String,
+    pub(super) new: String,
+}
+
+impl Record {
+    /// Returns the path of the record for a workspace.
+    pub(super) fn path(project: &Path, id: &WorkspaceId) -> PathBuf {
+        project.join(format!("{BEGINNING}{id}.json"))
+    }
+
+    /// Returns the paths of the records in the folder of a project.
+    pub(super) fn list(project: &Path) -> Vec<PathBuf> {
+        let names = names_in(project).into_iter();
+        let is_json = |name: &String| Path::new(name).extension().is_some_and(|it| it == "json");
+        let is_record = |name: &String| name.starts_with(BEGINNING) && is_json(name);
+        names.filter(is_record).map(|name| project.join(name)).collect()
+    }
+
+    /// Reads a record; `None` if it is gone or malformed.
+    pub(super) fn read(path: &Path) -> Option<Self> {
+        serde_json::from_str(&read_text(path)?).ok()
+    }
+
+    /// Writes the record, so that it also outlives the host.
+    pub(super) fn write(&self, path: &Path) -> Result<(), CheckoutError> {
+        let new = path.with_extension("new");
+        write(&new, serde_json::to_vec(self).unwrap_or_default())?;
+        sync(&new)?;
+        rename(&new, path)?;
+        path.parent().map_or(Ok(()), sync)
+    }
+
+    /// Removes a record. One that is gone is fine.
+    pub(super) fn remove(path: &Path) -> Result<(), CheckoutError> {
+        match std::fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(CheckoutError::io("remove", path)(error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Sets a record aside, so that it is said once that it could not be ended.
+    pub(super) fn set_aside(path: &Path) -> Result<(), CheckoutError> {
+        rename(path, &path.with_extension("left"))
+    }
+}
+
+fn sync(path: &Path) -> Result<(), CheckoutError> {
+    let synced = File::open(path).and_then(|file| file.sync_all());
+    synced.map_err(CheckoutError::io("write", path))
+}
