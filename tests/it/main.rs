@@ -76,6 +76,7 @@ mod workspace_size;
 mod workspace_storm;
 mod workspaces;
 mod workspaces_begin;
+mod workspaces_merge_hooks;
 mod workspaces_publish;
 mod workspaces_results;
 mod workspaces_run_as;
