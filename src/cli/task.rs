@@ -13,11 +13,10 @@ use super::kept::telling;
 use super::named::{Named, id_of, ids};
 use super::output::{Form, ListForm, Zone, plain, print_json, print_line, print_table, table};
 use super::removal::{self, ArchivedArguments, DeleteArguments};
+use super::results::{DiffTask, DiscardTask, MergeTask, PublishTask, RestoreTask, ResultOfTask};
 use super::screen::Rows;
 use super::task_wait::{self, WaitForTasks};
-use super::workspace::{
-    self, DiffTask, DiscardTask, MergeTask, PublishTask, RestoreTask, ResultOfTask,
-};
+use super::workspace;
 use crate::config::Environment;
 use crate::domain::check::CheckResult;
 use crate::domain::workspace::MergeStep;
