@@ -132,7 +132,18 @@ impl Git {
 
     /// Returns whether a program is in the folders in which git is looked for.
     pub fn has_program(&self, name: &str) -> bool {
-        std::env::split_paths(&self.path).any(|folder| folder.join(name).is_file())
+        self.find_program(name).is_some()
+    }
+
+    /// Returns the path of git, or its name if it is missing. With a path, a call does not copy the
+    /// page tables of the daemon: the standard library forks to look for a name in another `PATH`.
+    fn program(&self) -> PathBuf {
+        self.find_program("git").unwrap_or_else(|| "git".into())
+    }
+
+    fn find_program(&self, name: &str) -> Option<PathBuf> {
+        let mut found = std::env::split_paths(&self.path).map(|folder| folder.join(name));
+        found.find(|path| path.is_file())
     }
 
     /// Begins a call that uses no repository.

@@ -304,7 +304,8 @@ impl<'a> Call<'a> {
 
     /// Starts the process. Its standard input is `input`, or else a pipe.
     async fn spawn(&mut self, input: Option<Stdio>) -> Result<Running<'a>, GitError> {
-        let mut command = Command::new(if self.remote.is_some() { "/bin/sh" } else { "git" });
+        let program = if self.remote.is_some() { "/bin/sh".into() } else { self.git.program() };
+        let mut command = Command::new(program);
         if self.remote.is_some() {
             command.args(WITH_CREDENTIAL);
         }
