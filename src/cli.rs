@@ -40,6 +40,7 @@ mod reasons;
 mod reference;
 mod reload;
 mod removal;
+mod results;
 mod run;
 mod run_once;
 mod screen;

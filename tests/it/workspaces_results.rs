@@ -525,3 +525,21 @@ fn a_merge_and_its_revert_are_shown_and_the_result_is_merged_again() {
     let refused = daemon.cli(&["task", "result", "tsk_idle", "--take", "other"]).stderr;
     assert!(refused.contains("PRJ-2") && !refused.contains("wsp_"), "{refused}");
 }
+
+#[test]
+fn a_merge_is_by_the_identity_in_the_home_folder_of_the_owner() {
+    let mut bed = Bed::new(&[("one", COMMITS)]);
+    bed.daemon.task("tsk", "prj", "one");
+    bed.until_kept("tsk");
+    bed.daemon.terminate();
+    let home = tempfile::tempdir().unwrap();
+    let identity = "[user]\n\tname = Bo Example\n\temail = bo@example.org\n";
+    fs::write(home.path().join(".gitconfig"), identity).unwrap();
+    let mut command = bed.daemon.command();
+    command.env("HOME", home.path());
+    bed.daemon.spawn_as(command);
+    bed.daemon.until_ready();
+    bed.daemon.done(&["task", "merge", "tsk", "--squash"]);
+    let author = git(&bed.daemon.work(), &["log", "-1", "--format=%an <%ae>"]);
+    assert_eq!(author.trim(), "Bo Example <bo@example.org>");
+}

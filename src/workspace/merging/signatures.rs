@@ -69,9 +69,9 @@ impl Checkouts {
         home: Option<PathBuf>,
     ) -> Option<Signature> {
         let ask = ["-c", "user.useConfigOnly=true", "var", of];
-        let mut call = source.git(&self.git, ask).variable("GIT_CONFIG_NOSYSTEM", "0");
+        let mut call = source.git(&self.git, ask);
         if let Some(home) = home {
-            call = call.variable("HOME", home);
+            call = call.with_settings_of(home);
         }
         let Signature { name, address } = Signature::parse(&call.text().await.ok()?)?;
         Some(Signature { name: readable(&name), address: readable(&address) })
