@@ -79,8 +79,8 @@ impl Content {
         self.others.iter().filter(|other| !self.is_dropped(other))
     }
 
-    /// Notes that a person does not need a tip beside the result. Returns the tip that is the result
-    /// then: the only one that is left to choose.
+    /// Notes that a person does not need a tip beside the result. Returns the tip that is the
+    /// result then: the only one that is left to choose.
     pub fn drop_tip(&mut self, tip: &OtherTip) -> Option<OtherTip> {
         self.dropped.insert(tip.commit.clone());
         if !self.is_undecided {

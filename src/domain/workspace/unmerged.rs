@@ -79,7 +79,8 @@ impl Workspace {
     }
 
     /// Returns the next step with the result of its task; `None` if a person has decided, if it is
-    /// published, or if there is none, and nothing is beside it. `is_at_forge` says whether a forge has or gets the result.
+    /// published, or if there is none, and nothing is beside it. `is_at_forge` says whether a forge
+    /// has or gets the result.
     pub fn merge_step(&self, task: &Task, is_at_forge: bool) -> Option<MergeStep> {
         let content = self.content.as_ref()?;
         let is_kept = !matches!(self.state, WorkspaceState::InUse | WorkspaceState::Broken);

@@ -123,8 +123,8 @@ pub struct OtherTipBody {
     pub is_dropped: bool,
 }
 
-/// The decision about a branch or a commit that the agent left beside the result. Exactly one of the
-/// three names it: the branch, or at least 7 digits of the commit.
+/// The decision about a branch or a commit that the agent left beside the result. Exactly one of
+/// the three names it: the branch, or at least 7 digits of the commit.
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ResultRequest {
@@ -333,7 +333,7 @@ pub(super) fn routes() -> Api {
         .post(
             "/tasks/{task}/workspace/result",
             decide_result,
-            about("Decides about a branch or a commit that the agent left beside the result of a task")
+            about("Decides about a branch or a commit beside the result of a task")
                 .takes::<ResultRequest>()
                 .gives::<WorkspaceBody>(),
         )

@@ -46,8 +46,8 @@ fn waits(workspace: &Workspace, task: &Task) -> bool {
 }
 
 impl Workspaces {
-    /// Waits until the work of a finished task is kept, a minute at most. A task without a workspace
-    /// of its own has nothing to wait for.
+    /// Waits until the work of a finished task is kept, a minute at most. A task without a
+    /// workspace of its own has nothing to wait for.
     pub async fn until_kept(&self, id: &TaskId) -> Result<(), ServiceError> {
         if self.checkouts.get().is_none() {
             return Ok(());

@@ -225,7 +225,8 @@ impl Words {
 
     pub(in crate::rest::web) const fn merge_hooks_not_allowed(&self) -> &'static str {
         self.language.either(
-            "They may run files of the result with the rights of the daemon, but agents run as other users. So they do not run.",
+            "They may run files of the result with the rights of the daemon, but agents run as other \
+             users. So they do not run.",
             "フックは結果のファイルをデーモンの権限で実行することがあります。エージェントは別のユーザーで動作しているため、フックは実行しません。",
         )
     }
