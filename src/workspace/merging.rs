@@ -12,6 +12,7 @@ mod put_back;
 mod record;
 mod replay;
 mod signatures;
+mod signing;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -246,6 +247,7 @@ impl Checkouts {
                 return Box::pin(self.deliver_judged(order, &sides, at, &new, hooks)).await;
             }
         }
+        let new = self.signed(&sides, &target, new).await?;
         self.note_merge(&place, &order.branch, [&new, &result, &target]).await?;
         crash_point::reach(CrashPoint::MergeMade);
         let delivered = self.deliver(&source, &place, (&branch, &target), &new).await?;
@@ -446,4 +448,9 @@ impl Checkouts {
             }
         }
     }
+}
+
+/// Returns whether an id stands for no commit.
+fn is_none(id: &str) -> bool {
+    id.replace(NO_COMMIT, "").is_empty()
 }

@@ -26,8 +26,8 @@ const MAX_SAID: u64 = 1024 * 1024;
 /// The most bytes of an error message that are kept.
 const MAX_MESSAGE: usize = 4 * 1024;
 
-/// The setting that names the folder of hooks.
-const HOOKS_PATH: &str = "core.hooksPath=";
+/// The options in place of which a call with the settings of a person heeds these.
+const OF_PERSON: [&str; 2] = ["core.hooksPath=", "commit.gpgSign="];
 /// The options of each call. They come before the configuration of the repository.
 const OPTIONS: [&str; 15] = [
     "core.hooksPath=/dev/null",
@@ -96,7 +96,7 @@ pub struct Call<'a> {
     remote: Option<Remote>,
     /// The user that it runs as, if that is not the daemon's own.
     run_as: Option<Owner>,
-    /// It obeys all settings of a person, whose home this is, also `core.hooksPath`.
+    /// It obeys all settings of a person, whose home this is, also those of [`OF_PERSON`].
     of_person: Option<PathBuf>,
 }
 
@@ -159,9 +159,15 @@ impl<'a> Call<'a> {
     }
 
     /// Lets the call read all settings of a person, whose home folder this is. Only for a call that
-    /// runs nothing: the settings may name hooks.
+    /// runs no hook, or nothing but the signing program: the settings may name both.
     pub(in crate::workspace) fn with_settings_of(mut self, home: PathBuf) -> Self {
         self.of_person = Some(home);
+        self
+    }
+
+    /// Gives the call this time.
+    pub const fn within(mut self, limit: Duration) -> Self {
+        self.limit = limit;
         self
     }
 
@@ -310,7 +316,8 @@ impl<'a> Call<'a> {
             command.args(WITH_CREDENTIAL);
         }
         command.env_clear();
-        let is_kept = |option: &&str| self.of_person.is_none() || !option.starts_with(HOOKS_PATH);
+        let is_theirs = |option: &str| OF_PERSON.iter().any(|name| option.starts_with(name));
+        let is_kept = |option: &&str| self.of_person.is_none() || !is_theirs(option);
         for option in OPTIONS.into_iter().filter(is_kept) {
             command.args(["-c", option]);
         }

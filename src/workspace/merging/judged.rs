@@ -12,7 +12,7 @@ use tokio::sync::OwnedMutexGuard;
 
 use super::deliver::answer_of;
 use super::record::Record;
-use super::{MergeOrder, Merged, NO_COMMIT, Sides};
+use super::{MergeOrder, Merged, Sides, is_none};
 use crate::crash_point::{self, CrashPoint};
 use crate::domain::workspace::COMMIT_MSG;
 use crate::workspace::git::HookRun;
@@ -131,8 +131,9 @@ impl Checkouts {
             let made = self.commit_as(place, &tree, parents.iter(), &message, &signatures);
             record.new = made.await?;
             self.give(source, place, &record.new).await?;
-            record.write(path)?;
         }
+        record.new = self.signed(sides, &record.old, record.new).await?;
+        record.write(path)?;
         let commits = [&record.new, &result.to_owned(), &record.old];
         self.note_merge(place, &order.branch, commits).await?;
         crash_point::reach(CrashPoint::MergeJudged);
@@ -366,11 +367,6 @@ impl Checkouts {
             message: message.to_owned(),
         })
     }
-}
-
-/// Returns whether an id stands for no commit.
-fn is_none(id: &str) -> bool {
-    id.replace(NO_COMMIT, "").is_empty()
 }
 
 /// Splits names that end with a NUL.

@@ -78,7 +78,7 @@ impl Task {
     }
 }
 
-fn write_hook(folder: &Path, name: &str, script: &str) {
+pub(super) fn write_hook(folder: &Path, name: &str, script: &str) {
     std::fs::create_dir_all(folder).unwrap();
     let write = "printf '#!/bin/sh\\n%s\\n' \"$2\" >\"$1\" && chmod 755 \"$1\"";
     let mut shell = Command::new("sh");
