@@ -117,8 +117,8 @@ pub struct Checkouts {
     /// One lock per project: a change of its keep repository.
     locks: Mutex<BTreeMap<ProjectId, Arc<AsyncMutex<KeepState>>>>,
     meter: Mutex<disk::Meter>,
-    /// One lock per project: a merge. It is held while hooks of the source run.
-    merges: Mutex<BTreeMap<ProjectId, Arc<AsyncMutex<()>>>>,
+    /// One lock per repository of people: a merge. It is held while hooks of the source run.
+    merges: Mutex<BTreeMap<PathBuf, Arc<AsyncMutex<()>>>>,
     /// The merges that go on without their callers.
     under_way: Mutex<JoinSet<()>>,
     /// Held while folders are measured.

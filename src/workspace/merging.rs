@@ -153,9 +153,9 @@ impl Checkouts {
         ended.await.map_err(stops)?
     }
 
-    /// Waits until no other merge of a project is under way.
-    async fn lock_merges(&self, project: &ProjectId) -> OwnedMutexGuard<()> {
-        let merges = Arc::clone(lock(&self.merges).entry(project.clone()).or_default());
+    /// Waits until no other merge into a repository is under way. Several projects may have it.
+    async fn lock_merges(&self, source: &Source) -> OwnedMutexGuard<()> {
+        let merges = Arc::clone(lock(&self.merges).entry(source.common.clone()).or_default());
         merges.lock_owned().await
     }
 
@@ -167,9 +167,9 @@ impl Checkouts {
     pub async fn merge(&self, order: &MergeOrder) -> Result<Merged, CheckoutError> {
         self.git.check().await?;
         let place = self.place(&order.project, &order.id);
-        let _merging = self.lock_merges(&order.project).await;
-        self.end_interrupted(&place.project).await;
         let source = Source::find(&self.git, &order.source).await?;
+        let _merging = self.lock_merges(&source).await;
+        self.end_interrupted(&place.project).await?;
         let locked = self.lock_keep(&order.project, &place).await?;
         let head = self.follow(&source, &place).await?;
         let (branch, target) = self.target(order, head, &place).await?;
@@ -240,6 +240,13 @@ impl Checkouts {
                 let may_run = step == HookStep::Ask;
                 let hooks = hooks.iter().map(|hook| hook.to_string_lossy().into_owned()).collect();
                 return Ok(Merged::HooksAsk { branch, hooks, may_run });
+            }
+            HookStep::Run if is_none(&target) => {
+                return Err(CheckoutError::Refused(
+                    "the hooks of the repository do not run for its first commit; merge without \
+                     them (`--no-hooks`)"
+                        .to_owned(),
+                ));
             }
             HookStep::Run => {
                 let hooks = (hooks.as_slice(), locked);

@@ -56,6 +56,8 @@ impl Checkouts {
         let call = self.git.in_folder(top, ask).run_as(source.owner).with_settings_of(home);
         let asked = call.end().await?;
         match asked.code {
+            // Hooks are turned off.
+            Some(0) if asked.stdout == b"\n" => Ok(NO_HOME.into()),
             Some(0) => {
                 let path = asked.stdout.strip_suffix(b"\n").unwrap_or(&asked.stdout);
                 Ok(top.join(OsStr::from_bytes(path)))

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use tokio::sync::OwnedMutexGuard;
 
 use super::deliver::answer_of;
+use super::put_back::PutBack;
 use super::record::Record;
 use super::{MergeOrder, Merged, Sides, is_none};
 use crate::crash_point::{self, CrashPoint};
@@ -21,6 +22,8 @@ use crate::workspace::rights::blocking_as;
 use crate::workspace::source::{Source, entries};
 use crate::workspace::{CheckoutError, Checkouts, KeepState, Place};
 
+/// The file with the message for a hook, in git's folder. `COMMIT_EDITMSG` is the person's.
+const MESSAGE: &str = "MESSAGE_OF_AGENT_COORDINATOR";
 /// The most bytes of a message that are read after a hook.
 const MAX_MESSAGE: u64 = 1024 * 1024;
 /// The options of each comparison of files.
@@ -111,6 +114,8 @@ impl Checkouts {
         let branch = record.branch.clone();
         let Parts { tree, parents, message } = self.parts_of(place, &record.new).await?;
         let verdict = Box::pin(self.judge(order, source, record, hooks, &message)).await?;
+        let folder = record.folder.as_ref().unwrap_or(&source.top);
+        self.remove_message(source, folder).await?;
         let _locked = self.lock_keep(&order.project, place).await?;
         let message = match verdict {
             Verdict::Passed(message) => message,
@@ -118,10 +123,17 @@ impl Checkouts {
                 return Ok(self.in_the_way(order, sides, &branch, message).await);
             }
             Verdict::Refused { hook, said, files } => {
-                let saved = self.put_back(source, record, &files).await?;
+                let PutBack { saved, left } = self.put_back(source, record, &files).await?;
                 crash_point::reach(CrashPoint::MergePutBack);
-                Record::remove(path)?;
                 let hook = hook.to_string_lossy().into_owned();
+                if left.is_empty() {
+                    Record::remove(path)?;
+                    return Ok(Merged::HookRefused { branch, hook, said, files, saved });
+                }
+                Record::set_aside(path)?;
+                let left = left.join("\n");
+                let said =
+                    format!("{said}\nThe files of the result are still there, because of:\n{left}");
                 return Ok(Merged::HookRefused { branch, hook, said, files, saved });
             }
         };
@@ -165,13 +177,12 @@ impl Checkouts {
         let mut after = message.to_owned();
         for hook in hooks {
             let is_of_message = hook.ends_with(COMMIT_MSG);
-            let file = git_dir.join("COMMIT_EDITMSG");
+            let file = git_dir.join(MESSAGE);
             if is_of_message {
                 let inside = git_dir.clone();
                 let message = message.to_owned();
                 blocking_as(source.owner, move || {
-                    let name = Path::new("COMMIT_EDITMSG");
-                    Inside::open(&inside)?.write(name, message.as_bytes(), 0o644)
+                    Inside::open(&inside)?.write(Path::new(MESSAGE), message.as_bytes(), 0o644)
                 })
                 .await?;
             }
@@ -231,14 +242,19 @@ impl Checkouts {
         Ok(written)
     }
 
-    /// Removes the message that git has for a squash. A later commit of the person would get it.
+    /// Removes the message that git has for a squash, which a later commit of the person would
+    /// get, and the one that the hook had.
     pub(super) async fn remove_message(
         &self,
         source: &Source,
         folder: &Path,
     ) -> Result<(), CheckoutError> {
         let git_dir = self.git_dir(source, folder).await?;
-        let remove = move || Inside::open(&git_dir)?.remove_file(Path::new("SQUASH_MSG"));
+        let remove = move || {
+            let inside = Inside::open(&git_dir)?;
+            inside.remove_file(Path::new("SQUASH_MSG"))?;
+            inside.remove_file(Path::new(MESSAGE))
+        };
         blocking_as(source.owner, remove).await
     }
 
@@ -248,6 +264,13 @@ impl Checkouts {
         source: &Source,
         record: &Record,
     ) -> Result<Result<(), String>, CheckoutError> {
+        if record.folder.is_some() {
+            let place = self.work_tree_of(source, &record.branch).await?;
+            if place != record.folder {
+                let branch = &record.branch;
+                return Ok(Err(format!("the branch `{branch}` was switched while its hooks ran")));
+            }
+        }
         let name = format!("refs/heads/{}", record.branch);
         let change = ["update-ref", "-m", "agent-coordinator: merge", &name];
         let change = change.into_iter().chain([record.new.as_str(), record.old.as_str()]);
@@ -346,7 +369,7 @@ impl Checkouts {
         blocking_as(source.owner, move || {
             let failed = CheckoutError::io("read the message in", &git_dir);
             let mut message = Vec::new();
-            let opened = Inside::open(&git_dir)?.open_file(Path::new("COMMIT_EDITMSG"));
+            let opened = Inside::open(&git_dir)?.open_file(Path::new(MESSAGE));
             opened
                 .and_then(|file| file.take(MAX_MESSAGE).read_to_end(&mut message))
                 .map_err(failed)?;

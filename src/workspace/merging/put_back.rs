@@ -1,11 +1,12 @@
 //! Puts index and files of a source back after a merge that did not come to its end.
 
 use std::collections::BTreeSet;
+use std::fs::Metadata;
 use std::path::Path;
 
+use super::deliver::answer_of;
 use super::judged::{COMPARE, names_of};
 use super::record::Record;
-use crate::domain::ProjectId;
 use crate::telemetry::ErrorChain;
 use crate::workspace::inside::Inside;
 use crate::workspace::objects::names_in;
@@ -21,28 +22,92 @@ const SAVED_BY: [(&str, &str); 4] = [
     ("GIT_COMMITTER_EMAIL", "daemon@agent-coordinator.invalid"),
 ];
 
+/// The end of a step that puts index and files back.
+#[derive(Debug, Default)]
+pub(super) struct PutBack {
+    /// The commit that has the files that a hook changed.
+    pub(super) saved: Option<String>,
+    /// The reasons why they were not put back.
+    pub(super) left: Vec<String>,
+}
+
+impl PutBack {
+    fn left(reason: String) -> Self {
+        Self { saved: None, left: vec![reason] }
+    }
+}
+
 impl Checkouts {
-    /// Puts index and files back to what they were. If a hook changed files, a commit that no ref
-    /// names gets their content first, and is returned.
+    /// Puts index and files back to what they were, after a hook refused the commit or changed
+    /// these files. A commit that no ref names gets the changed files first. Git writes over no
+    /// file that was changed otherwise.
     pub(super) async fn put_back(
         &self,
         source: &Source,
         record: &Record,
         changed: &[String],
-    ) -> Result<Option<String>, CheckoutError> {
-        let Some(folder) = &record.folder else { return Ok(None) };
+    ) -> Result<PutBack, CheckoutError> {
+        let Some(folder) = &record.folder else { return Ok(PutBack::default()) };
+        if !self.is_still_there(source, record, folder).await? {
+            return Ok(PutBack::left(format!("the branch {}", record.branch)));
+        }
+        let returned = self.planned(source, folder, record, "--diff-filter=D").await?;
+        if let Some(name) = existing(source, folder, returned).await?.into_iter().next() {
+            return Ok(PutBack::left(name));
+        }
         let mut saved = None;
         if !changed.is_empty() {
             let save = self.git.in_folder(folder, ["stash", "create"]).run_as(source.owner).long();
             let save = SAVED_BY.iter().fold(save, |call, (name, value)| call.variable(name, value));
             saved = Some(save.text().await?).filter(|commit| !commit.is_empty());
+            self.set_files(source, folder, &record.new, changed).await?;
         }
-        // The index of the new commit names the files that the second step removes.
-        for step in [&["--reset", &record.new][..], &["--reset", "-u", &record.old_files]] {
-            let arguments = ["read-tree"].into_iter().chain(step.iter().copied());
-            self.git.in_folder(folder, arguments).run_as(source.owner).long().run().await?;
+        let arguments = ["read-tree", "-m", "-u", &record.new, &record.old_files];
+        let back = self.git.in_folder(folder, arguments).run_as(source.owner).long().run().await;
+        match answer_of(back, source).await? {
+            Ok(()) => Ok(PutBack { saved, left: Vec::new() }),
+            Err(message) => Ok(PutBack { saved, left: vec![message] }),
         }
-        Ok(saved)
+    }
+
+    /// Returns whether the branch is at its old commit, and is checked out in the same work tree.
+    async fn is_still_there(
+        &self,
+        source: &Source,
+        record: &Record,
+        folder: &Path,
+    ) -> Result<bool, CheckoutError> {
+        let place = self.work_tree_of(source, &record.branch).await?;
+        Ok(place.as_deref() == Some(folder) && self.is_at(source, record, &record.old).await?)
+    }
+
+    /// Gives files in index and work tree the content that they have in a tree. Those that it has
+    /// not are removed.
+    async fn set_files(
+        &self,
+        source: &Source,
+        folder: &Path,
+        tree: &str,
+        files: &[String],
+    ) -> Result<(), CheckoutError> {
+        let command = ["checkout", "--quiet", "--no-overlay"];
+        self.of_files(source, folder, (&command, tree), files).await
+    }
+
+    /// Runs a command about these files of a tree.
+    async fn of_files(
+        &self,
+        source: &Source,
+        folder: &Path,
+        (command, tree): (&[&str], &str),
+        files: &[String],
+    ) -> Result<(), CheckoutError> {
+        let names = ["--pathspec-from-file=-", "--pathspec-file-nul", tree];
+        let arguments = command.iter().copied().chain(names);
+        let call = self.git.in_folder(folder, arguments).run_as(source.owner).long();
+        let call = call.variable("GIT_LITERAL_PATHSPECS", "1").input(files.join("\0"));
+        call.run().await?;
+        Ok(())
     }
 
     /// Puts index and files back if each of them is as before or as in the new commit. Otherwise
@@ -65,9 +130,17 @@ impl Checkouts {
         let old_staged = self.differing_in_index(source, folder, old_files).await?;
         let new_staged = self.differing_in_index(source, folder, new).await?;
         let in_index = old_staged.intersection(&new_staged);
-        let changed: BTreeSet<String> = on_disk.chain(in_index).cloned().collect();
-        if changed.is_empty() {
-            self.put_back(source, record, &[]).await?;
+        let others = self.planned(source, folder, record, "--diff-filter=d").await?;
+        let planned: BTreeSet<String> = others.into_iter().chain(gone.clone()).collect();
+        let changed = on_disk.chain(in_index).filter(|name| planned.contains(*name));
+        let mut changed: BTreeSet<String> = changed.cloned().collect();
+        // Git would remove a folder in the place of a file, with all that is in it.
+        changed.extend(folders(source, folder, planned.clone()).await?);
+        if changed.is_empty() && !planned.is_empty() {
+            let planned: Vec<String> = planned.into_iter().collect();
+            // Afterwards the index or the old commit has each of the files.
+            self.of_files(source, folder, (&["reset", "--quiet"], new), &planned).await?;
+            self.set_files(source, folder, old_files, &planned).await?;
         }
         Ok(changed.into_iter().collect())
     }
@@ -103,8 +176,7 @@ impl Checkouts {
         if self.is_at(&source, record, &record.new).await? {
             return Ok(Vec::new());
         }
-        let is_there = self.work_tree_of(&source, &record.branch).await?.as_ref() == Some(folder);
-        if !is_there || !self.is_at(&source, record, &record.old).await? {
+        if !self.is_still_there(&source, record, folder).await? {
             return Ok(vec![format!("the branch {}", record.branch)]);
         }
         let changed = self.put_back_unchanged(&source, record).await?;
@@ -135,23 +207,77 @@ impl Checkouts {
         })
     }
 
-    /// Ends the merges of a project that were cut off. The caller has the lock of its merges.
-    pub(super) async fn end_interrupted(&self, project: &Path) {
+    /// Ends the merges of a project that were cut off. The caller has the lock of the merges.
+    ///
+    /// # Errors
+    /// `Refused` if one of them cannot be undone now.
+    pub(super) async fn end_interrupted(&self, project: &Path) -> Result<(), CheckoutError> {
         for path in Record::list(project) {
             Box::pin(self.end_record(&path)).await;
+            if path.exists() {
+                return Err(CheckoutError::Refused(format!(
+                    "an earlier merge was cut off, and its files could not be put back yet; the \
+                     log of the daemon has the reason, and `{}` the commits",
+                    path.display()
+                )));
+            }
         }
+        Ok(())
     }
 
     /// Ends all merges that an earlier daemon left in the middle.
     pub async fn end_interrupted_merges(&self) {
-        for name in names_in(&self.root) {
-            let folder = self.root.join(&name);
-            let Ok(project) = name.parse::<ProjectId>() else { continue };
-            if Record::list(&folder).is_empty() || self.git.check().await.is_err() {
-                continue;
+        let projects = names_in(&self.root).into_iter();
+        for path in projects.flat_map(|name| Record::list(&self.root.join(name))) {
+            let Some(record) = Record::read(&path) else { continue };
+            if self.git.check().await.is_err() {
+                return;
             }
-            let _merging = self.lock_merges(&project).await;
-            self.end_interrupted(&folder).await;
+            match Source::find_any(&self.git, &record.directory).await {
+                Ok(source) => {
+                    let _merging = self.lock_merges(&source).await;
+                    self.end_record(&path).await;
+                }
+                Err(error) => {
+                    let shown = path.display();
+                    let error = ErrorChain(&error);
+                    tracing::warn!(path = %shown, %error, "could not undo an interrupted merge");
+                }
+            }
         }
     }
+}
+
+/// Returns which of these names exist in a work tree.
+async fn existing(
+    source: &Source,
+    folder: &Path,
+    names: BTreeSet<String>,
+) -> Result<BTreeSet<String>, CheckoutError> {
+    select(source, folder, names, |_| true).await
+}
+
+/// Returns which of these names are folders in a work tree.
+async fn folders(
+    source: &Source,
+    folder: &Path,
+    names: BTreeSet<String>,
+) -> Result<BTreeSet<String>, CheckoutError> {
+    select(source, folder, names, Metadata::is_dir).await
+}
+
+async fn select(
+    source: &Source,
+    folder: &Path,
+    names: BTreeSet<String>,
+    is_meant: fn(&Metadata) -> bool,
+) -> Result<BTreeSet<String>, CheckoutError> {
+    let folder = folder.to_owned();
+    blocking_as(source.owner, move || {
+        let is_selected = |name: &String| {
+            folder.join(name).symlink_metadata().is_ok_and(|found| is_meant(&found))
+        };
+        Ok(names.into_iter().filter(is_selected).collect())
+    })
+    .await
 }

@@ -317,16 +317,51 @@ async fn the_next_daemon_or_the_next_merge_puts_back_what_was_cut_off() {
 }
 
 #[tokio::test]
-async fn a_merge_that_was_cut_off_is_left_if_files_were_changed_since() {
-    for name in ["work.txt", "main.txt"] {
+async fn a_merge_that_was_cut_off_is_left_if_its_files_were_changed_since() {
+    let task = Task::new().await;
+    task.cut_off().await;
+    task.bed.put("work.txt", "of a person\n");
+    let before = task.state();
+    task.restart().await;
+    assert_eq!(task.state(), before);
+    assert_eq!(task.bed.read("work.txt"), "of a person\n");
+    assert!(task.record().with_extension("left").exists());
+    // Other files have nothing to do with it.
+    let task = Task::new().await;
+    task.cut_off().await;
+    task.bed.put("main.txt", "of a person\n");
+    task.restart().await;
+    assert_eq!(task.git(&["status", "--porcelain"]), "M main.txt");
+    assert_eq!(
+        (task.bed.read("main.txt").as_str(), task.has("work.txt")),
+        ("of a person\n", false)
+    );
+}
+
+#[tokio::test]
+async fn a_refusal_keeps_what_git_does_not_see() {
+    let task = Task::new().await;
+    task.git(&["update-index", "--assume-unchanged", "main.txt"]);
+    task.bed.put("main.txt", "of a person\n");
+    task.hook("pre-merge-commit", "exit 1");
+    task.refused(MergeStyle::Merge).await;
+    assert_eq!(task.bed.read("main.txt"), "of a person\n");
+}
+
+#[tokio::test]
+async fn a_merge_goes_not_on_where_the_branch_is_not_checked_out_any_more() {
+    for exit in ["0", "1"] {
         let task = Task::new().await;
-        task.cut_off().await;
-        task.bed.put(name, "of a person\n");
-        let before = task.state();
-        task.restart().await;
-        assert_eq!(task.state(), before);
-        assert_eq!(task.bed.read(name), "of a person\n");
-        assert!(task.record().with_extension("left").exists());
+        let before = task.head();
+        task.hook("pre-merge-commit", &format!("git switch -q -c aside; exit {exit}"));
+        let said = match task.run(MergeStyle::Merge).await {
+            Merged::InTheWay { message, .. } => message,
+            Merged::HookRefused { said, .. } => said,
+            other => panic!("{other:?}"),
+        };
+        assert!(said.contains("files of the result are still there"), "{said}");
+        assert_eq!(task.git(&["rev-parse", "main"]), before);
+        assert!(task.record().with_extension("left").exists() && task.has("work.txt"));
     }
 }
 
