@@ -203,7 +203,9 @@ impl ResultOfTask {
             let request = ResultRequest { take, drop, want };
             telling(client, &id, client.post(&path, &request)).await?
         } else {
-            of_task(client, &task).await?
+            let id = task.id(client).await?;
+            let path = format!("/tasks/{id}/workspace?kept=true");
+            telling(client, &id, client.get(&path)).await?
         };
         if form.json {
             return print_json(&workspace);

@@ -139,7 +139,10 @@ pub(super) fn others(workspace: &WorkspaceBody) -> Vec<String> {
         let name = branch.as_deref().unwrap_or_else(|| commit.get(..12).unwrap_or(commit));
         let plural = if *n_commits == 1 { "" } else { "s" };
         let dropped = if *is_dropped { " (not needed)" } else { "" };
-        format!("`{}` has {n_commits} more commit{plural}{dropped}", plain(name))
+        match n_commits {
+            0 => format!("`{}` has nothing more{dropped}", plain(name)),
+            _ => format!("`{}` has {n_commits} more commit{plural}{dropped}", plain(name)),
+        }
     };
     let mut lines: Vec<String> = content.others.iter().map(line).collect();
     let task = &workspace.short_id;
@@ -147,7 +150,7 @@ pub(super) fn others(workspace: &WorkspaceBody) -> Vec<String> {
         lines.push(format!(
             "choose the result: agent-coordinator task result {task} --take BRANCH|COMMIT"
         ));
-    } else if content.others.iter().any(|other| !other.is_dropped) {
+    } else if content.others.iter().any(|other| other.n_commits > 0 && !other.is_dropped) {
         lines.push(format!(
             "to use one: agent-coordinator task result {task} --take BRANCH|COMMIT; if it is not \
              needed: --drop"

@@ -492,7 +492,8 @@ async fn give_up<C: ControlPlane>(
 }
 
 fn kept(order: &KeepOrder, content: Content) -> WorkspaceReport {
-    WorkspaceReport::Kept { launch: order.launch.clone(), content: Box::new(content) }
+    let chosen = order.chosen.as_ref().map(|choice| choice.commit.clone());
+    WorkspaceReport::Kept { launch: order.launch.clone(), content: Box::new(content), chosen }
 }
 
 /// Removes the fresh clone of a check that has ended. If that fails, the work is kept nevertheless,

@@ -168,6 +168,8 @@ pub enum WorkspaceReport {
     Kept {
         launch: Option<LaunchId>,
         content: Box<Content>,
+        /// The result that a person had chosen when that step began.
+        chosen: Option<String>,
     },
     /// A branch of the source has its result.
     Published(Published),
@@ -275,11 +277,11 @@ impl Workspace {
             },
             // A workspace that is ready was written to after it had been kept, and was kept again.
             // A report that comes again after the next claim says nothing about that launch.
-            (InUse | Ready, WorkspaceReport::Kept { launch, content }) if launch == self.launch => {
-                let decided = |of: &Content| (of.chosen.clone(), of.dropped.clone());
-                if self.state == Ready
-                    && self.content.as_ref().map(decided) != Some(decided(&content))
-                {
+            (InUse | Ready, WorkspaceReport::Kept { launch, content, chosen })
+                if launch == self.launch =>
+            {
+                let decided = self.content.as_ref().map(|it| (&it.chosen, &it.dropped));
+                if self.state == Ready && decided != Some((&chosen, &content.dropped)) {
                     // A person has decided about the branches since that step began.
                     return self;
                 }
@@ -366,13 +368,15 @@ impl Workspace {
         }
     }
 
-    /// Returns whether it has a result that is neither merged nor given up.
+    /// Returns whether it has a result that is neither merged nor given up, or a branch beside it
+    /// about which nobody has decided.
     pub fn has_unmerged_work(&self) -> bool {
         let Some(content) = self.content.as_ref().filter(|_| self.discarded_at.is_none()) else {
             return false;
         };
         let has_result = content.n_commits > 0 && self.merged_commit.is_none();
-        content.n_uncommitted > 0 || content.is_undecided || has_result
+        let has_more = content.open_others().next().is_some();
+        content.n_uncommitted > 0 || content.is_undecided || has_result || has_more
     }
 
     /// Returns the workspace after its task was deleted for good: its files go, and its kept state
@@ -410,8 +414,10 @@ impl Workspace {
         let is_proved = self.content.as_ref().is_some_and(|content| content.proof.is_some());
         // A merge of the commits says nothing about files that are in no commit.
         let has_more = self.content.as_ref().is_some_and(|content| content.n_uncommitted > 0);
+        let is_beside = self.content.as_ref().is_some_and(|it| it.open_others().next().is_some());
         // One that a person brought back after the merge has no launch.
-        let is_merged = self.merged_commit.is_some() && !has_more && self.launch.is_some();
+        let is_settled = !has_more && !is_beside && self.launch.is_some();
+        let is_merged = self.merged_commit.is_some() && is_settled;
         self.state == WorkspaceState::Ready
             && !task.status.is_open()
             && is_proved

@@ -141,16 +141,16 @@ pub fn list_broken(tx: &mut Read<'_>) -> Result<Vec<Workspace>, StoreError> {
     tx.list("WHERE state = 'broken' ORDER BY created_at, id", &[])
 }
 
-/// Returns the newest workspaces of finished tasks whose results are neither merged nor discarded,
-/// of all projects or of one.
+/// Returns the newest workspaces of finished tasks, of all projects or of one: those whose results
+/// are neither merged nor discarded, and merged ones while their files are there.
 pub fn list_unmerged(
     tx: &mut Read<'_>,
     project: Option<&ProjectId>,
 ) -> Result<Vec<Workspace>, StoreError> {
-    // After a merge, only the branches beside the result are left to decide about.
+    // After a merge, the branches beside the result may be left to decide about.
     const UNMERGED: &str = "discarded_at IS NULL \
-        AND (merged_commit IS NULL AND content IS NOT NULL OR content LIKE '%\"others\":[{%') \
-        AND state IN ('wanted', 'ready', 'removed') \
+        AND content IS NOT NULL \
+        AND (merged_commit IS NULL AND state IN ('wanted', 'removed') OR state = 'ready') \
         AND EXISTS (SELECT 1 FROM tasks WHERE tasks.id = workspaces.task_id \
             AND tasks.status = 'done' AND tasks.archived_at IS NULL) \
         AND NOT EXISTS (SELECT 1 FROM workspaces AS later \

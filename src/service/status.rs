@@ -9,6 +9,7 @@ use crate::domain::id::LaunchId;
 use crate::domain::series::Series;
 use crate::domain::store_state::{Access, StoreFailure, StoreState};
 use crate::domain::totals::Totals;
+use crate::domain::workspace::MergeStep;
 use crate::domain::{
     Account, ForgeItem, Launch, ProjectId, ShortId, StartHistory, Task, TaskId, TaskStatus,
     Timestamp,
@@ -102,6 +103,9 @@ impl Service {
             let of_launches = open.iter().chain(&ended).filter_map(|launch| launch.task.clone());
             let mut to_merge = BTreeMap::new();
             for result in list_unmerged(tx, None)? {
+                if result.step == MergeStep::Compare {
+                    continue;
+                }
                 *to_merge.entry(result.task.project).or_default() += 1;
             }
             Ok(Rows {

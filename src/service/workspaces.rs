@@ -150,7 +150,7 @@ impl Workspaces {
                 if after != before {
                     workspaces::put(tx, &after)?;
                 }
-                if let WorkspaceReport::Kept { launch: Some(launch), content } = &report
+                if let WorkspaceReport::Kept { launch: Some(launch), content, .. } = &report
                     && (before.state, after.state) == (WorkspaceState::InUse, WorkspaceState::Ready)
                 {
                     checks::note_kept(tx, &inputs, launch, content)?;

@@ -89,7 +89,9 @@ impl Checkouts {
         let found = match &looked.found {
             Found::Result(commit) => Some(commit),
             // The agent may have moved the branch back.
-            Found::Nothing => refs.branch(&order.branch).filter(|id| looked.may_be_result(id)),
+            Found::Nothing => refs
+                .branch(&order.branch)
+                .filter(|id| looked.may_be_result(id) && !order.dropped.contains(*id)),
             Found::Undecided => None,
         };
         let mut result = self.existing(place, found).await?;

@@ -404,12 +404,15 @@ fn a_person_chooses_among_the_branches_that_an_agent_left() {
     assert!(diff.contains("+++ b/x.txt") && !diff.contains("y.txt"), "{diff}");
     daemon.done(&["task", "merge", "tsk"]);
     assert_eq!(bed.read("x.txt"), "x\n");
-    bed.until_state("tsk", "removed");
     let inbox = daemon.done(&["inbox"]);
     assert!(inbox.contains("left more beside the result: y"), "{inbox}");
+    let refused = daemon.cli(&["task", "delete", "tsk", "--yes"]).stderr;
+    assert!(refused.contains("not merged"), "{refused}");
+    // The clone stays until a person has decided.
     daemon.done(&["task", "result", "tsk", "--drop", "y"]);
     let inbox = daemon.done(&["inbox"]);
     assert!(!inbox.contains("left more"), "{inbox}");
+    bed.until_state("tsk", "removed");
 }
 
 /// The steps of an agent that has reported, and stays until a file appears beside its clone.

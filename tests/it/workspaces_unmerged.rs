@@ -98,7 +98,8 @@ fn a_person_is_asked_to_choose_among_several_results() {
     // An entry that was put off returns as another one after the choice.
     daemon.done(&["inbox", "done", entry["id"].as_str().unwrap()]);
     daemon.done(&["task", "result", "tsk", "--take", "x"]);
-    assert_eq!(inbox(&bed, "unmerged"), ["a title: PRJ-1 is done: +1 −0, not merged"]);
+    let told = "a title: PRJ-1 is done: +1 −0, not merged; more is on y";
+    assert_eq!(inbox(&bed, "unmerged"), [told]);
 }
 
 #[test]

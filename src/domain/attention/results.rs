@@ -72,10 +72,14 @@ pub fn of_results(
             continue;
         }
         let tips = content.open_others().map(|other| other.name().to_owned()).collect();
+        if step == MergeStep::Compare {
+            let result = WaitingResult::Beside { task, tips };
+            entries.push(Attention { since, cause: Cause::Result(result) });
+            continue;
+        }
         let result = match step {
             MergeStep::Choose => WaitingResult::Undecided { task, tips },
-            MergeStep::Compare => WaitingResult::Beside { task, tips },
-            MergeStep::Merge | MergeStep::Resolve => {
+            MergeStep::Merge | MergeStep::Resolve | MergeStep::Compare => {
                 let Content { n_additions, n_deletions, .. } = *content;
                 WaitingResult::ToMerge { task, n_additions, n_deletions, tips }
             }
@@ -166,7 +170,7 @@ impl WaitingResult {
                     named(tips, Language::English)
                 ),
                 format!(
-                    "{short_id} には結果のほかにも変更があります。採用か不要かを選択してください: {}",
+                    "{short_id} には結果のほかにも変更があります。結果にするか不要にするかを選択してください: {}",
                     named(tips, Language::Japanese)
                 ),
             ),
@@ -312,9 +316,9 @@ mod tests {
                 "SHOP-3 was not merged: it and main (as of 0123456789) change the same lines of \
                  a, b, c and 1 more",
             ),
+            (Unmerged, "The agent of SHOP-4 left more beside the result: x, y. Take it or drop it"),
             (Unmerged, "SHOP-1 is done: +2 −1, not merged; more is on x, y"),
             (Unmerged, "SHOP-2 is done, and its agent left several results: x, y. Choose one"),
-            (Unmerged, "The agent of SHOP-4 left more beside the result: x, y. Take it or drop it"),
         ];
         for ((kind, title, text), expected) in entries.iter().zip(expected) {
             assert_eq!(

@@ -74,9 +74,11 @@ impl Content {
         self.dropped.contains(&other.commit)
     }
 
-    /// Returns the tips beside the result that a person has not dropped.
+    /// Returns the tips beside the result about which a person has not decided. A former result
+    /// that the result contains is only there to be taken back.
     pub fn open_others(&self) -> impl Iterator<Item = &OtherTip> {
-        self.others.iter().filter(|other| !self.is_dropped(other))
+        let has_more = |other: &OtherTip| other.n_commits > 0 || self.is_undecided;
+        self.others.iter().filter(move |other| has_more(other) && !self.is_dropped(other))
     }
 
     /// Notes that a person does not need a tip beside the result. Returns the tip that is the
@@ -86,9 +88,9 @@ impl Content {
         if !self.is_undecided {
             return None;
         }
-        let left: Vec<OtherTip> = self.open_others().cloned().collect();
+        let mut left: Vec<OtherTip> = self.open_others().cloned().collect();
         self.is_undecided = !left.is_empty();
-        left.into_iter().next().filter(|_| self.open_others().count() == 1)
+        left.pop().filter(|_| left.is_empty())
     }
 
     /// Returns the result that a person chose, if one did.

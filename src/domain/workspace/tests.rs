@@ -50,7 +50,33 @@ fn prepared() -> WorkspaceReport {
 
 /// Returns the report that the content after the last launch of `workspace` is kept.
 fn kept(workspace: &Workspace, content: Content) -> WorkspaceReport {
-    WorkspaceReport::Kept { launch: workspace.launch.clone(), content: Box::new(content) }
+    let chosen = content.chosen.clone();
+    WorkspaceReport::Kept { launch: workspace.launch.clone(), content: Box::new(content), chosen }
+}
+
+#[test]
+fn a_decision_about_branches_outlives_a_keeping_that_began_before_it() {
+    let by = "crd".parse().unwrap();
+    let ready =
+        |content| Workspace { state: WorkspaceState::Ready, content: Some(content), ..workspace() };
+    let with = |chosen: Option<&str>, dropped: &[&str]| Content {
+        chosen: chosen.map(str::to_owned),
+        dropped: dropped.iter().map(|it| (*it).to_owned()).collect(),
+        ..Content::default()
+    };
+    let kept = |content: Content, chosen: Option<&str>| WorkspaceReport::Kept {
+        launch: None,
+        content: Box::new(Content { disk_bytes: 7, ..content }),
+        chosen: chosen.map(str::to_owned),
+    };
+    let is_taken =
+        |before: Content, report| ready(before).on(report, &by).content.unwrap().disk_bytes == 7;
+    assert!(is_taken(with(Some("a"), &["x"]), kept(with(Some("a"), &["x"]), Some("a"))));
+    assert!(!is_taken(with(Some("a"), &[]), kept(with(None, &[]), None)));
+    assert!(!is_taken(with(None, &["x"]), kept(with(None, &[]), None)));
+    // The work went on elsewhere since the choice, so that it is to be made once more.
+    let undecided = Content { is_undecided: true, ..with(None, &[]) };
+    assert!(is_taken(with(Some("a"), &[]), kept(undecided, Some("a"))));
 }
 
 fn proved(proof: Option<&str>) -> Content {

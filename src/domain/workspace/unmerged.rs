@@ -234,7 +234,8 @@ mod tests {
         let kept = |workspace: Workspace, content: Content| {
             let launch = workspace.launch.clone();
             let content = Box::new(content);
-            workspace.on(super::super::WorkspaceReport::Kept { launch, content }, &by)
+            let chosen = None;
+            workspace.on(super::super::WorkspaceReport::Kept { launch, content, chosen }, &by)
         };
         let refused = |with_uncommitted| {
             let conflict = Some(Conflict { with_uncommitted, ..conflict("a") });

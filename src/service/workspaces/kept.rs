@@ -10,8 +10,9 @@ use crate::service::{ServiceError, catalog};
 use super::{Workspaces, find, refused};
 use crate::domain::Refusal;
 
-/// The longest time for which a request waits until the work of a finished task is kept.
-const LONGEST_KEEPING: Duration = Duration::from_mins(1);
+/// The longest time for which a request waits until the work of a finished task is kept. The page
+/// waits a minute for an answer.
+const LONGEST_KEEPING: Duration = Duration::from_secs(50);
 /// The pause between two looks at it.
 const PAUSE: Duration = Duration::from_millis(100);
 

@@ -312,10 +312,24 @@ impl Workspaces {
             if found.content.as_ref() != Some(&content) {
                 return Err("its content was kept anew meanwhile; look at it, and choose again");
             }
-            // An earlier merge says nothing about another result.
-            let is_same = decided.head_commit == content.head_commit;
-            let merged_commit = found.merged_commit.clone().filter(|_| is_same);
-            Ok(Workspace { content: Some(decided.clone()), merged_commit, ..found })
+            if found.state == WorkspaceState::InUse {
+                return Err("an agent uses it; choose when it has ended");
+            }
+            let mut decided = decided.clone();
+            if decided.head_commit == content.head_commit {
+                return Ok(Workspace { content: Some(decided), ..found });
+            }
+            // The result before needs no decision if it was merged.
+            let merged = content.head_commit.clone().filter(|_| found.merged_commit.is_some());
+            decided.dropped.extend(merged);
+            // An earlier merge, and an earlier decision, say nothing about another result.
+            Ok(Workspace {
+                content: Some(decided),
+                merged_commit: None,
+                discarded_at: None,
+                forever_at: None,
+                ..found
+            })
         })
         .await
         .map(drop)
@@ -470,6 +484,7 @@ impl Workspaces {
     /// # Errors
     /// `TaskNotFound`, `NoWorkspace`, `WorkspaceFailed`.
     pub async fn restore_to(&self, id: &TaskId, to: &Path) -> Result<(), ServiceError> {
+        self.until_kept(id).await?;
         let WorkspaceView { workspace, task, .. } = self.of_task(id).await?;
         let Some(content) = &workspace.content else {
             return Err(refused(&task, NOTHING_KEPT).into());

@@ -251,7 +251,10 @@ impl Checkouts {
         let mut others: Vec<OtherTip> = Vec::new();
         for tip in &looked.tips {
             let is_named = others.iter().any(|other| other.commit == tip.commit);
-            if is_named || Some(tip.commit.as_str()) == result || others.len() == MAX_OTHERS {
+            let is_dropped = |commit: &String| order.dropped.contains(commit);
+            let n_open = others.iter().filter(|other| !is_dropped(&other.commit)).count();
+            let is_beyond = n_open == MAX_OTHERS && !is_dropped(&tip.commit);
+            if is_named || Some(tip.commit.as_str()) == result || is_beyond {
                 continue;
             }
             let n_beyond = looked.new.n_beyond(&tip.commit, result);

@@ -18,8 +18,8 @@ use crate::service::ServiceError;
 pub(super) struct OtherRow<'a> {
     /// The branch, or the first digits of the commit.
     pub(super) shown: &'a str,
-    /// The branch, or the whole commit, which the buttons send.
-    pub(super) name: &'a str,
+    /// The commit, which the buttons send: a branch may have moved since.
+    pub(super) commit: &'a str,
     pub(super) size: String,
     pub(super) is_dropped: bool,
 }
@@ -54,7 +54,7 @@ impl<'a> OtherRow<'a> {
     fn of(other: &'a OtherTip, content: &Content, w: &Words) -> Self {
         Self {
             shown: other.name(),
-            name: other.branch.as_deref().unwrap_or(&other.commit),
+            commit: &other.commit,
             size: w.of_commits_more(other.n_commits),
             is_dropped: content.is_dropped(other),
         }
@@ -67,7 +67,7 @@ mod tests {
     use crate::domain::Language;
 
     #[test]
-    fn a_row_shows_a_branch_or_the_beginning_of_a_commit_and_sends_its_whole_name() {
+    fn a_row_shows_a_branch_or_the_beginning_of_a_commit_and_sends_the_commit() {
         let commit = "0123456789abcdef0123456789abcdef01234567".to_owned();
         let at_branch =
             OtherTip { branch: Some("x".to_owned()), commit: commit.clone(), n_commits: 1 };
@@ -75,11 +75,11 @@ mod tests {
         let content = Content { dropped: [commit].into(), ..Content::default() };
         let row = |other, language| OtherRow::of(other, &content, Words::of(language));
         let first = row(&at_branch, Language::English);
-        assert_eq!([first.shown, first.name], ["x", "x"]);
+        assert_eq!([first.shown, first.commit], ["x", at_branch.commit.as_str()]);
         assert_eq!(first.size, "1 commit more");
         assert!(first.is_dropped);
         let second = row(&at_none, Language::Japanese);
-        assert_eq!([second.shown, second.name], ["f".repeat(10), "f".repeat(40)]);
+        assert_eq!([second.shown, second.commit], ["f".repeat(10), "f".repeat(40)]);
         assert_eq!(second.size, "2 コミット先行");
         assert!(!second.is_dropped);
     }

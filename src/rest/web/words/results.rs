@@ -184,12 +184,12 @@ impl Words {
 
     /// Returns the button that marks a branch as not needed.
     pub(in crate::rest::web) const fn mark_not_needed(&self) -> &'static str {
-        self.language.either("Not needed", "不要にする")
+        self.language.either("Drop", "不要にする")
     }
 
     /// Returns the button that takes this mark back.
     pub(in crate::rest::web) const fn needed_after_all(&self) -> &'static str {
-        self.language.either("Needed after all", "不要を取り消す")
+        self.language.either("Needed after all", "「不要」を取り消す")
     }
 
     pub(in crate::rest::web) const fn not_decided(&self) -> &'static str {
