@@ -8,6 +8,7 @@ mod deliver;
 mod earlier;
 mod hooks;
 mod judged;
+mod parts;
 mod put_back;
 mod record;
 mod replay;
@@ -169,7 +170,7 @@ impl Checkouts {
         let place = self.place(&order.project, &order.id);
         let source = Source::find(&self.git, &order.source).await?;
         let _merging = self.lock_merges(&source).await;
-        self.end_interrupted(&place.project).await?;
+        self.end_interrupted(&source).await?;
         let locked = self.lock_keep(&order.project, &place).await?;
         let head = self.follow(&source, &place).await?;
         let (branch, target) = self.target(order, head, &place).await?;

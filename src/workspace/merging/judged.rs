@@ -11,16 +11,18 @@ use std::path::{Path, PathBuf};
 use tokio::sync::OwnedMutexGuard;
 
 use super::deliver::answer_of;
+use super::parts::Parts;
 use super::put_back::PutBack;
 use super::record::Record;
-use super::{MergeOrder, Merged, Sides, is_none};
+use super::{MergeOrder, Merged, Sides};
 use crate::crash_point::{self, CrashPoint};
 use crate::domain::workspace::COMMIT_MSG;
+use crate::telemetry::ErrorChain;
 use crate::workspace::git::HookRun;
 use crate::workspace::inside::Inside;
 use crate::workspace::rights::blocking_as;
 use crate::workspace::source::{Source, entries};
-use crate::workspace::{CheckoutError, Checkouts, KeepState, Place};
+use crate::workspace::{CheckoutError, Checkouts, KeepState};
 
 /// The file with the message for a hook, in git's folder. `COMMIT_EDITMSG` is the person's.
 const MESSAGE: &str = "MESSAGE_OF_AGENT_COORDINATOR";
@@ -40,13 +42,6 @@ enum Verdict {
     Refused { hook: PathBuf, said: String, files: Vec<String> },
 }
 
-/// The parts of a commit of a merge.
-struct Parts {
-    tree: String,
-    parents: Vec<String>,
-    message: String,
-}
-
 impl Checkouts {
     /// Gives the source a commit that continues its branch at `target`, if the hooks pass. The keep
     /// repository is not locked while they run.
@@ -63,17 +58,15 @@ impl Checkouts {
             Ok(folder) => folder,
             Err(message) => return Ok(self.in_the_way(order, sides, branch, message).await),
         };
-        let is_first = is_none(target);
         let record = Record {
             directory: order.source.clone(),
             folder,
             branch: branch.to_owned(),
             old: target.clone(),
-            old_files: if is_first { self.empty_tree(place).await? } else { target.clone() },
             new: new.clone(),
         };
         if let Some(folder) = &record.folder {
-            let files = self.differing(source, folder, &record.old_files).await?;
+            let files = self.differing(source, folder, &record.old).await?;
             if !files.is_empty() {
                 return Ok(Merged::Dirty { branch: branch.to_owned(), files });
             }
@@ -90,12 +83,12 @@ impl Checkouts {
         let judging = self.judge_and_move(order, sides, (&record, &path), hooks);
         let mut merged = Box::pin(judging).await;
         if !matches!(merged, Ok(Merged::Into { .. })) {
-            let left = Box::pin(self.end_record(&path)).await;
-            if let (Ok(Merged::InTheWay { message, .. }), false) = (&mut merged, left.is_empty()) {
-                message.push_str(
-                    "\nthe files of the result are still there, because of changes to:\n",
-                );
-                message.push_str(&left.join("\n"));
+            let left = match Box::pin(self.end_record(&path)).await {
+                Ok(left) => left,
+                Err(error) => vec![ErrorChain(&error).to_string()],
+            };
+            if let Ok(Merged::InTheWay { message, .. }) = &mut merged {
+                message.push_str(&still_there(&left));
             }
         }
         merged
@@ -112,7 +105,8 @@ impl Checkouts {
     ) -> Result<Merged, CheckoutError> {
         let Sides { source, place, result } = *sides;
         let branch = record.branch.clone();
-        let Parts { tree, parents, message } = self.parts_of(place, &record.new).await?;
+        let Parts { tree, parents, message, .. } = self.parts_of(place, &record.new).await?;
+        let message = String::from_utf8_lossy(&message).into_owned();
         let verdict = Box::pin(self.judge(order, source, record, hooks, &message)).await?;
         let folder = record.folder.as_ref().unwrap_or(&source.top);
         self.remove_message(source, folder).await?;
@@ -125,15 +119,9 @@ impl Checkouts {
             Verdict::Refused { hook, said, files } => {
                 let PutBack { saved, left } = self.put_back(source, record, &files).await?;
                 crash_point::reach(CrashPoint::MergePutBack);
+                if left.is_empty() { Record::remove(path) } else { Record::set_aside(path) }?;
                 let hook = hook.to_string_lossy().into_owned();
-                if left.is_empty() {
-                    Record::remove(path)?;
-                    return Ok(Merged::HookRefused { branch, hook, said, files, saved });
-                }
-                Record::set_aside(path)?;
-                let left = left.join("\n");
-                let said =
-                    format!("{said}\nThe files of the result are still there, because of:\n{left}");
+                let said = said + &still_there(&left);
                 return Ok(Merged::HookRefused { branch, hook, said, files, saved });
             }
         };
@@ -224,19 +212,16 @@ impl Checkouts {
         folder: &Path,
         record: &Record,
     ) -> Result<Result<(), String>, CheckoutError> {
-        let Record { old_files, new, .. } = record;
-        let first = ["read-tree", "-m", "-u", old_files, new];
-        let next = [
+        let merge = [
             "merge",
             "--squash",
             "--ff-only",
             "--no-overwrite-ignore",
             "--no-verify-signatures",
             "--quiet",
-            new,
+            &record.new,
         ];
-        let arguments: &[&str] = if *old_files == record.old { &next } else { &first };
-        let call = self.git.in_folder(folder, arguments).run_as(source.owner).long();
+        let call = self.git.in_folder(folder, merge).run_as(source.owner).long();
         let written = answer_of(call.run().await, source).await?;
         self.remove_message(source, folder).await?;
         Ok(written)
@@ -279,7 +264,7 @@ impl Checkouts {
         answer_of(call.run().await, source).await
     }
 
-    /// Returns whether the branch is at a commit. Zeros stand for no commit.
+    /// Returns whether the branch is at a commit.
     pub(super) async fn is_at(
         &self,
         source: &Source,
@@ -289,8 +274,7 @@ impl Checkouts {
         let name = format!("refs/heads/{}", record.branch);
         let find = ["rev-parse", "--quiet", "--verify", "--end-of-options", &name];
         let found = source.git(&self.git, find).end().await?;
-        let found = String::from_utf8_lossy(&found.stdout).trim().to_owned();
-        Ok(if found.is_empty() { is_none(commit) } else { found == commit })
+        Ok(String::from_utf8_lossy(&found.stdout).trim() == commit)
     }
 
     /// Returns the files that git knows and that differ from a tree, in the index or on disk.
@@ -347,8 +331,8 @@ impl Checkouts {
         record: &Record,
         filter: &str,
     ) -> Result<BTreeSet<String>, CheckoutError> {
-        let Record { old_files, new, .. } = record;
-        let list = ["diff-tree", "-r", "-z", "--name-only", "--no-renames", filter, old_files, new];
+        let Record { old, new, .. } = record;
+        let list = ["diff-tree", "-r", "-z", "--name-only", "--no-renames", filter, old, new];
         let listed = self.git.in_folder(folder, list).run_as(source.owner).long().run().await?;
         Ok(names_of(&listed).collect())
     }
@@ -377,19 +361,14 @@ impl Checkouts {
         })
         .await
     }
+}
 
-    /// Returns the parts of a commit that the keep repository has.
-    async fn parts_of(&self, place: &Place, commit: &str) -> Result<Parts, CheckoutError> {
-        let text = self.git.on(&place.keep(), ["cat-file", "commit", commit]).run().await?;
-        let text = String::from_utf8_lossy(&text).into_owned();
-        let (head, message) = text.split_once("\n\n").unwrap_or((&text, ""));
-        let values = |key: &'static str| head.lines().filter_map(move |it| it.strip_prefix(key));
-        Ok(Parts {
-            tree: values("tree ").collect(),
-            parents: values("parent ").map(str::to_owned).collect(),
-            message: message.to_owned(),
-        })
+/// Returns the lines about a merge that could not be undone; none if it was.
+fn still_there(left: &[String]) -> String {
+    if left.is_empty() {
+        return String::new();
     }
+    format!("\nthe files of the result are still there, because of:\n{}", left.join("\n"))
 }
 
 /// Splits names that end with a NUL.

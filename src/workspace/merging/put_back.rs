@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::Metadata;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::deliver::answer_of;
 use super::judged::{COMPARE, names_of};
@@ -21,6 +21,10 @@ const SAVED_BY: [(&str, &str); 4] = [
     ("GIT_COMMITTER_NAME", "agent-coordinator"),
     ("GIT_COMMITTER_EMAIL", "daemon@agent-coordinator.invalid"),
 ];
+
+/// The index for comparisons, in git's folder, and the lock of git for it.
+const OWN_INDEX: &str = "index-of-agent-coordinator";
+const OWN_LOCK: &str = "index-of-agent-coordinator.lock";
 
 /// The end of a step that puts index and files back.
 #[derive(Debug, Default)]
@@ -62,7 +66,7 @@ impl Checkouts {
             saved = Some(save.text().await?).filter(|commit| !commit.is_empty());
             self.set_files(source, folder, &record.new, changed).await?;
         }
-        let arguments = ["read-tree", "-m", "-u", &record.new, &record.old_files];
+        let arguments = ["read-tree", "-m", "-u", &record.new, &record.old];
         let back = self.git.in_folder(folder, arguments).run_as(source.owner).long().run().await;
         match answer_of(back, source).await? {
             Ok(()) => Ok(PutBack { saved, left: Vec::new() }),
@@ -118,16 +122,16 @@ impl Checkouts {
         record: &Record,
     ) -> Result<Vec<String>, CheckoutError> {
         let Some(folder) = &record.folder else { return Ok(Vec::new()) };
-        let Record { old_files, new, .. } = record;
+        let Record { old, new, .. } = record;
         let added = self.planned(source, folder, record, "--diff-filter=A").await?;
         let gone = self.planned(source, folder, record, "--diff-filter=D").await?;
-        let not_old = self.changed_on_disk(source, folder, old_files).await?;
+        let not_old = self.changed_on_disk(source, folder, old).await?;
         let not_new = self.changed_on_disk(source, folder, new).await?;
         let on_disk = not_old.union(&not_new).filter(|name| {
             (not_old.contains(*name) || added.contains(*name))
                 && (not_new.contains(*name) || gone.contains(*name))
         });
-        let old_staged = self.differing_in_index(source, folder, old_files).await?;
+        let old_staged = self.differing_in_index(source, folder, old).await?;
         let new_staged = self.differing_in_index(source, folder, new).await?;
         let in_index = old_staged.intersection(&new_staged);
         let others = self.planned(source, folder, record, "--diff-filter=d").await?;
@@ -140,7 +144,7 @@ impl Checkouts {
             let planned: Vec<String> = planned.into_iter().collect();
             // Afterwards the index or the old commit has each of the files.
             self.of_files(source, folder, (&["reset", "--quiet"], new), &planned).await?;
-            self.set_files(source, folder, old_files, &planned).await?;
+            self.set_files(source, folder, old, &planned).await?;
         }
         Ok(changed.into_iter().collect())
     }
@@ -154,8 +158,18 @@ impl Checkouts {
         tree: &str,
     ) -> Result<BTreeSet<String>, CheckoutError> {
         let git_dir = self.git_dir(source, folder).await?;
-        let name = Path::new("index-of-agent-coordinator");
-        let index = git_dir.join(name);
+        let index = git_dir.join(OWN_INDEX);
+        let remove = async || {
+            let git_dir = git_dir.clone();
+            let remove = move || {
+                let inside = Inside::open(&git_dir)?;
+                inside.remove_file(Path::new(OWN_INDEX))?;
+                inside.remove_file(Path::new(OWN_LOCK))
+            };
+            blocking_as(source.owner, remove).await
+        };
+        // A git that was killed has left them.
+        remove().await?;
         let call = |arguments: &[&str]| {
             let call = self.git.in_folder(folder, arguments).run_as(source.owner).long();
             call.variable("GIT_INDEX_FILE", &index)
@@ -164,7 +178,7 @@ impl Checkouts {
         let options = ["--ignore-submodules=all", "--diff-filter=d"];
         let compare: Vec<&str> = COMPARE.into_iter().chain(options).collect();
         let listed = call(&compare).run().await;
-        blocking_as(source.owner, move || Inside::open(&git_dir)?.remove_file(name)).await?;
+        remove().await?;
         Ok(names_of(&listed?).collect())
     }
 
@@ -186,40 +200,40 @@ impl Checkouts {
         Ok(changed)
     }
 
-    /// Ends the merge of a record. What was changed since is named in the log, and returned. After
-    /// another failure the record stays, so that the next merge of the project tries again.
-    pub(super) async fn end_record(&self, path: &Path) -> Vec<String> {
-        let Some(record) = Record::read(path) else { return Vec::new() };
-        let ended = match self.end_merge(&record).await {
-            Ok(left) if left.is_empty() => Record::remove(path).map(|()| left),
-            Ok(left) => {
-                let shown = path.display();
-                tracing::warn!(path = %shown, files = ?left, "interrupted merge was not undone");
-                Record::set_aside(path).map(|()| left)
-            }
-            Err(error) => Err(error),
-        };
-        ended.unwrap_or_else(|error| {
-            let shown = path.display();
-            let error = ErrorChain(&error);
-            tracing::warn!(path = %shown, %error, "could not undo an interrupted merge");
-            Vec::new()
-        })
+    /// Ends the merge of a record. The reasons why that was not possible are in the log, and
+    /// returned.
+    ///
+    /// # Errors
+    /// It is not possible now, so that the record stays.
+    pub(super) async fn end_record(&self, path: &Path) -> Result<Vec<String>, CheckoutError> {
+        let Some(record) = Record::read(path) else { return Ok(Vec::new()) };
+        let left = self.end_merge(&record).await?;
+        if left.is_empty() {
+            Record::remove(path)?;
+        } else {
+            tracing::warn!(
+                path = %path.display(), files = ?left, "interrupted merge was not undone"
+            );
+            Record::set_aside(path)?;
+        }
+        Ok(left)
     }
 
-    /// Ends the merges of a project that were cut off. The caller has the lock of the merges.
+    /// Ends the merges into a repository that were cut off, of each project. The caller has the
+    /// lock of its merges.
     ///
     /// # Errors
     /// `Refused` if one of them cannot be undone now.
-    pub(super) async fn end_interrupted(&self, project: &Path) -> Result<(), CheckoutError> {
-        for path in Record::list(project) {
-            Box::pin(self.end_record(&path)).await;
-            if path.exists() {
-                return Err(CheckoutError::Refused(format!(
-                    "an earlier merge was cut off, and its files could not be put back yet; the \
-                     log of the daemon has the reason, and `{}` the commits",
-                    path.display()
-                )));
+    pub(super) async fn end_interrupted(&self, source: &Source) -> Result<(), CheckoutError> {
+        for (path, record) in self.records() {
+            let of = Source::find_any(&self.git, &record.directory).await;
+            if of.is_ok_and(|of| of.common == source.common) {
+                Box::pin(self.end_record(&path)).await.map_err(|error| {
+                    CheckoutError::Refused(format!(
+                        "an earlier merge was cut off, and its files cannot be put back now: {}",
+                        ErrorChain(&error)
+                    ))
+                })?;
             }
         }
         Ok(())
@@ -227,24 +241,26 @@ impl Checkouts {
 
     /// Ends all merges that an earlier daemon left in the middle.
     pub async fn end_interrupted_merges(&self) {
-        let projects = names_in(&self.root).into_iter();
-        for path in projects.flat_map(|name| Record::list(&self.root.join(name))) {
-            let Some(record) = Record::read(&path) else { continue };
-            if self.git.check().await.is_err() {
-                return;
-            }
-            match Source::find_any(&self.git, &record.directory).await {
-                Ok(source) => {
-                    let _merging = self.lock_merges(&source).await;
-                    self.end_record(&path).await;
-                }
-                Err(error) => {
-                    let shown = path.display();
-                    let error = ErrorChain(&error);
-                    tracing::warn!(path = %shown, %error, "could not undo an interrupted merge");
-                }
+        for (path, record) in self.records() {
+            let end = async {
+                self.git.check().await?;
+                let source = Source::find_any(&self.git, &record.directory).await?;
+                let _merging = self.lock_merges(&source).await;
+                self.end_record(&path).await
+            };
+            if let Err(error) = end.await {
+                let error = ErrorChain(&error);
+                let path = path.display();
+                tracing::warn!(%path, %error, "could not undo an interrupted merge");
             }
         }
+    }
+
+    /// Returns the records of all merges that are under way.
+    fn records(&self) -> Vec<(PathBuf, Record)> {
+        let projects = names_in(&self.root).into_iter();
+        let paths = projects.flat_map(|name| Record::list(&self.root.join(name)));
+        paths.filter_map(|path| Record::read(&path).map(|record| (path, record))).collect()
     }
 }
 

@@ -22,10 +22,8 @@ pub(super) struct Record {
     /// The work tree that the branch is checked out in.
     pub(super) folder: Option<PathBuf>,
     pub(super) branch: String,
-    /// The commit of the branch before; zeros if it had none.
+    /// The commit of the branch before.
     pub(super) old: String,
-    /// The files before: those of that commit, or of the empty tree.
-    pub(super) old_files: String,
     pub(super) new: String,
 }
 
@@ -43,9 +41,14 @@ impl Record {
         names.filter(is_record).map(|name| project.join(name)).collect()
     }
 
-    /// Reads a record; `None` if it is gone or malformed.
+    /// Reads a record; `None` if it is gone, or malformed, and was set aside for that.
     pub(super) fn read(path: &Path) -> Option<Self> {
-        serde_json::from_str(&read_text(path)?).ok()
+        let read = serde_json::from_str(&read_text(path)?);
+        let malformed = |error| {
+            let path = path.display();
+            tracing::warn!(%path, %error, "the record of a merge is malformed");
+        };
+        read.map_err(malformed).or_else(|()| Self::set_aside(path).map(|()| None)).ok()?
     }
 
     /// Writes the record, so that it also outlives the host.

@@ -3,31 +3,15 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::parts::Parts;
 use super::signatures::home_of_owner;
 use super::{Sides, is_none};
 use crate::workspace::git::{Call, GitError};
-use crate::workspace::{CheckoutError, Checkouts};
+use crate::workspace::source::Source;
+use crate::workspace::{CheckoutError, Checkouts, Place};
 
 /// The longest time for one signature. A key that asks for a passphrase would wait for ever.
 const LONGEST: Duration = Duration::from_secs(30);
-
-/// The parts of a commit, as its text has them.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Parts {
-    tree: String,
-    parents: Vec<String>,
-    author: Person,
-    committer: Person,
-    message: Vec<u8>,
-}
-
-/// A person in a commit: the name, the address, and the time with its zone.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Person {
-    name: String,
-    address: String,
-    time: String,
-}
 
 impl Checkouts {
     /// Returns the commit that stands for `new` on a branch at `target`: it and the commits that
@@ -59,16 +43,20 @@ impl Checkouts {
         let mut signed: BTreeMap<&str, String> = BTreeMap::new();
         let mut tip = new.clone();
         for commit in made.lines() {
-            let raw = self.git.on(&place.keep(), ["cat-file", "commit", commit]).run().await?;
-            let mut parts = Parts::parse(&raw);
+            let mut parts = self.parts_of(place, commit).await?;
+            if parts.is_encoded {
+                return Err(CheckoutError::Refused(format!(
+                    "the commit {commit} is not in UTF-8, so that it is not signed again; merge \
+                     without `--rebase`"
+                )));
+            }
             for parent in &mut parts.parents {
                 if let Some(other) = signed.get(parent.as_str()) {
                     parent.clone_from(other);
                 }
             }
-            let call = parts.commit_tree(|arguments| source.git(&self.git, arguments));
-            let call = call.with_settings_of(home.clone()).within(LONGEST);
-            let made = call.text().await.map_err(unsigned)?;
+            let call = self.commit_tree(source, &parts).with_settings_of(home.clone());
+            let made = call.within(LONGEST).text().await.map_err(unsigned)?;
             // The owner of the source could answer anything, so only the signature is taken.
             let raw = source.git(&self.git, ["cat-file", "commit", &made]).run().await?;
             if Parts::parse(&raw) != parts {
@@ -82,49 +70,31 @@ impl Checkouts {
         }
         Ok(tip)
     }
-}
 
-impl Parts {
-    fn parse(raw: &[u8]) -> Self {
-        let end = raw.windows(2).position(|two| two == b"\n\n").unwrap_or(raw.len());
-        let (head, message) = raw.split_at(end);
-        let head = String::from_utf8_lossy(head);
-        let mut parts = Self { message: message.to_vec(), ..Self::default() };
-        for line in head.lines() {
-            match line.split_once(' ') {
-                Some(("tree", tree)) => tree.clone_into(&mut parts.tree),
-                Some(("parent", parent)) => parts.parents.push(parent.to_owned()),
-                Some(("author", author)) => parts.author = Person::parse(author),
-                Some(("committer", committer)) => parts.committer = Person::parse(committer),
-                // A signature, and its further lines.
-                _ => {}
-            }
-        }
-        parts
-    }
-
-    /// Returns the call that makes the commit with a signature.
-    fn commit_tree<'a>(&self, call: impl FnOnce(Vec<&str>) -> Call<'a>) -> Call<'a> {
-        let mut arguments = vec!["commit-tree", "-S", self.tree.as_str()];
-        arguments.extend(self.parents.iter().flat_map(|parent| ["-p", parent.as_str()]));
-        let Self { author, committer, .. } = self;
-        let message = self.message.strip_prefix(b"\n\n").unwrap_or(&self.message);
-        call(arguments)
+    /// Returns the call by which the owner of the source makes a commit with a signature.
+    fn commit_tree(&self, source: &Source, parts: &Parts) -> Call<'_> {
+        let Parts { tree, parents, author, committer, message, .. } = parts;
+        let mut arguments = vec!["commit-tree", "-S", tree];
+        arguments.extend(parents.iter().flat_map(|parent| ["-p", parent]));
+        source
+            .git(&self.git, arguments)
             .variable("GIT_AUTHOR_NAME", &author.name)
             .variable("GIT_AUTHOR_EMAIL", &author.address)
-            .variable("GIT_AUTHOR_DATE", &author.time)
+            .variable("GIT_AUTHOR_DATE", format!("@{}", author.time))
             .variable("GIT_COMMITTER_NAME", &committer.name)
             .variable("GIT_COMMITTER_EMAIL", &committer.address)
-            .variable("GIT_COMMITTER_DATE", &committer.time)
-            .input(message)
+            .variable("GIT_COMMITTER_DATE", format!("@{}", committer.time))
+            .input(message.clone())
     }
-}
 
-impl Person {
-    fn parse(text: &str) -> Self {
-        let (name, rest) = text.split_once(" <").unwrap_or((text, ""));
-        let (address, time) = rest.split_once("> ").unwrap_or((rest, ""));
-        Self { name: name.to_owned(), address: address.to_owned(), time: time.to_owned() }
+    /// Returns the parts of a commit that the keep repository has.
+    pub(super) async fn parts_of(
+        &self,
+        place: &Place,
+        commit: &str,
+    ) -> Result<Parts, CheckoutError> {
+        let raw = self.git.on(&place.keep(), ["cat-file", "commit", commit]).run().await?;
+        Ok(Parts::parse(&raw))
     }
 }
 
@@ -142,23 +112,4 @@ fn unsigned(error: GitError) -> CheckoutError {
         "the repository signs commits (`commit.gpgsign`), but the commit of the merge could not be \
          signed: {reason}"
     ))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_commit_is_the_same_with_and_without_a_signature() {
-        let raw = b"tree 1\nparent 2\nparent 3\nauthor Ann Lee <a@b> 5 +0100\n\
-            committer Bo <b@c> 6 +0000\n\nm\n\nparent 4\n";
-        let signed = b"tree 1\nparent 2\nparent 3\nauthor Ann Lee <a@b> 5 +0100\n\
-            committer Bo <b@c> 6 +0000\ngpgsig -----BEGIN\n parent 5\n -----END\n\nm\n\nparent 4\n";
-        let parts = Parts::parse(raw);
-        assert_eq!(parts, Parts::parse(signed));
-        assert_eq!(parts.parents, ["2", "3"]);
-        let Person { name, address, time } = &parts.author;
-        assert_eq!([name, address, time], ["Ann Lee", "a@b", "5 +0100"]);
-        assert_ne!(parts, Parts::parse(b"tree 1\nparent 2\n\nm\n"));
-    }
 }

@@ -307,11 +307,12 @@ async fn the_next_daemon_or_the_next_merge_puts_back_what_was_cut_off() {
         }
         assert_eq!(task.state(), before);
     }
-    // Git writes the index last.
+    // Git writes the index last. It was killed in an earlier comparison, too.
     let task = Task::new().await;
     let before = task.state();
     task.cut_off().await;
     task.git(&["read-tree", "--reset", "HEAD"]);
+    task.bed.put(".git/index-of-agent-coordinator.lock", "");
     task.restart().await;
     assert_eq!(task.state(), before);
 }
@@ -336,6 +337,26 @@ async fn a_merge_that_was_cut_off_is_left_if_its_files_were_changed_since() {
         (task.bed.read("main.txt").as_str(), task.has("work.txt")),
         ("of a person\n", false)
     );
+}
+
+#[tokio::test]
+async fn a_merge_waits_until_an_earlier_one_is_undone() {
+    let task = Task::new().await;
+    let before = task.state();
+    task.cut_off().await;
+    let lock = task.bed.source().join(".git/index.lock");
+    std::fs::write(&lock, "").unwrap();
+    let order = task.with_wish(MergeStyle::Merge, HookWish::Skip);
+    let refused = task.bed.checkouts.merge(&order).await.unwrap_err().to_string();
+    assert!(refused.contains("index.lock") && task.record().exists(), "{refused}");
+    std::fs::remove_file(lock).unwrap();
+    task.restart().await;
+    assert_eq!(task.state(), before);
+    // A record that cannot be read holds back nothing.
+    std::fs::write(task.record(), "{").unwrap();
+    let merged = task.merge_wish(MergeStyle::Merge, HookWish::Skip).await;
+    assert!(matches!(merged, Merged::Into { .. }), "{merged:?}");
+    assert!(task.record().with_extension("left").exists());
 }
 
 #[tokio::test]
