@@ -110,17 +110,10 @@ pub(super) async fn merge(
 /// # Errors
 /// Both are set.
 pub(in crate::rest) fn style_of(squash: bool, rebase: bool) -> Result<MergeStyle, Problem> {
-    match (squash, rebase) {
-        (true, true) => Err(Problem::new(
-            StatusCode::CONFLICT,
-            "two_merge_styles",
-            "a result is merged as one commit (`squash`) or as its own ones (`rebase`), not both"
-                .to_owned(),
-        )),
-        (true, false) => Ok(MergeStyle::Squash),
-        (false, true) => Ok(MergeStyle::Rebase),
-        (false, false) => Ok(MergeStyle::Merge),
-    }
+    let styles = [(squash, MergeStyle::Squash), (rebase, MergeStyle::Rebase)];
+    let both =
+        "a result is merged as one commit (`squash`) or as its own ones (`rebase`), not both";
+    at_most_one(styles, ("two_merge_styles", both))
 }
 
 /// Returns what earlier merges mean for a merge.
@@ -128,16 +121,8 @@ pub(in crate::rest) fn style_of(squash: bool, rebase: bool) -> Result<MergeStyle
 /// # Errors
 /// Both options are set.
 pub(in crate::rest) fn repeat_of(again: bool, only_new: bool) -> Result<Repeat, Problem> {
-    match (again, only_new) {
-        (true, true) => Err(Problem::new(
-            StatusCode::CONFLICT,
-            "again_and_only_new",
-            "all changes are merged `again`, or the newer ones (`onlyNew`), not both".to_owned(),
-        )),
-        (true, false) => Ok(Repeat::Again),
-        (false, true) => Ok(Repeat::OnlyNew),
-        (false, false) => Ok(Repeat::Once),
-    }
+    let both = "all changes are merged `again`, or the newer ones (`onlyNew`), not both";
+    at_most_one([(again, Repeat::Again), (only_new, Repeat::OnlyNew)], ("again_and_only_new", both))
 }
 
 /// Returns the wish about the hooks of the project's repository.
@@ -145,15 +130,23 @@ pub(in crate::rest) fn repeat_of(again: bool, only_new: bool) -> Result<Repeat, 
 /// # Errors
 /// Both options are set.
 pub(in crate::rest) fn hooks_of(run: bool, no: bool) -> Result<HookWish, Problem> {
-    match (run, no) {
-        (true, true) => Err(Problem::new(
-            StatusCode::CONFLICT,
-            "run_hooks_and_no_hooks",
-            "the hooks of the repository run (`runHooks`) or not (`noHooks`), not both".to_owned(),
-        )),
-        (true, false) => Ok(HookWish::Run),
-        (false, true) => Ok(HookWish::Skip),
-        (false, false) => Ok(HookWish::AsSet),
+    let both = "the hooks of the repository run (`runHooks`) or not (`noHooks`), not both";
+    at_most_one([(run, HookWish::Run), (no, HookWish::Skip)], ("run_hooks_and_no_hooks", both))
+}
+
+/// Returns the value of the option that is set, or the default.
+///
+/// # Errors
+/// The problem with this code and this text, if both are set.
+fn at_most_one<T: Default>(
+    options: [(bool, T); 2],
+    (code, both): (&'static str, &str),
+) -> Result<T, Problem> {
+    let mut set = options.into_iter().filter_map(|(is_set, value)| is_set.then_some(value));
+    let first = set.next().unwrap_or_default();
+    match set.next() {
+        None => Ok(first),
+        Some(_) => Err(Problem::new(StatusCode::CONFLICT, code, both.to_owned())),
     }
 }
 
