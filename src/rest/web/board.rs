@@ -450,7 +450,9 @@ impl Board {
         let faces = Faces::new(state.service.catalog.agents().await?, &open, Some(project));
         let faces = faces.with_deleted(state.service.removals.names().await?);
         let results = results(state, project).await?;
-        let merge_steps = state.service.workspaces.merge_steps(Some(project)).await?;
+        let mut merge_steps = state.service.workspaces.merge_steps(Some(project)).await?;
+        // Nothing is left to merge of these.
+        merge_steps.retain(|_, step| *step != MergeStep::Compare);
         let standings = Standings::read(state, &tasks).await?;
         let faces = faces.with_waits(&standings);
         let w = frame.w;
