@@ -14,7 +14,7 @@ use super::hooks::HookRunner;
 use crate::crash_point::{self, CrashPoint};
 use crate::domain::check::CheckOrder;
 use crate::domain::workspace::{
-    CleanOrder, Content, Hook, HookFacts, Job, KeepOrder, Order, RemoveOrder, WorkspaceReport,
+    CleanOrder, Hook, HookFacts, Job, Order, RemoveOrder, WorkspaceReport,
 };
 use crate::domain::{ProjectId, RunAs, WorkspaceId};
 use crate::locks::lock;
@@ -387,7 +387,7 @@ async fn take<C: ControlPlane>(
             remove_clean(checkouts, &order.project, &order.id).await;
             let failed = run_after(host, control, &order.id).await;
             let _place = host.place().await;
-            let mut taken = Taken::report(kept(order, checkouts.keep(order, policy).await?));
+            let mut taken = Taken::report(order.kept(checkouts.keep(order, policy).await?));
             let failed = failed.map(|reason| WorkspaceReport::Failed { reason });
             taken.reports.extend(failed);
             Ok(taken)
@@ -429,7 +429,7 @@ async fn remove<C: ControlPlane>(
     let _place = host.place().await;
     Ok(match checkouts.remove(order, policy).await? {
         // Perhaps something still writes there.
-        Removal::KeptAgain(content) => Taken { reports: vec![kept(keep, *content)], pause: PAUSE },
+        Removal::KeptAgain(content) => Taken { reports: vec![keep.kept(*content)], pause: PAUSE },
         Removal::Removed => {
             if let Some(hooks) = &host.hooks {
                 hooks.forget(&keep.id);
@@ -489,11 +489,6 @@ async fn give_up<C: ControlPlane>(
         facts.left_out.join("; ")
     );
     Ok(Taken::report(WorkspaceReport::Broken { reason }))
-}
-
-fn kept(order: &KeepOrder, content: Content) -> WorkspaceReport {
-    let chosen = order.chosen.as_ref().map(|choice| choice.commit.clone());
-    WorkspaceReport::Kept { launch: order.launch.clone(), content: Box::new(content), chosen }
 }
 
 /// Removes the fresh clone of a check that has ended. If that fails, the work is kept nevertheless,

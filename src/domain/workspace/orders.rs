@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Choice, Conflict, PublishOrder};
+use super::{Choice, Conflict, Content, PublishOrder, WorkspaceReport};
 use crate::domain::command::RunAs;
 use crate::domain::id::{AgentId, LaunchId, ProjectId, WorkspaceId};
 use crate::domain::time::Timestamp;
@@ -87,6 +87,17 @@ pub struct KeepOrder {
     pub dropped: BTreeSet<String>,
     /// The conflict that the content before had.
     pub conflict: Option<Box<Conflict>>,
+}
+
+impl KeepOrder {
+    /// Returns the report that the content was kept.
+    pub fn kept(&self, content: Content) -> WorkspaceReport {
+        WorkspaceReport::Kept {
+            launch: self.launch.clone(),
+            content: Box::new(content),
+            chosen: self.chosen.as_ref().map(|choice| choice.commit.clone()),
+        }
+    }
 }
 
 /// The facts that a fresh clone for a check is made from.
