@@ -369,7 +369,7 @@ impl Workspace {
     }
 
     /// Returns whether it has a result that is neither merged nor given up, or a branch beside it
-    /// about which nobody has decided.
+    /// that a person has neither taken nor dropped.
     pub fn has_unmerged_work(&self) -> bool {
         let Some(content) = self.content.as_ref().filter(|_| self.discarded_at.is_none()) else {
             return false;

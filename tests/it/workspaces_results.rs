@@ -454,7 +454,7 @@ fn a_deletion_right_after_the_end_waits_until_it_is_known_what_would_be_lost() {
 }
 
 #[test]
-fn whoever_waits_for_a_task_waits_for_its_result_too() {
+fn a_wait_for_a_task_is_also_one_for_its_result() {
     let bed = Bed::new(&[("one", STAYS)]);
     bed.daemon.task("tsk", "prj", "one");
     until("the task is done", || bed.daemon.task_status("tsk") == "done");

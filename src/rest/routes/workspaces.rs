@@ -261,7 +261,7 @@ pub struct WorkspaceQuery {
     pub all: bool,
 }
 
-/// What the answer waits for.
+/// Whether the answer waits.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct KeptQuery {

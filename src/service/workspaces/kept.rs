@@ -3,12 +3,11 @@
 use std::time::Duration;
 
 use crate::domain::workspace::WorkspaceState;
-use crate::domain::{Project, Task, TaskId, Workspace};
+use crate::domain::{Project, Refusal, Task, TaskId, Workspace};
 use crate::service::core::Core;
 use crate::service::{ServiceError, catalog};
 
 use super::{Workspaces, find, refused};
-use crate::domain::Refusal;
 
 /// The longest time for which a request waits until the work of a finished task is kept. The page
 /// waits a minute for an answer.
@@ -17,8 +16,8 @@ const LONGEST_KEEPING: Duration = Duration::from_secs(50);
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Waits until the work of a task is kept, if the task is finished and has a workspace of its own.
-/// It waits a minute at most, because an agent may stay although its task is done. A task that does
-/// not exist is none of its business.
+/// It waits a minute at most, because an agent may stay although its task is done. For a task that
+/// does not exist it returns at once.
 pub(in crate::service) async fn until_kept(core: &Core, id: &TaskId) -> Result<(), ServiceError> {
     let wait = async || {
         while is_being_kept(core, id).await? {
