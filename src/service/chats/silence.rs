@@ -12,11 +12,13 @@ use crate::service::ServiceError;
 use crate::service::clocks::{Clocks, Look, Subject};
 use crate::service::core::Core;
 
-/// Returns the silence that a running chat has left; `None` for other launches.
+/// Returns the silence that a running chat has left before it is longer than `chat.idle_timeout`
+/// and `patience` together; `None` for other launches.
 pub(in crate::service) async fn left(
     core: &Core,
     clocks: &Clocks,
     launch: &Launch,
+    patience: Duration,
 ) -> Result<Option<Duration>, ServiceError> {
     let Some(began_at) = began_at(launch) else {
         return Ok(None);
@@ -30,7 +32,8 @@ pub(in crate::service) async fn left(
         let since = newest.first().map_or(began_at, |message| message.created_at.max(began_at));
         clocks.lasted(Look::Overdue, subject, since, AtFirst::Believe)
     };
-    Ok(Some(core.settings().chat.idle_timeout.saturating_sub(lasted)))
+    let allowed = core.settings().chat.idle_timeout.saturating_add(patience);
+    Ok(Some(allowed.saturating_sub(lasted)))
 }
 
 /// Restarts the silence of the chat of this launch. It is called before the message is committed,

@@ -48,8 +48,8 @@ impl Maintenance {
             }
         }
         for launch in self.core.read(|tx| Ok(launches::list_open(tx)?)).await? {
-            let left = silence::left(&self.core, &self.clocks, &launch).await?;
-            match left.map(|left| left.saturating_add(self.time_to_ask_again())) {
+            let patience = self.time_to_ask_again();
+            match silence::left(&self.core, &self.clocks, &launch, patience).await? {
                 Some(left) if left.is_zero() => {
                     tracing::info!(launch_id = %launch.id, "a chat has been idle for too long; ending it");
                     want_stop(

@@ -169,7 +169,7 @@ impl Sessions {
         unread: Option<i64>,
         is_overdue: bool,
     ) -> Result<Look, ServiceError> {
-        let until_idle = silence::left(&self.core, &self.clocks, launch).await?;
+        let until_idle = silence::left(&self.core, &self.clocks, launch, Duration::ZERO).await?;
         let step = chat_step(ChatFacts {
             launch,
             unread,

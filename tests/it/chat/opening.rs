@@ -162,6 +162,17 @@ fn a_silent_agent_is_stopped_when_its_chat_is_idle() {
 }
 
 #[test]
+fn a_silent_agent_without_held_polls_is_stopped_when_its_chat_is_idle() {
+    let daemon = lively(
+        "chat: { poll_hold: 0, idle_timeout: 1s }\nrun: { linger: 0 }",
+        &["authenticate", "sleep:600"],
+    );
+    start(&daemon);
+    assert_eq!(until_ended(&daemon)["outcome"], "completed");
+    daemon.until_nothing_is_left();
+}
+
+#[test]
 fn what_makes_no_sense_is_refused_in_clear_words() {
     let daemon = quiet("");
     let check = |method: &str, path: &str, body: &Value, status: u16, code: &str, detail: &str| {
