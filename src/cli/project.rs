@@ -220,10 +220,14 @@ impl ProjectEditArguments {
     }
 }
 
-/// Returns whether a directory or one above it has a git repository. The server checks more.
+/// Returns whether a directory or one above it has a git repository. A folder `.git` without a HEAD is
+/// not one, for git neither: a sandbox of an agent CLI may leave an empty one. The server checks more.
 pub(super) fn is_in_repository(directory: &Path) -> bool {
-    let directory = directory.canonicalize();
-    directory.is_ok_and(|path| path.ancestors().any(|above| above.join(".git").exists()))
+    let is_top = |above: &Path| {
+        let entry = above.join(".git");
+        entry.is_file() || entry.join("HEAD").symlink_metadata().is_ok()
+    };
+    directory.canonicalize().is_ok_and(|path| path.ancestors().any(is_top))
 }
 
 /// Asks on a terminal whether each task gets a clone, which a person confirms with Enter. Scripts are

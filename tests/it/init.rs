@@ -202,6 +202,10 @@ fn bad_input_changes_nothing_and_says_what_to_do() {
     check(&["no-such-folder", "--yes"], 1, "no-such-folder: No such file or directory");
     check(&["--agent", "exampel", "--yes"], 2, "did you mean `example`?");
     check(&["--workspace", "clone", "--yes"], 2, "is in no git repository; run `git init` there");
+    // A folder of this name is not a repository: a sandbox of an agent CLI may leave an empty one.
+    fs::create_dir(home.project().join(".git")).unwrap();
+    check(&["--workspace", "clone", "--yes"], 2, "is in no git repository; run `git init` there");
+    fs::remove_dir(home.project().join(".git")).unwrap();
     // Something else has the place of the folder for the configuration.
     fs::write(home.folder.path().join(".config"), "").unwrap();
     check(&["--yes"], 1, ".config");
