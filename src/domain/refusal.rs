@@ -176,6 +176,11 @@ pub enum Refusal {
     /// Tasks cannot have clones of the repository in this directory.
     #[error("{reason}")]
     CannotClone { reason: String },
+    /// The result of a task that is not finished would be merged.
+    #[error(
+        "task {task} is {status}: finish it first, or merge what there is now (`now`, `--now`)"
+    )]
+    NotFinished { task: ShortId, status: TaskStatus },
     /// `reason` speaks about the work on the task.
     #[error("The work on {task}: {reason}")]
     WorkspaceFailed { task: ShortId, reason: String },
@@ -270,6 +275,7 @@ impl Refusal {
             Self::WorkspaceModeFixed { .. } => "workspace_mode_fixed",
             Self::BadWorkspaceSetting { .. } => "bad_workspace_setting",
             Self::CannotClone { .. } => "cannot_clone",
+            Self::NotFinished { .. } => "task_open",
             Self::WorkspaceFailed { .. } => "workspace_failed",
             Self::SnapshotFailed { .. } => "snapshot_failed",
             Self::NotRemovable { .. } => "not_removable",
@@ -411,6 +417,7 @@ impl Refusal {
             | Self::CannotComeBack { .. }
             | Self::FormRefused { .. }
             | Self::AlreadyExists(_)
+            | Self::NotFinished { .. }
             | Self::Invalid(_) => None,
         }
     }

@@ -97,6 +97,7 @@ fn status_of(refusal: &Refusal) -> StatusCode {
         | Refusal::WorkspaceModeFixed { .. }
         | Refusal::BadWorkspaceSetting { .. }
         | Refusal::CannotClone { .. }
+        | Refusal::NotFinished { .. }
         | Refusal::WorkspaceFailed { .. }
         | Refusal::SnapshotFailed { .. }
         | Refusal::NotRemovable { .. }

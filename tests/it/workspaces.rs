@@ -181,7 +181,9 @@ fn bad_input_is_refused_and_changes_nothing() {
     );
     daemon.task("tsk", "prj", "one");
     daemon.until_in_state("one", "running");
-    refused(&["task", "merge", "tsk"], "finish it first");
+    refused(&["task", "merge", "tsk"], "or merge what there is now (`now`, `--now`)");
+    let (status, said) = daemon.post("/tasks/tsk/workspace/merge", &serde_json::json!({}));
+    assert!(status == 409 && said.contains(r#""code":"task_open""#), "{status} {said}");
     refused(&["task", "merge", "tsk", "--now", "--into", "agents/prj-1"], "cannot get the result");
     refused(&["task", "merge", "tsk", "--now", "--into", "nothing"], "has no branch `nothing`");
     refused(&["task", "diff", "PRJ-99"], "PRJ-99");

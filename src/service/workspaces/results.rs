@@ -125,17 +125,14 @@ impl Workspaces {
     /// Merges the result of a task into a branch of the project's repository.
     ///
     /// # Errors
-    /// `TaskNotFound`, `NoWorkspace`, `WorkspaceFailed`; `Invalid` if the task is open and the
-    /// person did not ask for that, or if an agent uses the workspace.
+    /// `TaskNotFound`, `NoWorkspace`, `WorkspaceFailed`; `NotFinished` if the task is open and the
+    /// person did not ask for that; `Invalid` if `into` cannot get a result.
     pub async fn merge(&self, id: &TaskId, wish: &MergeWish) -> Result<Merged, ServiceError> {
         let (workspace, task, project) = self.find_kept(id).await?;
         check_decided(&workspace, &task)?;
         if task.status.is_open() && !wish.now {
-            return Err(Refusal::Invalid(format!(
-                "task {} is {}: finish it first, or merge what there is now (`--now`)",
-                task.short_id, task.status
-            ))
-            .into());
+            let refusal = Refusal::NotFinished { task: task.short_id, status: task.status };
+            return Err(refusal.into());
         }
         if let Some(into) = &wish.into
             && (into.starts_with('-')
