@@ -182,7 +182,7 @@ parking: { initial: 1m, max: 2h }
 shutdown: { sigterm: keep, sigint: stop }
 log: { level: "warn,agent_coordinator=debug", format: json, file: ~/ac.log }
 output: { max_file: 1 MiB, files: 2 }
-workspace: { root: /srv/workspaces, base: develop, branch: "work/{agent_id}-{task_id}", paths: [src, docs/web], submodules: true, lfs: pointers, publish: branch, merge_hooks: run, keep: 2days, shared_at_once: 3, snapshots: false, ignored_max: 1 MiB, max_disk: 3 GiB, rebuildable: [target], hooks: { after_create: [npm, ci], before_run: [make, up], after_run: [make, down], before_remove: [make, clean], timeout: 2min }, limits: { git_memory: 2 GiB, git_time: 10min, files: 5000, objects: 6000 } }
+workspace: { root: /srv/workspaces, base: develop, branch: "work/{agent_id}-{task_id}", paths: [src, docs/web], submodules: true, lfs: pointers, publish: branch, merge_hooks: run, merge_hooks_in: { prj_a: off, prj_b: ask }, keep: 2days, shared_at_once: 3, snapshots: false, ignored_max: 1 MiB, max_disk: 3 GiB, rebuildable: [target], hooks: { after_create: [npm, ci], before_run: [make, up], after_run: [make, down], before_remove: [make, clean], timeout: 2min }, limits: { git_memory: 2 GiB, git_time: 10min, files: 5000, objects: 6000 } }
 retention: { history: 10days, events: 2h, max_events: 5000, chats: 2days, output: 3days, output_size: 1 GiB, deleted: 5m }
 forge: { poll_interval: 5s, write_interval: 2s, writes_per_hour: 99, dry_run: true, claims_from: [rival, Other], webhook: { path: /hooks/x, secret: "${FORGE_WEBHOOK_SECRET}" } }
 github:
@@ -236,6 +236,9 @@ fn every_setting_arrives() {
             lfs: LfsFiles::Pointers,
             publish: PublishResults::Branch,
             merge_hooks: MergeHooks::Run,
+            merge_hooks_in: [("prj_a", MergeHooks::Off), ("prj_b", MergeHooks::Ask)]
+                .map(|(id, hooks)| (id.parse().unwrap(), hooks))
+                .into(),
             keep: Some(Duration::from_hours(48)),
             shared_at_once: Some(3),
             snapshots: false,
@@ -403,6 +406,17 @@ manifest: ${}
 unheard_of: "\e[31m"
 "#
     ));
+}
+
+#[test]
+fn hooks_of_single_projects_come_before_those_of_all() {
+    let config = valid("workspace: { merge_hooks: off, merge_hooks_in: { prj_a: run } }");
+    let of = |id: &str| config.workspace.merge_hooks_of(&id.parse().unwrap());
+    assert_eq!((of("prj_a"), of("prj_b")), (MergeHooks::Run, MergeHooks::Off));
+    let report = report("workspace: { merge_hooks_in: { a b: run, prj_a: rum, prj_b: [] } }");
+    for words in ["`a b`", "did you mean `run`?", "`ask`, `run` or `off`"] {
+        assert!(report.contains(words), "{words}: {report}");
+    }
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! `workspace`: the clones in which tasks of projects with `workspace: clone` are worked on.
 
+use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use super::kinds::{
 };
 use super::reader::Field;
 use super::report::Problem;
+use crate::domain::ProjectId;
 use crate::domain::workspace::{
     DEFAULT_PATTERN, GitLimits, LfsFiles, MergeHooks, PublishResults, check_base, check_paths,
     check_pattern,
@@ -61,7 +63,11 @@ keys! {
         /// The hooks of your repository that judge the commit of a merge. They run with the result
         /// in the work tree, so they may run files of the result. With `ask`, such a merge is
         /// refused until a person says whether they run. See docs/workspaces.md.
-        pub merge_hooks: MergeHooks = MergeHooks::Ask, merge_hooks(), Now;
+        pub merge_hooks: MergeHooks = MergeHooks::Ask, words(hook_words()), Now;
+
+        /// The treatment of these hooks in single projects, by the ids of the projects, in place of
+        /// `merge_hooks`.
+        pub merge_hooks_in: BTreeMap<ProjectId, MergeHooks> = BTreeMap::new(), hooks_in(), Now;
 
         /// The number of agents that work on tasks in one git work tree at the same time, in
         /// projects without clones. Further agents wait. With 1, no agent overwrites the files of
@@ -152,8 +158,26 @@ fn publish() -> Kind<PublishResults> {
     words(PublishResults::ALL.iter().map(|word| (word.as_str(), *word)).collect::<Vec<_>>())
 }
 
-fn merge_hooks() -> Kind<MergeHooks> {
-    words(MergeHooks::ALL.iter().map(|word| (word.as_str(), *word)).collect::<Vec<_>>())
+fn hook_words() -> Vec<(&'static str, MergeHooks)> {
+    MergeHooks::ALL.iter().map(|word| (word.as_str(), *word)).collect()
+}
+
+fn hooks_in() -> Kind<BTreeMap<ProjectId, MergeHooks>> {
+    let read = |field: Field<'_, '_>, _: &str| {
+        let entries = field.named().into_iter();
+        // All entries are read, so that every mistake is noted.
+        let read = entries.filter_map(|(name, value)| {
+            let id = name.id(value.reader());
+            id.zip(value.one_of(&hook_words()))
+        });
+        Some(read.collect())
+    };
+    let show = |hooks: &BTreeMap<ProjectId, MergeHooks>| {
+        let shown: Vec<_> = hooks.iter().map(|(id, hooks)| format!("{id}: {hooks}")).collect();
+        if shown.is_empty() { "none".to_owned() } else { shown.join(", ") }
+    };
+    let expected = "a mapping of ids of projects to `ask`, `run` or `off`";
+    Kind::new(expected, read, show).written_as("{}")
 }
 
 fn lfs() -> Kind<LfsFiles> {
@@ -173,5 +197,10 @@ impl Workspace {
     /// Returns the folder of all clones.
     pub fn root_in(&self, state_dir: &Path) -> PathBuf {
         self.root.clone().unwrap_or_else(|| state_dir.join("workspaces"))
+    }
+
+    /// Returns the treatment of hooks at merges into the repository of a project.
+    pub fn merge_hooks_of(&self, project: &ProjectId) -> MergeHooks {
+        self.merge_hooks_in.get(project).copied().unwrap_or(self.merge_hooks)
     }
 }

@@ -164,7 +164,7 @@ impl Workspaces {
             last: workspace.published(),
             offers_branch: !wish.ask_agent,
             hooks: HookRule {
-                setting: settings.workspace.merge_hooks,
+                setting: settings.workspace.merge_hooks_of(&workspace.project),
                 wish: wish.hooks,
                 agents_have_users: settings.agents_have_users,
                 timeout: settings.hook_timeout,
