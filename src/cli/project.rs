@@ -119,6 +119,10 @@ pub(super) struct ProjectEditArguments {
     /// `workspace.branch` of the configuration
     #[arg(long, value_name = "PATTERN")]
     branch: Option<String>,
+    /// `off` if merges run no hooks of its repository; an empty text for `workspace.merge_hooks` of
+    /// the configuration
+    #[arg(long, value_name = "OFF")]
+    merge_hooks: Option<String>,
     /// An agent that may work in it; may be given several times
     #[arg(long, value_name = "AGENT")]
     assign: Vec<Named<AgentId>>,
@@ -215,6 +219,7 @@ impl ProjectEditArguments {
             workspace: self.workspace,
             workspace_base: self.base,
             workspace_branch: self.branch,
+            merge_hooks: self.merge_hooks,
             ..ProjectRequest::default()
         }
     }
@@ -293,6 +298,13 @@ fn print_project(project: &ProjectBody) -> Result<(), CliError> {
     }
     if let Some(branch) = &project.workspace_branch {
         print_line(&format!("branches: {}", plain(branch)))?;
+    }
+    if let Some(hooks) = project.merge_hooks {
+        let id = &project.id;
+        print_line(&format!(
+            "hooks of its repository at merges: {hooks} (`project set {id} --merge-hooks ''` gives \
+             way to the configuration)"
+        ))?;
     }
     let agents: Vec<&str> = project.agents.iter().map(AgentId::as_str).collect();
     print_line(&format!(

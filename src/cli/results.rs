@@ -85,6 +85,10 @@ pub(super) struct MergeTask {
     /// Merge without these hooks
     #[arg(long, conflicts_with = "run_hooks")]
     no_hooks: bool,
+    /// With --no-hooks, also merge without them later: `project show` says so, and `project set
+    /// --merge-hooks ''` takes that back
+    #[arg(long, requires = "no_hooks")]
+    remember: bool,
     /// Also merge the changes that are in no commit
     #[arg(long)]
     with_uncommitted: bool,
@@ -104,7 +108,8 @@ pub(super) struct MergeTask {
 impl MergeTask {
     pub(super) async fn run(self, client: &Client) -> Result<(), CliError> {
         let Self { task, into, squash, rebase, with_uncommitted, expected_head, .. } = self;
-        let Self { again, only_new, run_hooks, no_hooks, now, ask_agent, form, .. } = self;
+        let Self { again, only_new, run_hooks, no_hooks, remember, now, ask_agent, form, .. } =
+            self;
         let task = task.id(client).await?;
         let request = MergeRequest {
             into,
@@ -114,6 +119,7 @@ impl MergeTask {
             only_new,
             run_hooks,
             no_hooks,
+            remember,
             with_uncommitted,
             expected_head,
             now,
@@ -132,6 +138,9 @@ impl MergeTask {
         let verb = if was_merged { "had the result before" } else { "has the result" };
         let hint = if was_merged { " (`--again` merges it once more)" } else { "" };
         print_line(&format!("{branch} {verb}: {commit}{hint}"))?;
+        if remember {
+            say("later merges in this project run no hooks either (`project show`)");
+        }
         let left: WorkspaceBody = client.get(&format!("/tasks/{task}/workspace")).await?;
         let n_left = left.content.map_or(0, |content| content.n_uncommitted);
         if !with_uncommitted && n_left > 0 {

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use crate::domain::agent::{AgentStatus, DEFAULT_AI_TYPE, ProjectStatus};
-use crate::domain::workspace::{WorkspaceMode, check_base, check_pattern};
+use crate::domain::workspace::{WorkspaceMode, check_base, check_own_merge_hooks, check_pattern};
 use crate::domain::{AgentId, Priority, ProjectId, Secret, TaskId, TaskStatus};
 
 use super::environment::Environment;
@@ -90,6 +90,8 @@ pub struct WorkspaceEntry {
     pub base: Option<String>,
     /// An empty text gives way to that of the configuration.
     pub branch: Option<String>,
+    /// `off`; an empty text gives way to that of the configuration.
+    pub merge_hooks: Option<String>,
 }
 
 /// A task in the manifest.
@@ -229,6 +231,9 @@ impl WorkspaceEntry {
             mode: section.one_of("mode", None, &modes),
             base: section.field("base").and_then(|field| checked(&field, check_base)),
             branch: section.field("branch").and_then(|field| checked(&field, check_pattern)),
+            merge_hooks: section
+                .field("merge_hooks")
+                .and_then(|field| checked(&field, check_own_merge_hooks)),
         }
     }
 }

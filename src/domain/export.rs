@@ -103,6 +103,9 @@ pub struct ProjectLine {
     pub workspace_base: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace_branch: Option<String>,
+    /// True if merges run no hooks of its repository.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub skips_merge_hooks: bool,
     pub created_at: Timestamp,
     pub agents: Vec<AgentId>,
 }
@@ -271,6 +274,7 @@ impl ProjectLine {
             workspace: project.workspace,
             workspace_base: project.overrides.base,
             workspace_branch: project.overrides.branch,
+            skips_merge_hooks: project.overrides.skips_merge_hooks,
             created_at: project.created_at,
             agents,
         }

@@ -47,7 +47,7 @@ pub use orders::{
     BASE_WORKING_TREE, CleanOrder, ForgeBase, ForgetOrder, Job, KeepOrder, Order, RemoveOrder,
     Restored,
 };
-pub use overrides::{WorkspaceOverrides, check_base};
+pub use overrides::{WorkspaceOverrides, check_base, check_own_merge_hooks};
 pub use publication::{PublishOrder, PublishResults, Published, fitting, numbered};
 pub use remote::{FetchOrder, Fetched, PushOrder, PushWay, Pushed, Remote, RemoteError};
 pub use result::{CheckedOut, Choice, Found, NewCommits, OtherTip, Tip, find_result};

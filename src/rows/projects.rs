@@ -16,7 +16,8 @@ impl Entity for Project {
     const NAME: &'static str = "project";
     const TABLE: &'static str = "projects";
     const COLUMNS: &'static str = "id, name, project_key, is_key_edited, working_directory, status, \
-        created_at, workspace, workspace_base, workspace_branch, archived_from";
+        created_at, workspace, workspace_base, workspace_branch, skips_merge_hooks, \
+        archived_from";
 
     fn read(cells: &mut Cells<'_>) -> Result<Self, BoxError> {
         Ok(Self {
@@ -28,7 +29,11 @@ impl Entity for Project {
             status: cells.get()?,
             created_at: cells.get()?,
             workspace: cells.get()?,
-            overrides: WorkspaceOverrides { base: cells.get()?, branch: cells.get()? },
+            overrides: WorkspaceOverrides {
+                base: cells.get()?,
+                branch: cells.get()?,
+                skips_merge_hooks: cells.get()?,
+            },
             archived_from: cells.get()?,
             revision: cells.get()?,
         })
@@ -47,6 +52,7 @@ impl Entity for Project {
             self.workspace.into(),
             (&self.overrides.base).into(),
             (&self.overrides.branch).into(),
+            self.overrides.skips_merge_hooks.into(),
             self.archived_from.into(),
         ]
     }
@@ -66,6 +72,7 @@ impl Audited for Project {
             ("workspace", plain(self.workspace)),
             ("workspace_base", plain(self.overrides.base.as_deref())),
             ("workspace_branch", plain(self.overrides.branch.as_deref())),
+            ("merge_hooks", plain(self.overrides.own_merge_hooks())),
         ])
     }
 }

@@ -409,6 +409,17 @@ pub(super) fn project(tx: &mut Read<'_>, id: &ProjectId) -> Result<Project, Serv
     Ok(project.ok_or_else(|| Refusal::ProjectNotFound { project: id.clone() })?)
 }
 
+/// Writes that merges run no hooks of the repository of a project from now on.
+pub(super) fn skip_merge_hooks(tx: &mut Transaction<'_>, id: &ProjectId) -> Result<(), StoreError> {
+    match projects::get(tx, id)? {
+        Some(mut project) if !project.overrides.skips_merge_hooks => {
+            project.overrides.skips_merge_hooks = true;
+            projects::put(tx, &project)
+        }
+        _ => Ok(()),
+    }
+}
+
 /// # Errors
 /// `AgentNotFound`, `ProjectNotFound`, and `NotAssigned` for an agent that does not belong to the
 /// project.

@@ -80,6 +80,7 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     migration(23, "archived from", include_str!("migrations/0023_archived_from.sql")),
     migration(24, "comments", include_str!("migrations/0024_comments.sql")),
     migration(25, "stops", include_str!("migrations/0025_stops.sql")),
+    migration(26, "merge hooks", include_str!("migrations/0026_merge_hooks.sql")),
 ];
 
 const fn migration(version: i64, description: &'static str, sql: &'static str) -> Migration {

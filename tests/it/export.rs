@@ -29,6 +29,7 @@ fn fleet() -> Daemon {
     daemon.project("site");
     daemon.done(&["project", "set", "shop", "--assign", "ann", "--assign", "ben"]);
     daemon.done(&["project", "set", "site", "--assign", "cy", "--key", "WEB"]);
+    daemon.done(&["project", "set", "site", "--merge-hooks", "off"]);
     let add = |task: &str, project: &str, more: &[&str]| {
         let of = ["task", "add", "--id", task, "--project", project, "--title", "日本 & more"];
         daemon.done(&[&of, more].concat());
@@ -107,6 +108,7 @@ fn an_export_is_imported_and_exported_again_as_the_same() {
     let again = exported(&second, &[]);
     assert_eq!(again[1..], exported(&first, &[])[1..]);
     assert_eq!(second.json(&["task", "show", "WEB-1"])["id"], "four");
+    assert_eq!(second.json(&["project", "show", "site"])["merge_hooks"], "off");
     second.done(&["task", "add", "--id", "six", "--project", "site", "--title", "x"]);
     assert_eq!(second.json(&["task", "show", "six"])["short_id"], "WEB-3");
     // The key that the project had before leads to its tasks.

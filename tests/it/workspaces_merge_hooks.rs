@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 
 use agent_coordinator::crash_point::CrashPoint;
+use serde_json::{Value, json};
 
 use crate::support::{git, until};
 use crate::workspaces::{Bed, COMMITS};
@@ -18,16 +19,21 @@ impl Bed {
     fn with_hook(settings: &str, script: &str) -> Self {
         let agents: &[(&str, &[&str])] = &[("one", COMMITS)];
         let bed = Self::configured(settings, agents).daemon_with_clones(agents);
-        bed.daemon.task("tsk", "prj", "one");
-        bed.until_kept("tsk");
-        let work = bed.daemon.work();
-        fs::write(work.join("own.txt"), "own\n").unwrap();
-        git(&work, &["add", "own.txt"]);
-        git(&work, &["commit", "-qm", "own"]);
-        fs::create_dir_all(work.join(".git/hooks")).unwrap();
+        bed.diverge("tsk");
+        fs::create_dir_all(bed.daemon.work().join(".git/hooks")).unwrap();
         fs::write(bed.hook(), format!("#!/bin/sh\n{script}\n")).unwrap();
         fs::set_permissions(bed.hook(), fs::Permissions::from_mode(0o755)).unwrap();
         bed
+    }
+
+    /// Lets the agent finish a task, and a person go on with the branch.
+    fn diverge(&self, task: &str) {
+        self.daemon.task(task, "prj", "one");
+        self.until_kept(task);
+        let work = self.daemon.work();
+        fs::write(work.join("own.txt"), task).unwrap();
+        git(&work, &["add", "own.txt"]);
+        git(&work, &["commit", "-qm", "own"]);
     }
 
     fn hook(&self) -> PathBuf {
@@ -63,6 +69,40 @@ fn a_person_says_whether_the_hooks_of_the_repository_run() {
     assert_eq!((bed.read(".git/judged"), bed.read("one.txt")), ("one\n".into(), String::new()));
     bed.daemon.done(&["task", "merge", "tsk", "--no-hooks"]);
     assert_eq!(bed.read("one.txt"), "one\n");
+}
+
+#[test]
+fn hooks_run_in_one_project_by_the_file_and_only_no_hooks_is_remembered() {
+    let settings = "workspace: { keep: off, merge_hooks_in: { prj: run } }";
+    let bed = Bed::with_hook(settings, "exit 1");
+    let daemon = &bed.daemon;
+    let refused = |task: &str| daemon.cli(&["task", "merge", task]).stderr;
+    assert!(refused("tsk").contains("refused the merge"), "{}", refused("tsk"));
+
+    let merge = json!({ "runHooks": true, "remember": true });
+    let (status, answer) = daemon.post("/tasks/tsk/workspace/merge", &merge);
+    assert!(status == 409 && answer.contains("hooks_not_remembered"), "{answer}");
+    let said = daemon.cli(&["project", "set", "prj", "--merge-hooks", "run"]);
+    assert!(said.code == 1 && said.stderr.contains("only the configuration file"), "{said:?}");
+    let other = json!({ "id": "other", "workingDirectory": daemon.work(), "mergeHooks": "run" });
+    let (status, answer) = daemon.post("/projects", &other);
+    assert!(status == 409 && answer.contains("bad_workspace_setting"), "{answer}");
+    let shown = || daemon.json(&["project", "show", "prj"])["merge_hooks"].clone();
+    assert_eq!(shown(), Value::Null);
+
+    daemon.done(&["task", "merge", "tsk", "--no-hooks"]);
+    assert_eq!((bed.read("one.txt").as_str(), shown()), ("one\n", Value::Null));
+    bed.diverge("tsk_2");
+    daemon.done(&["task", "merge", "tsk_2", "--no-hooks", "--remember"]);
+    assert_eq!(shown(), "off");
+    let text = daemon.done(&["project", "show", "prj"]);
+    assert!(text.contains("hooks of its repository at merges: off"), "{text}");
+    bed.diverge("tsk_3");
+    daemon.done(&["task", "merge", "tsk_3"]);
+    daemon.done(&["project", "set", "prj", "--merge-hooks", ""]);
+    assert_eq!(shown(), Value::Null);
+    bed.diverge("tsk_4");
+    assert!(refused("tsk_4").contains("refused the merge"), "{}", refused("tsk_4"));
 }
 
 #[test]

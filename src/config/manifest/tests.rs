@@ -42,13 +42,16 @@ fn the_workspaces_of_a_project_are_a_mode_or_a_mapping() {
     assert_eq!(read("{ mode: clone }"), Ok(short));
     let base = Some("develop".to_owned());
     let branch = Some("w/{task_id}".to_owned());
-    let long = WorkspaceEntry { mode, base, branch };
-    assert_eq!(read("{ mode: clone, base: develop, branch: \"w/{task_id}\" }"), Ok(long));
+    let merge_hooks = Some("off".to_owned());
+    let long = WorkspaceEntry { mode, base, branch, merge_hooks };
+    let all = "{ mode: clone, base: develop, branch: \"w/{task_id}\", merge_hooks: off }";
+    assert_eq!(read(all), Ok(long));
     for (bad, problem) in [
         ("worktree", "expected `shared` or `clone`"),
         ("{ mode: worktree }", "expected `shared` or `clone`"),
         ("{ base: \"-x\" }", "workspace.base` is not valid"),
         ("{ base: [a] }", "expected a text"),
+        ("{ merge_hooks: run }", "only the configuration file can say `run`"),
         ("{ branch: agents/x }", "two tasks would have one branch"),
         ("{ brunch: x }", "did you mean `branch`?"),
     ] {

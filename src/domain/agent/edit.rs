@@ -37,6 +37,8 @@ pub struct ProjectEdit {
     pub workspace_base: Option<String>,
     /// An empty text gives way to that of the configuration.
     pub workspace_branch: Option<String>,
+    /// `off`; an empty text gives way to that of the configuration.
+    pub merge_hooks: Option<String>,
     pub assign: Vec<AgentId>,
     pub unassign: Vec<AgentId>,
     /// The revision on which the edit is based; `None` edits any revision.
@@ -188,10 +190,11 @@ impl ProjectEdit {
         }
         let base = self.workspace_base.as_deref();
         let branch = self.workspace_branch.as_deref();
+        let hooks = self.merge_hooks.as_deref();
         let status = self.status.unwrap_or(project.status);
         Ok(Project {
             workspace,
-            overrides: project.overrides.edit(base, branch)?,
+            overrides: project.overrides.edit(base, branch, hooks)?,
             name: limits::NAME.edit(self.name.as_deref(), project.name)?,
             is_key_edited: project.is_key_edited || is_other_key,
             key,

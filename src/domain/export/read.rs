@@ -17,6 +17,7 @@ use crate::domain::id::{AgentId, CommentId, MessageId, ProjectId, TaskId};
 use crate::domain::limits;
 use crate::domain::printable::excerpt;
 use crate::domain::task::{NewTask, TaskStatus, check_title};
+use crate::domain::workspace::MergeHooks;
 use crate::domain::{Agent, Comment, Message, Project, ProjectKey, Refusal, ShortId, Task};
 
 /// The longest part of an error about JSON that is told, in characters.
@@ -303,6 +304,7 @@ fn project(found: ProjectLine) -> Result<ProjectEntry, String> {
         workspace: Some(found.workspace),
         workspace_base: found.workspace_base,
         workspace_branch: found.workspace_branch,
+        merge_hooks: found.skips_merge_hooks.then(|| MergeHooks::Off.to_string()),
         ..ProjectEdit::default()
     };
     let former = found.archived_from.unwrap_or(ProjectStatus::Active);

@@ -29,6 +29,8 @@ pub enum HookWish {
     Run,
     /// They do not run.
     Skip,
+    /// They do not run, also at later merges into the project.
+    SkipAlways,
 }
 
 /// The facts that decide about the hooks of one merge, beside those of the repository.
@@ -72,7 +74,9 @@ impl HookRule {
     pub const fn step(&self, has_hooks: bool, is_own: bool) -> HookStep {
         match (self.wish, self.setting) {
             _ if !has_hooks => HookStep::Skip,
-            (HookWish::Skip, _) | (HookWish::AsSet, MergeHooks::Off) => HookStep::Skip,
+            (HookWish::Skip | HookWish::SkipAlways, _) | (HookWish::AsSet, MergeHooks::Off) => {
+                HookStep::Skip
+            }
             _ if is_own && self.agents_have_users => HookStep::AskWithout,
             (HookWish::Run, _) | (HookWish::AsSet, MergeHooks::Run) => HookStep::Run,
             (HookWish::AsSet, MergeHooks::Ask) => HookStep::Ask,
@@ -100,16 +104,16 @@ mod tests {
     #[test]
     fn hooks_run_only_by_the_setting_or_by_the_wish_of_a_person() {
         use HookStep::{Ask, AskWithout, Run, Skip};
-        // The steps for no wish, `--run-hooks` and `--no-hooks`.
+        // The steps for no wish, `--run-hooks`, `--no-hooks`, and `--no-hooks --remember`.
         for (setting, agents_have_users, expected) in [
-            (MergeHooks::Ask, false, [Ask, Run, Skip]),
-            (MergeHooks::Run, false, [Run, Run, Skip]),
-            (MergeHooks::Off, false, [Skip, Run, Skip]),
-            (MergeHooks::Ask, true, [AskWithout, AskWithout, Skip]),
-            (MergeHooks::Run, true, [AskWithout, AskWithout, Skip]),
-            (MergeHooks::Off, true, [Skip, AskWithout, Skip]),
+            (MergeHooks::Ask, false, [Ask, Run, Skip, Skip]),
+            (MergeHooks::Run, false, [Run, Run, Skip, Skip]),
+            (MergeHooks::Off, false, [Skip, Run, Skip, Skip]),
+            (MergeHooks::Ask, true, [AskWithout, AskWithout, Skip, Skip]),
+            (MergeHooks::Run, true, [AskWithout, AskWithout, Skip, Skip]),
+            (MergeHooks::Off, true, [Skip, AskWithout, Skip, Skip]),
         ] {
-            let wishes = [HookWish::AsSet, HookWish::Run, HookWish::Skip];
+            let wishes = [HookWish::AsSet, HookWish::Run, HookWish::Skip, HookWish::SkipAlways];
             let rules = wishes.map(|wish| HookRule {
                 setting,
                 wish,
@@ -117,7 +121,7 @@ mod tests {
                 ..HookRule::default()
             });
             assert_eq!(rules.map(|rule| rule.step(true, true)), expected, "{setting}");
-            assert_eq!(rules.map(|rule| rule.step(false, true)), [Skip; 3], "{setting}");
+            assert_eq!(rules.map(|rule| rule.step(false, true)), [Skip; 4], "{setting}");
             // The repository of another user is no more to an agent than that user.
             let usual = rules.map(|rule| HookRule { agents_have_users: false, ..rule });
             let usual = usual.map(|rule| rule.step(true, true));

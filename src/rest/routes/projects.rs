@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::removals::{Archived, ArchivedQuery};
 use crate::domain::agent::ProjectStatus;
-use crate::domain::workspace::WorkspaceMode;
+use crate::domain::workspace::{MergeHooks, WorkspaceMode};
 use crate::domain::{AgentId, Project, ProjectId, ProjectKey, Timestamp, limits};
 use crate::rest::api::{Api, about};
 use crate::rest::conditional::{Revision, Seen};
@@ -38,6 +38,9 @@ pub struct ProjectBody {
     /// The pattern for its branches, in place of `workspace.branch` of the configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace_branch: Option<String>,
+    /// `off` if merges run no hooks of its repository, in place of the configuration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub merge_hooks: Option<MergeHooks>,
     /// Assigned agents, by id.
     pub agents: Vec<AgentId>,
     pub created_at: Timestamp,
@@ -74,6 +77,10 @@ pub struct ProjectRequest {
     /// of the configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace_branch: Option<String>,
+    /// `off`: merges run no hooks of its repository. An empty text stands for the configuration,
+    /// which alone can say `run`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub merge_hooks: Option<String>,
     /// Agents to assign.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub assign: Vec<AgentId>,
@@ -105,6 +112,7 @@ impl From<(Project, Vec<AgentId>)> for ProjectBody {
             working_directory: project.working_directory,
             status: project.status,
             workspace: project.workspace,
+            merge_hooks: project.overrides.own_merge_hooks(),
             workspace_base: project.overrides.base,
             workspace_branch: project.overrides.branch,
             agents,
@@ -123,6 +131,7 @@ impl From<ProjectRequest> for ProjectEdit {
             workspace: request.workspace,
             workspace_base: request.workspace_base,
             workspace_branch: request.workspace_branch,
+            merge_hooks: request.merge_hooks,
             assign: request.assign,
             unassign: request.unassign,
             seen: None,

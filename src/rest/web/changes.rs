@@ -119,6 +119,9 @@ struct MergeFields {
     run_hooks: bool,
     #[serde(default)]
     no_hooks: bool,
+    /// No hooks run, and this is remembered for the project.
+    #[serde(default)]
+    remember: bool,
     /// The reader confirmed to merge although the task is open.
     #[serde(default)]
     now: bool,
@@ -140,6 +143,7 @@ impl MergeFields {
             only_new: self.only_new,
             run_hooks: self.run_hooks,
             no_hooks: self.no_hooks,
+            remember: self.remember,
         }
     }
 }
@@ -184,7 +188,7 @@ async fn merge(
         style: style_of(fields.squash, fields.rebase)?,
         repeat: repeat_of(fields.again, fields.only_new)?,
         with_uncommitted: fields.with_uncommitted,
-        hooks: hooks_of(fields.run_hooks, fields.no_hooks)?,
+        hooks: hooks_of(fields.run_hooks, fields.no_hooks || fields.remember, fields.remember)?,
         expected_head: Some(fields.expected_head.clone()).filter(|head| !head.is_empty()),
         now: fields.now,
         ask_agent: fields.ask_agent,
@@ -193,6 +197,8 @@ async fn merge(
     if let Merged::Into { branch, commit } = &merged {
         tracing::info!(task_id = %id, branch, commit, "result merged");
     }
+    let is_remembered =
+        fields.remember && matches!(merged, Merged::Into { .. } | Merged::Already { .. });
     let choice = Choice::after(&merged);
     let mut message = message_of(frame.w, merged);
     if message.is_conflict && fields.ask_agent {
@@ -200,6 +206,8 @@ async fn merge(
         message.hint = Some(frame.w.agent_asked.to_owned());
     } else if let Some(choice) = choice {
         message.repeats = Some(fields.repeats(choice));
+    } else if is_remembered {
+        message.hint = Some(frame.w.no_hooks_remembered().to_owned());
     }
     show(frame, &state, &id, ShowReason::Answer(Some(message))).await
 }

@@ -148,6 +148,7 @@ struct ProjectFields {
     workspace: Option<WorkspaceMode>,
     workspace_base: Option<String>,
     workspace_branch: Option<String>,
+    merge_hooks: Option<String>,
     /// The form is the first step of the first run.
     #[serde(default)]
     first_run: bool,
@@ -332,6 +333,7 @@ async fn change(
         workspace: fields.workspace,
         workspace_base: fields.workspace_base,
         workspace_branch: fields.workspace_branch,
+        merge_hooks: fields.merge_hooks,
         ..ProjectEdit::default()
     };
     state.service.catalog.set_project(&id, &edit).await?;

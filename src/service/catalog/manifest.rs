@@ -75,6 +75,9 @@ pub struct WantedProject {
     /// The pattern for its branches; an empty text for that of the configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace_branch: Option<String>,
+    /// `off` if merges run no hooks of its repository; an empty text for the configuration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub merge_hooks: Option<String>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
@@ -177,6 +180,7 @@ impl From<&Manifest> for Wanted {
             workspace: project.workspace.mode,
             workspace_base: project.workspace.base.clone(),
             workspace_branch: project.workspace.branch.clone(),
+            merge_hooks: project.workspace.merge_hooks.clone(),
         });
         let tasks = manifest.tasks.iter().map(|task| WantedTask {
             id: task.id.value.clone(),
@@ -367,6 +371,7 @@ impl Applying {
                 workspace: entry.workspace,
                 workspace_base: entry.workspace_base.clone(),
                 workspace_branch: entry.workspace_branch.clone(),
+                merge_hooks: entry.merge_hooks.clone(),
                 ..ProjectEdit::default()
             };
             let base = before.clone().unwrap_or_else(|| Project::new(entry.id.clone(), tx.now()));

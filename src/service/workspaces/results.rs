@@ -146,6 +146,7 @@ impl Workspaces {
             .into());
         }
         let settings = self.core.settings();
+        let own_hooks = project.overrides.own_merge_hooks();
         let order = MergeOrder {
             id: workspace.id.clone(),
             project: workspace.project.clone(),
@@ -164,7 +165,8 @@ impl Workspaces {
             last: workspace.published(),
             offers_branch: !wish.ask_agent,
             hooks: HookRule {
-                setting: settings.workspace.merge_hooks_of(&workspace.project),
+                setting: own_hooks
+                    .unwrap_or_else(|| settings.workspace.merge_hooks_of(&workspace.project)),
                 wish: wish.hooks,
                 agents_have_users: settings.agents_have_users,
                 timeout: settings.hook_timeout,
@@ -202,8 +204,12 @@ impl Workspaces {
                 Merged::Into { branch, .. } => Some(branch.clone()),
                 _ => None,
             };
+            let skips_hooks = wish.hooks == HookWish::SkipAlways;
             self.core
                 .write(move |tx| {
+                    if skips_hooks {
+                        catalog::skip_merge_hooks(tx, &workspace.project)?;
+                    }
                     if let Some(branch) = into.clone() {
                         tx.event(NewEvent {
                             project: Some(workspace.project.clone()),

@@ -521,3 +521,34 @@ fn the_form_of_a_new_project_proposes_clones_in_a_repository_and_says_what_they_
     let answer = person.web.ask("POST", "/ui/do/projects/blog", &headers, &body);
     assert_eq!(answer.status, 409, "{answer:?}");
 }
+
+#[test]
+fn a_reader_turns_the_hooks_off_for_a_project_and_on_again() {
+    let daemon = shop(LISTENING, &WORKS);
+    daemon.task("tsk", "shop", "agt");
+    until_kept(&daemon, "tsk");
+    fs::write(daemon.work().join("mine.txt"), "mine\n").unwrap();
+    git(&daemon, &["add", "mine.txt"]);
+    git(&daemon, &["commit", "--quiet", "-m", "mine"]);
+    let hooks = daemon.work().join(".git/hooks");
+    fs::create_dir_all(&hooks).unwrap();
+    fs::write(hooks.join("pre-merge-commit"), "#!/bin/sh\nexit 1\n").unwrap();
+    fs::set_permissions(hooks.join("pre-merge-commit"), Permissions::from_mode(0o755)).unwrap();
+    let mut person = Person::of(&daemon, "operator");
+    person.merges("", "name=\"remember\"");
+    person.merges("remember=true", "Later merges in this project run no hooks either.");
+    let form = "/ui/projects/shop/edit";
+    let is_off = "<option value=\"off\" selected>";
+    assert!(daemon.page(form, "en").contains(is_off), "{}", daemon.page(form, "en"));
+    assert!(daemon.page(form, "ja").contains("マージ時のリポジトリのフック"));
+    let headers = format!("{}{OWN}{FORM}Hx-Request: true\r\n", person.cookie);
+    let directory = daemon.work();
+    let change = |hooks: &str| {
+        format!("name=Shop&working_directory={}&merge_hooks={hooks}", directory.display())
+    };
+    let refused = person.web.ask("POST", "/ui/do/projects/shop", &headers, &change("run"));
+    refused.check_problem(409, "bad_workspace_setting", "");
+    let answer = person.web.ask("POST", "/ui/do/projects/shop", &headers, &change(""));
+    assert_eq!(answer.status, 204, "{answer:?}");
+    assert!(!daemon.page(form, "en").contains(is_off));
+}

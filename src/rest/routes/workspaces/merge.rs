@@ -36,6 +36,10 @@ pub struct MergeRequest {
     /// Runs none of them.
     #[serde(default)]
     pub no_hooks: bool,
+    /// With `noHooks`: if the branch has the result then, later merges into the project run none
+    /// either.
+    #[serde(default)]
+    pub remember: bool,
     /// Also what is in no commit.
     #[serde(default)]
     pub with_uncommitted: bool,
@@ -71,7 +75,8 @@ pub(super) async fn merge(
     InBody(request): InBody<MergeRequest>,
 ) -> Result<Json<MergedBody>, Problem> {
     let MergeRequest { into, squash, rebase, with_uncommitted, expected_head, .. } = request;
-    let MergeRequest { again, only_new, run_hooks, no_hooks, now, ask_agent, .. } = request;
+    let MergeRequest { again, only_new, run_hooks, no_hooks, remember, now, ask_agent, .. } =
+        request;
     let style = style_of(squash, rebase)?;
     let repeat = repeat_of(again, only_new)?;
     let wish = MergeWish {
@@ -79,7 +84,7 @@ pub(super) async fn merge(
         style,
         repeat,
         with_uncommitted,
-        hooks: hooks_of(run_hooks, no_hooks)?,
+        hooks: hooks_of(run_hooks, no_hooks, remember)?,
         expected_head,
         now,
         ask_agent,
@@ -128,10 +133,19 @@ pub(in crate::rest) fn repeat_of(again: bool, only_new: bool) -> Result<Repeat, 
 /// Returns the wish about the hooks of the project's repository.
 ///
 /// # Errors
-/// Both options are set.
-pub(in crate::rest) fn hooks_of(run: bool, no: bool) -> Result<HookWish, Problem> {
+/// Both options are set, or another wish than that no hooks run is to be remembered.
+pub(in crate::rest) fn hooks_of(run: bool, no: bool, remember: bool) -> Result<HookWish, Problem> {
     let both = "the hooks of the repository run (`runHooks`) or not (`noHooks`), not both";
-    at_most_one([(run, HookWish::Run), (no, HookWish::Skip)], ("run_hooks_and_no_hooks", both))
+    let wishes = [(run, HookWish::Run), (no, HookWish::Skip)];
+    match (at_most_one(wishes, ("run_hooks_and_no_hooks", both))?, remember) {
+        (wish, false) => Ok(wish),
+        (HookWish::Skip, true) => Ok(HookWish::SkipAlways),
+        (_, true) => {
+            let detail = "`remember` goes with `noHooks` only; that hooks run is never remembered";
+            let problem = Problem::new(StatusCode::CONFLICT, "hooks_not_remembered", detail);
+            Err(problem.with_hint(Some("the configuration file says it: `workspace.merge_hooks`")))
+        }
+    }
 }
 
 /// Returns the value of the option that is set, or the default.
@@ -179,7 +193,8 @@ fn refusal(merged: &Merged) -> Problem {
                 hooks.join(", ")
             ),
             "look at the diff, and merge with the hooks (`runHooks`, `--run-hooks`) or without \
-             them (`noHooks`, `--no-hooks`)",
+             them (`noHooks`, `--no-hooks`, and for all merges of the project also `remember`, \
+             `--remember`)",
         ),
         Merged::HooksAsk { branch, hooks, may_run: false } => (
             "merge_hooks_not_allowed",
@@ -188,7 +203,8 @@ fn refusal(merged: &Merged) -> Problem {
                  rights of the daemon, but agents run as other users",
                 hooks.join(", ")
             ),
-            "merge without the hooks (`noHooks`, `--no-hooks`)",
+            "merge without the hooks (`noHooks`, `--no-hooks`, and for all merges of the project \
+             also `remember`, `--remember`)",
         ),
         Merged::HookRefused { branch, hook, said, files, saved } => (
             "merge_hook_refused",

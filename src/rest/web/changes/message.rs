@@ -33,6 +33,7 @@ pub(super) struct Repeats {
     pub(super) only_new: bool,
     pub(super) run_hooks: bool,
     pub(super) no_hooks: bool,
+    pub(super) remember: bool,
 }
 
 /// The ways in which a reader can repeat a merge.

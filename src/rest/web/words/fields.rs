@@ -42,7 +42,11 @@ impl Words {
             Refusal::AlreadyExists(_) => ("id", self.id_taken.to_owned()),
             Refusal::DeletedId { .. } => ("id", self.id_deleted.to_owned()),
             Refusal::BadWorkspaceSetting { key, problem } => {
-                let field = if *key == "base" { "workspace_base" } else { "workspace_branch" };
+                let field = match *key {
+                    "base" => "workspace_base",
+                    "branch" => "workspace_branch",
+                    key => key,
+                };
                 (field, self.of_problem(refusal.code(), problem.clone()))
             }
             Refusal::NoSuchTask { .. }

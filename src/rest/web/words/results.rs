@@ -239,6 +239,31 @@ impl Words {
         self.language.either("Merge without hooks", "フックなしでマージ")
     }
 
+    pub(in crate::rest::web) const fn merge_no_hooks_always(&self) -> &'static str {
+        self.language.either("Always merge without hooks", "今後もフックなしでマージ")
+    }
+
+    pub(in crate::rest::web) const fn no_hooks_remembered(&self) -> &'static str {
+        self.language.either(
+            "Later merges in this project run no hooks either. The form of the project takes that \
+             back.",
+            "このプロジェクトの今後のマージでもフックは実行しません。プロジェクトの編集で元に戻せます。",
+        )
+    }
+
+    /// Returns the label of the choice about hooks in the form of a project.
+    pub(in crate::rest::web) const fn hooks_at_merges(&self) -> &'static str {
+        self.language.either("Repository hooks at merges", "マージ時のリポジトリのフック")
+    }
+
+    pub(in crate::rest::web) const fn hooks_as_configured(&self) -> &'static str {
+        self.language.either("As configured", "設定に従う")
+    }
+
+    pub(in crate::rest::web) const fn hooks_never_run(&self) -> &'static str {
+        self.language.either("Never run", "実行しない")
+    }
+
     /// Returns the text about a hook that refused a merge, before its words and the files.
     pub(in crate::rest::web) fn of_hook_refused(
         &self,
