@@ -119,6 +119,8 @@ pub struct Checkouts {
     meter: Mutex<disk::Meter>,
     /// One lock per repository of people: a merge. It is held while hooks of the source run.
     merges: Mutex<BTreeMap<PathBuf, Arc<AsyncMutex<()>>>>,
+    /// The merges that could not be undone, as they were found last.
+    left: AsyncMutex<merging::LastLook>,
     /// The merges that go on without their callers.
     under_way: Mutex<JoinSet<()>>,
     /// Held while folders are measured.
@@ -314,6 +316,7 @@ impl Checkouts {
             git,
             locks: Mutex::default(),
             merges: Mutex::default(),
+            left: AsyncMutex::default(),
             under_way: Mutex::default(),
             meter: Mutex::default(),
             measuring: AsyncMutex::default(),

@@ -23,12 +23,13 @@ use super::task::Task;
 use super::time::Timestamp;
 use super::waiting::{WaitAction, WaitReason, Waiting, host_name, remedy_of_start};
 use super::words::words;
+use super::workspace::LeftMerge;
 
 pub use causes::{
     of_abandoned, of_account, of_blocked, of_chain, of_coordinator, of_silent, of_suspended,
     of_workspace,
 };
-pub use results::{WaitingResult, of_results};
+pub use results::{WaitingResult, of_left, of_results};
 
 words! {
     /// The kind of a condition, in the order in which people see them.
@@ -51,6 +52,8 @@ words! {
         Unmerged = "unmerged",
         /// The result of a finished task was not merged because of a conflict.
         Conflict = "conflict",
+        /// A merge did not come to its end, and its files are still in the project's repository.
+        InterruptedMerge = "interrupted_merge",
         /// A process survives SIGKILL.
         Unkillable = "unkillable",
         /// A coordinator does not answer.
@@ -223,7 +226,7 @@ impl AttentionKind {
             Self::Account => AttentionGroup::Accounts,
             Self::Suspended | Self::Misconfigured | Self::Failed => AttentionGroup::Failed,
             Self::Blocked | Self::Chain | Self::Workspace => AttentionGroup::Blocked,
-            Self::Unmerged | Self::Conflict => AttentionGroup::Results,
+            Self::Unmerged | Self::Conflict | Self::InterruptedMerge => AttentionGroup::Results,
             Self::Unkillable | Self::Coordinator | Self::Configuration | Self::Forge => {
                 AttentionGroup::Operation
             }
@@ -315,7 +318,11 @@ impl Attention {
     }
 
     pub fn project(&self) -> Option<&ProjectId> {
-        if let Cause::Result(WaitingResult::Many { project, .. }) = &self.cause {
+        if let Cause::Result(
+            WaitingResult::Many { project, .. }
+            | WaitingResult::Left { merge: LeftMerge { project, .. }, .. },
+        ) = &self.cause
+        {
             return Some(project);
         }
         let of_task = self.task().map(|task| &task.project);
@@ -527,7 +534,7 @@ impl Attention {
                 format!("`workspace retry {}` after mending it", task.short_id),
                 format!("原因を取り除いてから `workspace retry {}`", task.short_id),
             ),
-            Cause::Result(result) => return Some(result.remedy()),
+            Cause::Result(result) => return result.remedy(),
             Cause::Unkillable { .. } => return None,
             Cause::Abandoned { key: InstanceKey { agent, project, .. }, .. } => (
                 format!(

@@ -47,6 +47,7 @@ impl Service {
             Ok((of_rows(tx, now)?, launches::list_open(tx)?, marks))
         });
         let (mut entries, open, marks) = read.await?;
+        entries.extend(self.workspaces.left_merges().await?);
         entries.extend(rejected.map(|rejected| Attention {
             cause: Cause::Configuration { problem: rejected.problem },
             since: Some(rejected.since),

@@ -8,6 +8,7 @@ mod deliver;
 mod earlier;
 mod hooks;
 mod judged;
+mod left;
 mod parts;
 mod put_back;
 mod record;
@@ -33,6 +34,7 @@ use crate::domain::workspace::{
 use crate::domain::{ProjectId, WorkspaceId};
 use crate::locks::lock;
 pub(super) use earlier::merged_ref;
+pub(super) use left::LastLook;
 pub(super) use signatures::Signatures;
 
 /// The digit of the id that stands for no commit.

@@ -135,3 +135,26 @@ fn a_merge_that_a_hook_refused_is_undone_after_a_crash() {
     bed.daemon.done(&["task", "merge", "tsk"]);
     assert_eq!(bed.read("one.txt"), "one\n");
 }
+
+#[test]
+fn files_that_a_merge_left_are_in_the_inbox_until_a_person_has_dealt_with_them() {
+    let mut bed = Bed::with_hook(RUN, "exit 0");
+    bed.restart_to_die(CrashPoint::MergeJudged);
+    bed.daemon.cli(&["task", "merge", "tsk"]);
+    bed.daemon.wait();
+    let work = bed.daemon.work().canonicalize().unwrap();
+    fs::write(work.join("one.txt"), "of a person\n").unwrap();
+    bed.daemon.start();
+    let entry = || bed.daemon.json(&["inbox", "--kind", "interrupted_merge"])[0].clone();
+    until("the inbox has an entry", || entry() != Value::Null);
+    let entry_before = entry();
+    let text = entry_before["text"].as_str().unwrap();
+    let told = format!("changes are still in {}: common.txt, one.txt. Look", work.display());
+    assert!(text.starts_with("PRJ-1 was not merged into main") && text.contains(&told), "{text}");
+    assert_eq!(entry_before["project_id"], "prj");
+    assert_eq!(bed.read("one.txt"), "of a person\n");
+    git(&work, &["reset", "--quiet", "--hard"]);
+    until("the entry has ended", || entry() == Value::Null);
+    bed.daemon.done(&["task", "merge", "tsk"]);
+    assert_eq!(bed.read("one.txt"), "one\n");
+}

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use super::{Attention, AttentionKind, Cause, TaskInNeed};
 use crate::domain::id::ProjectId;
 use crate::domain::language::Language;
-use crate::domain::workspace::{Conflict, Content, MergeStep, UnmergedResult};
+use crate::domain::task::Task;
+use crate::domain::workspace::{Conflict, Content, LeftMerge, MergeStep, UnmergedResult};
 
 /// The number of results of a project that have an entry each. More have one entry together.
 const MAX_OF_PROJECT: usize = 5;
@@ -39,6 +40,12 @@ pub enum WaitingResult {
     Conflict {
         task: TaskInNeed,
         conflict: Conflict,
+    },
+    /// The files of its merge could not be put back.
+    Left {
+        /// Its task, unless that was deleted.
+        task: Option<TaskInNeed>,
+        merge: LeftMerge,
     },
     /// Too many of a project for an entry each.
     Many {
@@ -101,10 +108,18 @@ pub fn of_results(
     entries
 }
 
+/// Returns the entry of a merge that could not be undone.
+pub fn of_left(merge: LeftMerge, task: Option<Task>) -> Attention {
+    let since = Some(merge.since);
+    let result = WaitingResult::Left { task: task.map(TaskInNeed::from), merge };
+    Attention { since, cause: Cause::Result(result) }
+}
+
 impl WaitingResult {
     pub(super) const fn kind(&self) -> AttentionKind {
         match self {
             Self::Conflict { .. } => AttentionKind::Conflict,
+            Self::Left { .. } => AttentionKind::InterruptedMerge,
             Self::ToMerge { .. }
             | Self::Undecided { .. }
             | Self::Beside { .. }
@@ -118,6 +133,7 @@ impl WaitingResult {
             Self::ToMerge { task, .. } | Self::Conflict { task, .. } => task.id.to_string(),
             Self::Undecided { task, .. } => format!("{} undecided", task.id),
             Self::Beside { task, .. } => format!("{} beside", task.id),
+            Self::Left { merge, .. } => merge.workspace.to_string(),
             Self::Many { project, .. } => format!("all of {project}"),
         }
     }
@@ -128,6 +144,7 @@ impl WaitingResult {
             | Self::Undecided { task, .. }
             | Self::Beside { task, .. }
             | Self::Conflict { task, .. } => Some(task),
+            Self::Left { task, .. } => task.as_ref(),
             Self::Many { .. } => None,
         }
     }
@@ -139,6 +156,9 @@ impl WaitingResult {
             }
             (Self::Many { name, n, .. }, Language::Japanese) => {
                 format!("{name}: マージ待ちの結果 {n} 件")
+            }
+            (Self::Left { task: None, .. }, _) => {
+                language.either("Interrupted merge", "中断されたマージ").to_owned()
             }
             _ => self.task().map(|task| task.title.clone()).unwrap_or_default(),
         }
@@ -199,6 +219,28 @@ impl WaitingResult {
                     ),
                 )
             }
+            Self::Left { task, merge: LeftMerge { folder, branch, files, .. } } => {
+                let folder = folder.display();
+                let of = task.as_ref().map(|task| task.short_id.to_string());
+                let files = |language: Language| {
+                    let named = format!(": {}", named(files, language));
+                    if files.is_empty() { String::new() } else { named }
+                };
+                (
+                    format!(
+                        "{} was not merged into {branch}, and its changes are still in \
+                         {folder}{}. Look at git status there, and commit or undo them",
+                        of.as_deref().unwrap_or("A result"),
+                        files(Language::English)
+                    ),
+                    format!(
+                        "{} は {branch} に未マージで、変更が {folder} に残っています{}。\
+                         git status で確認し、コミットするか元に戻してください",
+                        of.as_deref().unwrap_or("結果"),
+                        files(Language::Japanese)
+                    ),
+                )
+            }
             Self::Many { .. } => (
                 "Their tasks are done, and no person has decided about the results".to_owned(),
                 "タスクは完了していますが、結果の扱いが決まっていません".to_owned(),
@@ -210,17 +252,19 @@ impl WaitingResult {
         }
     }
 
-    /// Returns the command that ends it, which is the same in each language.
-    pub(super) fn remedy(&self) -> String {
-        match self {
+    /// Returns the command that ends it, which is the same in each language. None of this program
+    /// ends what a merge left.
+    pub(super) fn remedy(&self) -> Option<String> {
+        Some(match self {
             Self::ToMerge { task, .. } => format!("`task merge {}`", task.short_id),
             Self::Undecided { task, .. } => {
                 format!("`task result {} --take BRANCH`", task.short_id)
             }
             Self::Beside { task, .. } => format!("`task result {}`", task.short_id),
             Self::Conflict { task, .. } => format!("`task merge {} --ask-agent`", task.short_id),
+            Self::Left { .. } => return None,
             Self::Many { project, .. } => format!("`task list --project {project}`"),
-        }
+        })
     }
 }
 

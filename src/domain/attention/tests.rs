@@ -1,7 +1,7 @@
 //! Tests of the conditions that need a person.
 
 use super::*;
-use crate::domain::workspace::Conflict;
+use crate::domain::workspace::{Conflict, LeftMerge};
 use crate::domain::{Outcome, Purpose};
 
 fn at(seconds: i64) -> Timestamp {
@@ -39,6 +39,34 @@ fn conflict() -> Conflict {
         with_uncommitted: false,
         is_asked: false,
     }
+}
+
+fn left(workspace: &str) -> LeftMerge {
+    LeftMerge {
+        workspace: workspace.parse().unwrap(),
+        project: "shop".parse().unwrap(),
+        folder: "/srv/shop".into(),
+        branch: "main".to_owned(),
+        files: ["a.txt", "b.txt", "c.txt", "d.txt"].map(str::to_owned).to_vec(),
+        since: at(1),
+    }
+}
+
+#[test]
+fn what_a_merge_left_is_named_with_its_repository_and_its_files() {
+    let told = |task: Option<TaskInNeed>, merge: LeftMerge| {
+        let entry =
+            Attention { since: None, cause: Cause::Result(WaitingResult::Left { task, merge }) };
+        (entry.project().cloned(), entry.text(Language::English))
+    };
+    let project = Some("shop".parse().unwrap());
+    let text = "SHOP-7 was not merged into main, and its changes are still in /srv/shop: a.txt, \
+                b.txt, c.txt and 1 more. Look at git status there, and commit or undo them";
+    assert_eq!(told(Some(task("a")), left("one")), (project.clone(), text.to_owned()));
+    let text = "A result was not merged into main, and its changes are still in /srv/shop. Look at \
+                git status there, and commit or undo them";
+    let unknown = LeftMerge { files: Vec::new(), ..left("one") };
+    assert_eq!(told(None, unknown), (project, text.to_owned()));
 }
 
 fn all() -> Vec<Attention> {
@@ -92,6 +120,8 @@ fn all() -> Vec<Attention> {
             tips: ["one", "two", "three", "four"].map(str::to_owned).to_vec(),
         }),
         Cause::Result(WaitingResult::Conflict { task: task("a"), conflict: conflict() }),
+        Cause::Result(WaitingResult::Left { task: Some(task("a")), merge: left("one") }),
+        Cause::Result(WaitingResult::Left { task: None, merge: left("two") }),
         Cause::Result(WaitingResult::Many {
             project: "shop".parse().unwrap(),
             name: "Shop".to_owned(),

@@ -343,7 +343,10 @@ fn place_of(w: &'static Words, result: &WaitingResult) -> (String, &'static str)
         WaitingResult::ToMerge { task, .. } => (changes(task), w.merge),
         WaitingResult::Undecided { task, .. } => (changes(task), w.choose_result()),
         WaitingResult::Beside { task, .. } => (changes(task), w.changes),
-        WaitingResult::Conflict { task, .. } => (changes(task), w.changes),
+        WaitingResult::Conflict { task, .. } | WaitingResult::Left { task: Some(task), .. } => {
+            (changes(task), w.changes)
+        }
+        WaitingResult::Left { merge, .. } => (format!("/ui/projects/{}", merge.project), w.project),
         WaitingResult::Many { project, .. } => {
             (format!("/ui/projects/{project}?merge=wanted"), w.merge)
         }

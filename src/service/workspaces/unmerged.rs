@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::domain::attention::{Attention, of_left};
 use crate::domain::workspace::{Conflict, Content, MergeStep, MergeStyle, UnmergedResult};
 use crate::domain::{ProjectId, TaskId, Workspace};
 use crate::rows::{forge_items, tasks, workspaces};
@@ -21,6 +22,26 @@ impl Workspaces {
         let project = project.cloned();
         let results = self.core.read(move |tx| Ok(list_unmerged(tx, project.as_ref())?)).await?;
         Ok(results.into_iter().map(|result| (result.task.id, result.step)).collect())
+    }
+
+    /// Returns the entries of the merges on this host that could not be undone.
+    pub(in crate::service) async fn left_merges(&self) -> Result<Vec<Attention>, ServiceError> {
+        let Some(host) = self.checkouts.get() else { return Ok(Vec::new()) };
+        let left = host.left_merges().await;
+        if left.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.core
+            .read(move |tx| {
+                let mut entries = Vec::new();
+                for merge in &left {
+                    let workspace = workspaces::get(tx, &merge.workspace)?;
+                    let task = workspace.map(|of| tasks::get(tx, &of.task)).transpose()?.flatten();
+                    entries.push(of_left(merge.clone(), task));
+                }
+                Ok(entries)
+            })
+            .await
     }
 
     /// Stores the conflict of a merge, or that a later merge found none.

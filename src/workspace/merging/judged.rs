@@ -278,7 +278,7 @@ impl Checkouts {
     }
 
     /// Returns the files that git knows and that differ from a tree, in the index or on disk.
-    async fn differing(
+    pub(super) async fn differing(
         &self,
         source: &Source,
         folder: &Path,
@@ -306,7 +306,7 @@ impl Checkouts {
     }
 
     /// Returns the files in the places of new files of the commit. Git does not know them.
-    async fn unknown_in_the_way(
+    pub(super) async fn unknown_in_the_way(
         &self,
         source: &Source,
         folder: &Path,

@@ -13,6 +13,7 @@ use crate::workspace::refs::read_text;
 use crate::workspace::{CheckoutError, rename, write};
 
 const BEGINNING: &str = "merging-";
+const LEFT: &str = "left";
 
 /// A merge that is under way.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,10 +36,18 @@ impl Record {
 
     /// Returns the paths of the records in the folder of a project.
     pub(super) fn list(project: &Path) -> Vec<PathBuf> {
-        let names = names_in(project).into_iter();
-        let is_json = |name: &String| Path::new(name).extension().is_some_and(|it| it == "json");
-        let is_record = |name: &String| name.starts_with(BEGINNING) && is_json(name);
-        names.filter(is_record).map(|name| project.join(name)).collect()
+        list_with("json", project)
+    }
+
+    /// Returns the paths of the records there that were set aside.
+    pub(super) fn list_left(project: &Path) -> Vec<PathBuf> {
+        list_with(LEFT, project)
+    }
+
+    /// Reads a record that was set aside, with the workspace in its name.
+    pub(super) fn read_left(path: &Path) -> Option<(WorkspaceId, Self)> {
+        let id = path.file_stem()?.to_str()?.strip_prefix(BEGINNING)?.parse().ok()?;
+        Some((id, serde_json::from_str(&read_text(path)?).ok()?))
     }
 
     /// Reads a record; `None` if it is gone, or malformed, and was set aside for that.
@@ -70,10 +79,16 @@ impl Record {
         }
     }
 
-    /// Sets a record aside, so that it is said once that it could not be ended.
+    /// Sets a record aside, so that the inbox names its files until a person has dealt with them.
     pub(super) fn set_aside(path: &Path) -> Result<(), CheckoutError> {
-        rename(path, &path.with_extension("left"))
+        rename(path, &path.with_extension(LEFT))
     }
+}
+
+fn list_with(extension: &str, project: &Path) -> Vec<PathBuf> {
+    let has = |name: &String| Path::new(name).extension().is_some_and(|it| it == extension);
+    let is_meant = |name: &String| name.starts_with(BEGINNING) && has(name);
+    names_in(project).into_iter().filter(is_meant).map(|name| project.join(name)).collect()
 }
 
 fn sync(path: &Path) -> Result<(), CheckoutError> {

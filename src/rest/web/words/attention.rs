@@ -41,6 +41,7 @@ impl Words {
             AttentionKind::Workspace => ("Clone", "クローン"),
             AttentionKind::Unmerged => ("Result to merge", "マージ待ちの結果"),
             AttentionKind::Conflict => return self.conflict(),
+            AttentionKind::InterruptedMerge => ("Interrupted merge", "中断されたマージ"),
             AttentionKind::Unkillable => ("Process that does not end", "終了しないプロセス"),
             AttentionKind::Coordinator => ("Coordinator", "コーディネーター"),
             AttentionKind::Configuration => return self.configuration,

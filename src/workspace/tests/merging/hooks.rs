@@ -70,6 +70,12 @@ impl Task {
         std::fs::remove_file(mark).unwrap();
     }
 
+    /// Returns the files of each merge that was left, as the next daemon finds them.
+    async fn left(&self) -> Vec<Vec<String>> {
+        let next = Checkouts::new(self.bed.folder.path().join("workspaces"));
+        next.left_merges().await.into_iter().map(|merge| merge.files).collect()
+    }
+
     /// Does what the next daemon does first.
     async fn restart(&self) {
         let next = Checkouts::new(self.bed.folder.path().join("workspaces"));
@@ -337,6 +343,28 @@ async fn a_merge_that_was_cut_off_is_left_if_its_files_were_changed_since() {
         (task.bed.read("main.txt").as_str(), task.has("work.txt")),
         ("of a person\n", false)
     );
+}
+
+#[tokio::test]
+async fn files_that_a_merge_left_are_named_until_a_person_has_dealt_with_them() {
+    let undo = ["reset", "--quiet", "--hard"];
+    let commit = ["commit", "--quiet", "--message=own", "work.txt"];
+    for deal in [&undo[..], &commit[..]] {
+        let task = Task::new().await;
+        task.cut_off().await;
+        task.bed.put("work.txt", "of a person\n");
+        assert!(task.left().await.is_empty(), "the next start may undo it");
+        task.restart().await;
+        assert_eq!(task.left().await, [["work.txt"]]);
+        // The file is not staged any more, and another one has nothing to do with it.
+        task.git(&["reset", "--quiet"]);
+        task.bed.put("main.txt", "of a person\n");
+        assert_eq!(task.left().await, [["work.txt"]]);
+        task.git(&["add", "work.txt"]);
+        task.git(deal);
+        assert!(task.left().await.is_empty(), "{deal:?}");
+        assert!(!task.record().with_extension("left").exists());
+    }
 }
 
 #[tokio::test]

@@ -1,0 +1,81 @@
+//! Finds the merges whose files could not be put back, until a person has dealt with them.
+
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use tokio::time::Instant;
+
+use super::record::Record;
+use crate::clock;
+use crate::domain::workspace::{LeftMerge, still_left};
+use crate::domain::{ProjectId, Timestamp};
+use crate::workspace::objects::names_in;
+use crate::workspace::source::Source;
+use crate::workspace::{CheckoutError, Checkouts};
+
+/// The time for which an answer counts, because inboxes are read often.
+const COUNTS_FOR: Duration = Duration::from_secs(2);
+/// The longest look at one repository.
+const LONGEST_LOOK: Duration = Duration::from_secs(5);
+
+/// The last answer with its time.
+pub(in crate::workspace) type LastLook = Option<(Instant, Vec<LeftMerge>)>;
+
+impl Checkouts {
+    /// Returns the merges that could not be undone. One is forgotten when no file of its result
+    /// differs from the commit that is checked out in the repository.
+    pub async fn left_merges(&self) -> Vec<LeftMerge> {
+        let mut last = self.left.lock().await;
+        if let Some((at, found)) = last.as_ref()
+            && at.elapsed() < COUNTS_FOR
+        {
+            return found.clone();
+        }
+        let mut found = Vec::new();
+        let names = names_in(&self.root).into_iter();
+        for project in names.filter_map(|name| name.parse::<ProjectId>().ok()) {
+            for path in Record::list_left(&self.root.join(project.as_str())) {
+                found.extend(self.look_at_left(&project, &path).await);
+            }
+        }
+        *last = Some((clock::now(), found.clone()));
+        found
+    }
+
+    /// Returns the merge of a record that was set aside; `None` if a person has dealt with it.
+    async fn look_at_left(&self, project: &ProjectId, path: &Path) -> Option<LeftMerge> {
+        let (workspace, record) = Record::read_left(path)?;
+        let looked = tokio::time::timeout(LONGEST_LOOK, self.files_left(&record)).await;
+        // Git may not know them now.
+        let files = looked.ok().and_then(Result::ok);
+        if files.as_ref().is_some_and(Vec::is_empty) && Record::remove(path).is_ok() {
+            tracing::info!(path = %path.display(), "interrupted merge was dealt with");
+            return None;
+        }
+        let written = path.metadata().and_then(|found| found.modified()).ok()?;
+        let written = written.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let since = i64::try_from(written.as_millis()).unwrap_or(i64::MAX);
+        Some(LeftMerge {
+            workspace,
+            project: project.clone(),
+            folder: record.folder.unwrap_or(record.directory),
+            branch: record.branch,
+            files: files.unwrap_or_default(),
+            since: Timestamp::from_millis(since),
+        })
+    }
+
+    /// Returns the files of the result that differ from the commit that is checked out now.
+    async fn files_left(&self, record: &Record) -> Result<Vec<String>, CheckoutError> {
+        let Some(folder) = &record.folder else { return Ok(Vec::new()) };
+        let source = Source::find_any(&self.git, &record.directory).await?;
+        if !folder.is_dir() {
+            return Ok(Vec::new());
+        }
+        let of_result = self.planned(&source, folder, record, "--diff-filter=ADMT").await?;
+        let now = Record { old: "HEAD".to_owned(), ..record.clone() };
+        let mut differing = self.differing(&source, folder, &now.old).await?;
+        differing.extend(self.unknown_in_the_way(&source, folder, &now).await?);
+        Ok(still_left(&of_result, differing))
+    }
+}
