@@ -170,6 +170,15 @@ impl WorkChange {
         (before.status != status).then_some(Self::Project { project, status })
     }
 
+    /// Returns the changed task as it was before, if it was work of the agent of `key`.
+    pub fn work_before(&self, key: &InstanceKey) -> Option<&Task> {
+        let Self::Task { before, .. } = self else { return None };
+        let is_theirs =
+            before.project == key.project && before.assignee.as_ref() == Some(&key.agent);
+        let is_work = before.status == TaskStatus::InProgress && before.checking_since.is_none();
+        (is_theirs && is_work).then_some(before)
+    }
+
     /// Returns whether the change ends the chat of `launch`.
     pub fn ends_chat(&self, launch: &Launch) -> bool {
         if matches!(self, Self::Task { .. }) {

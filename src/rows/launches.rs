@@ -10,8 +10,8 @@ use crate::domain::notice::WorkChange;
 use crate::domain::secret::TokenHash;
 use crate::domain::totals::{EndedLaunch, Total, TotalKey, Totals};
 use crate::domain::{
-    Activity, AgentId, InstanceKey, Launch, LaunchId, LaunchState, Outcome, ProjectId, Timestamp,
-    Usage,
+    Activity, AgentId, InstanceKey, Launch, LaunchId, LaunchState, Outcome, ProjectId, TaskStatus,
+    Timestamp, Usage,
 };
 use crate::store::{BoxError, Cells, Entity, LaunchEnd, LaunchFilter, Read, StoreError, Value};
 
@@ -198,12 +198,23 @@ pub fn list_open(tx: &mut Read<'_>) -> Result<Vec<Launch>, StoreError> {
     tx.list("WHERE state <> 'ended' ORDER BY claimed_at, id", &[])
 }
 
-/// Returns the open launches that a change may concern, in any order.
+/// Returns the open launches that a change may concern, in any order. One may be in it twice.
 pub fn list_concerned(tx: &mut Read<'_>, change: &WorkChange) -> Result<Vec<Launch>, StoreError> {
     match change {
         WorkChange::Task { before, .. } => {
             let parent = before.parent.as_ref().unwrap_or(&before.id);
-            tx.list(OPEN_OF_TASKS, &[(&before.id).into(), parent.into()])
+            let mut launches: Vec<Launch> =
+                tx.list(OPEN_OF_TASKS, &[(&before.id).into(), parent.into()])?;
+            // An agent with a session that has not asked for its task has no execution yet.
+            let is_work = before.status == TaskStatus::InProgress;
+            if let Some(agent) = before.assignee.as_ref().filter(|_| is_work) {
+                let of_pair: Vec<Launch> =
+                    tx.list(OPEN_OF_PAIR, &[agent.into(), (&before.project).into()])?;
+                let is_running =
+                    |launch: &Launch| matches!(launch.state, LaunchState::Running { .. });
+                launches.extend(of_pair.into_iter().filter(is_running));
+            }
+            Ok(launches)
         }
         WorkChange::Unassigned(Assignment { agent, project }) => {
             tx.list(OPEN_OF_PAIR, &[agent.into(), project.into()])

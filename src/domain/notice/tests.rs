@@ -111,6 +111,25 @@ fn what_is_given_back_takes_the_notice_back() {
 }
 
 #[test]
+fn a_changed_task_was_work_of_its_assignee_if_it_was_in_progress() {
+    let launch = launch(Purpose::Task);
+    let was_work = |before: Task| {
+        let after = Box::new(Task { title: "another".to_owned(), ..before.clone() });
+        let change = WorkChange::Task { before: Box::new(before), after };
+        change.work_before(&launch.key).is_some()
+    };
+    let begun = || task("tsk", TaskStatus::InProgress, "ann");
+    assert!(was_work(begun()));
+    assert!(!was_work(task("tsk", TaskStatus::InProgress, "bob")));
+    assert!(!was_work(task("tsk", TaskStatus::Todo, "ann")));
+    assert!(!was_work(Task { assignee: None, ..begun() }));
+    assert!(!was_work(Task { project: id("prj_2"), ..begun() }));
+    assert!(!was_work(Task { checking_since: Some(NOW), ..begun() }), "its check works on it");
+    let rests = WorkChange::Project { project: id("prj"), status: ProjectStatus::Inactive };
+    assert_eq!(rests.work_before(&launch.key), None);
+}
+
+#[test]
 fn a_project_that_rests_ends_its_chats_and_tells_its_agents() {
     let rests = |project: &str| WorkChange::Project {
         project: id(project),

@@ -3,12 +3,15 @@
 
 use crate::domain::launch::LaunchEvent;
 use crate::domain::notice::{Meaning, WorkChange, after_changes, n_open};
-use crate::domain::{Launch, LaunchId, Notice, NoticeId, Purpose, Timestamp};
-use crate::rows::{Transaction, launches, notices};
+use crate::domain::task::next_task;
+use crate::domain::{Launch, LaunchId, Notice, NoticeId, Purpose, Task, Timestamp};
+use crate::rows::{Transaction, executions, launches, notices};
 use crate::store::{Read, StoreError};
 
 use super::Sessions;
 use super::caller::fence;
+use crate::service::tasks::mine::{in_progress, new_execution};
+use crate::service::tasks::rules::graph_above;
 use crate::service::{Caller, Inputs, ServiceError};
 
 impl Sessions {
@@ -110,8 +113,9 @@ impl Inputs {
                 // A check has no agent that could read a notice.
                 Purpose::Check => {}
                 Purpose::Task => {
-                    let meanings = news.iter().filter_map(|change| change.means(&launch));
-                    tell(tx, launch.clone(), meanings.collect())?;
+                    let launch = with_lost_task(tx, launch, news)?;
+                    let meanings = news.iter().filter_map(|change| change.means(&launch)).collect();
+                    tell(tx, launch, meanings)?;
                 }
             }
         }
@@ -131,6 +135,23 @@ fn concerned(tx: &mut Read<'_>, news: &[WorkChange]) -> Result<Vec<Launch>, Stor
     Ok(launches)
 }
 
+/// Returns the launch with the task that its agent would have been given before the changes. The
+/// agent has not asked for a task, and none remains for it.
+fn with_lost_task(
+    tx: &mut Read<'_>,
+    launch: Launch,
+    news: &[WorkChange],
+) -> Result<Launch, StoreError> {
+    let before = news.iter().filter_map(|change| change.work_before(&launch.key));
+    let before: Vec<Task> = before.cloned().collect();
+    if launch.task.is_some() || before.is_empty() || !in_progress(tx, &launch.key)?.is_empty() {
+        return Ok(launch);
+    }
+    let graph = graph_above(tx, &before)?;
+    let task = next_task(launch.claimed_task.as_ref(), &before, &graph);
+    Ok(Launch { task: task.map(|task| task.id.clone()), ..launch })
+}
+
 /// Writes the notices for an agent.
 fn tell(
     tx: &mut Transaction<'_>,
@@ -145,6 +166,17 @@ fn tell(
     let all = after_changes(&open, &launch.id, meanings, now, || tx.new_id(NoticeId::PREFIX));
     for notice in all.iter().filter(|notice| !open.contains(notice)) {
         notices::put(tx, notice, &launch.key)?;
+    }
+    // An agent that learns of its task by a notice works on it from then on, so that later changes
+    // find its launch.
+    let is_of_task = |notice: &Notice| notice.task == launch.task;
+    if let Some(task) = launch.task.as_ref().filter(|_| all.iter().skip(open.len()).any(is_of_task))
+    {
+        let begun = executions::list_of_launch(tx, &launch.id)?;
+        if begun.iter().all(|execution| execution.task != *task) {
+            let execution = new_execution(tx, &launch, task);
+            executions::put(tx, &execution)?;
+        }
     }
     let n_notices = n_open(&all);
     if launch.n_notices != n_notices {

@@ -99,6 +99,78 @@ fn every_change_that_ends_the_work_is_told_in_its_own_words() {
     assert_eq!(notified(&ann.get_my_task()), None);
 }
 
+/// Returns the answer of `get_my_task` without a task.
+fn without_a_task(ann: &mut ByHand) -> Value {
+    let answer = ann.get_my_task();
+    assert_eq!(answer["has_task"], false, "{answer}");
+    answer
+}
+
+#[test]
+fn an_agent_that_has_not_asked_for_its_task_is_told_what_became_of_it() {
+    let daemon = Daemon::crowded("", &world(MINE));
+    let begin = || {
+        daemon.done(&["task", "set", "tsk", "--status", "in_progress", "--assignee", "agt_a"]);
+        ByHand::authenticate(&daemon, "agt_a")
+    };
+    let changes: [(&[&str], &str, &str); 5] = [
+        (&["--status", "blocked"], "status_change blocked", "blocked"),
+        (&["--assignee", "agt_b"], "status_change reassigned", "in_progress"),
+        (&["--status", "todo"], "status_change todo", "todo"),
+        (&["--status", "done"], "status_change done", "done"),
+        (&["--status", "cancelled"], "status_change cancelled", "cancelled"),
+    ];
+    for (arguments, expected, status) in changes {
+        if matches!(daemon.task_status("tsk").as_str(), "done" | "cancelled") {
+            set(&daemon, "tsk", &["--status", "todo"]);
+        }
+        let mut ann = begin();
+        set(&daemon, "tsk", arguments);
+        assert_eq!(notified(&without_a_task(&mut ann)), Some(NOTIFICATION), "{expected}");
+        assert_eq!(actions(&mut ann), [expected]);
+        assert_eq!(ann.call("get_next_action", json!({}))["action"], "report_completed");
+        assert_eq!(ann.report("blocked")["success"], true);
+        assert_eq!((daemon.task_status("tsk").as_str(), daemon.open("agt_a").len()), (status, 0));
+    }
+
+    // The notice is taken back with the change.
+    set(&daemon, "tsk", &["--status", "todo"]);
+    let mut ann = begin();
+    set(&daemon, "tsk", &["--assignee", "agt_b"]);
+    set(&daemon, "tsk", &["--assignee", "agt_a"]);
+    let answer = ann.get_my_task();
+    assert_eq!((&answer["task"]["task_id"], notified(&answer)), (&"tsk".into(), None));
+    ann.report("blocked");
+
+    // A pause and an unassignment do not depend on the task.
+    let mut ann = begin();
+    daemon.done(&["project", "set", "prj", "--status", "inactive"]);
+    assert_eq!(actions(&mut ann), ["stop paused"]);
+    daemon.done(&["project", "set", "prj", "--status", "active"]);
+    daemon.done(&["project", "set", "prj", "--unassign", "agt_a"]);
+    assert_eq!(actions(&mut ann), ["stop unassigned"]);
+}
+
+#[test]
+fn an_agent_that_has_not_asked_for_its_task_is_given_another_one_without_a_notice() {
+    let more = "  tsk_more: { project: prj, title: t, assignee: agt_a, status: in_progress }\n";
+    let daemon = Daemon::crowded("", &world(&format!("{MINE}{more}")));
+    let mut ann = ByHand::authenticate(&daemon, "agt_a");
+    set(&daemon, "tsk", &["--status", "blocked"]);
+    let answer = ann.get_my_task();
+    assert_eq!((&answer["task"]["task_id"], notified(&answer)), (&"tsk_more".into(), None));
+    ann.report("blocked");
+    // A part of the task does not end the work on the rest.
+    set(&daemon, "tsk", &["--status", "in_progress"]);
+    let part = "task add --id tsk_part --project prj --title t --parent tsk --assignee agt_a";
+    let part: Vec<&str> = part.split(' ').chain(["--status", "in_progress"]).collect();
+    daemon.done(&part);
+    let mut ann = ByHand::authenticate(&daemon, "agt_a");
+    set(&daemon, "tsk_part", &["--status", "cancelled"]);
+    let answer = ann.get_my_task();
+    assert_eq!((&answer["task"]["task_id"], notified(&answer)), (&"tsk".into(), None));
+}
+
 #[test]
 fn a_pause_and_an_unassignment_ask_the_agent_to_leave() {
     let (daemon, mut ann) = at_work("", "");
