@@ -276,7 +276,8 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
                 }
                 tracing::info!(
                     launch_id = %launch, agent_id = %key.agent, project_id = %key.project, purpose = %key.purpose,
-                    provider, "agent started"
+                    provider, working_directory = %request.working_directory.display(),
+                    "agent started"
                 );
                 Ok(true)
             }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A moment of wall-clock time, in whole milliseconds since 1970-01-01T00:00:00Z. It is written as
-/// RFC 3339. A moment outside of the years of that format is written as the nearest moment inside
-/// of them.
+/// RFC 3339, with milliseconds unless the format has another precision. A moment outside of the
+/// years of that format is written as the nearest moment inside of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Timestamp(i64);
 
@@ -60,7 +60,8 @@ impl std::ops::Sub<Duration> for Timestamp {
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let farthest = if self.0 < 0 { jiff::Timestamp::MIN } else { jiff::Timestamp::MAX };
-        write!(f, "{:.3}", jiff::Timestamp::from_millisecond(self.0).unwrap_or(farthest))
+        let n_digits = f.precision().unwrap_or(3);
+        write!(f, "{:.n_digits$}", jiff::Timestamp::from_millisecond(self.0).unwrap_or(farthest))
     }
 }
 
@@ -85,6 +86,7 @@ mod tests {
     fn a_timestamp_is_written_as_rfc_3339_with_milliseconds() {
         let moment = Timestamp::from_millis(1_736_157_600_007);
         assert_eq!(moment.to_string(), "2025-01-06T10:00:00.007Z");
+        assert_eq!(format!("{moment:.0}"), "2025-01-06T10:00:00Z");
         let json = serde_json::to_string(&moment).expect("a timestamp is serializable");
         assert_eq!(serde_json::from_str::<Timestamp>(&json).expect("what we wrote"), moment);
     }

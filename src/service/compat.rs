@@ -38,7 +38,7 @@ pub struct ManagedAgent {
 impl Service {
     /// Returns the active agents, by id.
     pub async fn managed_agents(&self) -> Result<Vec<ManagedAgent>, ServiceError> {
-        let read = self.core.read(|tx| Ok((active_projects(tx)?, agents::list(tx)?)));
+        let read = self.core.read(|tx| Ok((active_projects(tx, None)?, agents::list(tx)?)));
         let (active, agents) = read.await?;
         let works_in = |agent: &AgentId| {
             let projects = active.iter().filter(|project| project.agents.contains(agent));

@@ -246,6 +246,8 @@ fn a_report_without_a_look_at_the_task_counts_for_it() {
     let daemon = Daemon::running("");
     daemon.with_one_task(&["authenticate", "report:success"]);
     daemon.until_ended("agt");
+    let started = daemon.logged("agent started");
+    assert_eq!(started[0]["working_directory"].as_str(), daemon.work().to_str());
     let task = daemon.json(&["task", "show", "tsk"]);
     assert_eq!(
         (&task["status"], &task["executions"][0]["summary"]),

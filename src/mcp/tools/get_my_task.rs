@@ -39,11 +39,9 @@ struct Task {
     #[serde(skip_serializing_if = "Option::is_none")]
     last_end: Option<End>,
     /// The notes and the result of the agent's last run on the task.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    context: Option<Run>,
+    context: Run,
     /// The notes of the previous assignee.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    handoff: Option<Run>,
+    handoff: Run,
     /// The newest comments of people on the task, the oldest of them first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     comments: Vec<TaskComment>,
@@ -140,10 +138,14 @@ impl Clone {
     }
 }
 
-#[derive(Serialize)]
+/// An earlier run. It is an empty object if there was none, so that clients of the specification
+/// always find an object.
+#[derive(Default, Serialize)]
 struct Run {
-    agent_id: AgentId,
-    started_at: Timestamp,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    agent_id: Option<AgentId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    started_at: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
     ended_at: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -219,8 +221,8 @@ impl From<LastEnd> for End {
 impl From<Execution> for Run {
     fn from(execution: Execution) -> Self {
         Self {
-            agent_id: execution.key.agent,
-            started_at: execution.started_at,
+            agent_id: Some(execution.key.agent),
+            started_at: Some(execution.started_at),
             ended_at: execution.ended_at,
             result: execution.result,
             summary: execution.summary,
@@ -249,17 +251,19 @@ impl ToolSpec for GetMyTask {
     ) -> Result<Output, ServiceError> {
         let mine = service.tasks.mine(&caller).await?;
         // The agent's own notes come first. Another assignee finds the checks in the handoff.
-        let with_checks = |run: Execution, checks: &mut Vec<Check>| Run {
-            checks: std::mem::take(checks).into_iter().map(FailedCheck::from).collect(),
-            ..Run::from(run)
+        let with_checks = |run: Option<Execution>, checks: &mut Vec<Check>| {
+            run.map_or_else(Run::default, |run| Run {
+                checks: std::mem::take(checks).into_iter().map(FailedCheck::from).collect(),
+                ..Run::from(run)
+            })
         };
         Ok(Output {
             success: true,
             has_task: mine.is_some(),
             instruction: service.tasks.instruction(mine.is_some()),
             task: mine.map(|mut mine| Task {
-                context: mine.context.map(|run| with_checks(run, &mut mine.checks)),
-                handoff: mine.handoff.map(|run| with_checks(run, &mut mine.checks)),
+                context: with_checks(mine.context, &mut mine.checks),
+                handoff: with_checks(mine.handoff, &mut mine.checks),
                 task_id: mine.task.id,
                 short_id: mine.task.short_id,
                 title: mine.task.title,

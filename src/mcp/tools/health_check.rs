@@ -3,7 +3,6 @@
 use serde::Serialize;
 
 use super::{Effect, NoInput, ToolSpec};
-use crate::domain::Timestamp;
 use crate::mcp::envelope::Visitor;
 use crate::service::{Service, ServiceError};
 
@@ -13,7 +12,8 @@ pub(in crate::mcp) struct HealthCheck;
 pub(in crate::mcp) struct Output {
     status: &'static str,
     version: &'static str,
-    timestamp: Timestamp,
+    /// In whole seconds, as clients of the specification read it.
+    timestamp: String,
     /// The counts are only for known callers.
     #[serde(skip_serializing_if = "Option::is_none")]
     agent_count: Option<u64>,
@@ -35,7 +35,7 @@ impl ToolSpec for HealthCheck {
         Ok(Output {
             status: "ok",
             version: env!("CARGO_PKG_VERSION"),
-            timestamp: health.timestamp,
+            timestamp: format!("{:.0}", health.timestamp),
             agent_count: visitor.is_known.then_some(health.n_agents),
             project_count: visitor.is_known.then_some(health.n_projects),
         })

@@ -48,18 +48,13 @@ impl ToolSpec for ListActiveProjectsWithAgents {
     type Output = Output;
 
     async fn call(service: &Service, _: Coordinator, input: Input) -> Result<Output, ServiceError> {
-        let projects = service.catalog.active_projects().await?;
-        // Projects come by id, so that the last id is a cursor that survives changes between two
-        // pages.
-        let mut rest = projects
-            .into_iter()
-            .filter(|project| input.cursor.as_ref().is_none_or(|after| project.id > *after))
-            .map(|project| Project {
-                project_id: project.id,
-                project_name: project.name,
-                working_directory: project.working_directory,
-                agents: project.agents,
-            });
+        let projects = service.catalog.active_projects(input.cursor).await?;
+        let mut rest = projects.into_iter().map(|project| Project {
+            project_id: project.id,
+            project_name: project.name,
+            working_directory: project.working_directory,
+            agents: project.agents,
+        });
         let limit = input.limit.map_or(usize::MAX, std::num::NonZeroUsize::get);
         let projects: Vec<Project> = rest.by_ref().take(limit).collect();
         let last = projects.last().map(|project| project.project_id.clone());

@@ -12,7 +12,7 @@ use crate::store::{Read, StoreError};
 use super::Catalog;
 use crate::service::ServiceError;
 
-/// An active project with its active agents, by id.
+/// An active project with its active agents.
 #[derive(Debug, Clone)]
 pub struct ActiveProject {
     pub id: ProjectId,
@@ -22,15 +22,20 @@ pub struct ActiveProject {
 }
 
 impl Catalog {
-    /// Returns the active projects with their active agents, by id.
-    pub async fn active_projects(&self) -> Result<Vec<ActiveProject>, ServiceError> {
-        self.core.read(|tx| Ok(active_projects(tx)?)).await
+    /// Returns the active projects with their active agents, in the order of their creation. They
+    /// begin after the project `after`, or with the first one if there is no such project.
+    pub async fn active_projects(
+        &self,
+        after: Option<ProjectId>,
+    ) -> Result<Vec<ActiveProject>, ServiceError> {
+        self.core.read(move |tx| Ok(active_projects(tx, after.as_ref())?)).await
     }
 }
 
-/// Returns the active projects with their active agents, by id.
+/// Returns the active projects as [`Catalog::active_projects`] does.
 pub(in crate::service) fn active_projects(
     tx: &mut Read<'_>,
+    after: Option<&ProjectId>,
 ) -> Result<Vec<ActiveProject>, StoreError> {
     let mut agents = agents::list(tx)?;
     agents.retain(|agent| agent.status == AgentStatus::Active);
@@ -42,6 +47,10 @@ pub(in crate::service) fn active_projects(
         }
     }
     let mut projects = projects::list(tx)?;
+    projects.sort_by_key(|project| project.created_at);
+    // A project that was paused since the last page still has its place.
+    let last = projects.iter().position(|project| Some(&project.id) == after);
+    let mut projects = projects.split_off(last.map_or(0, |last| last + 1));
     projects.retain(|project| project.status == ProjectStatus::Active);
     let with_members = |project: Project| ActiveProject {
         agents: members.remove(&project.id).unwrap_or_default(),

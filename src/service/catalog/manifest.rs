@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -352,7 +353,10 @@ impl Applying {
         entries: &[WantedProject],
     ) -> Result<(), StoreError> {
         let mut seen = BTreeSet::new();
-        for entry in entries {
+        // Lists in the order of creation keep the order of the file.
+        let now = tx.now();
+        let moments = (0..).map(|n| now + Duration::from_millis(n));
+        for (entry, created_at) in entries.iter().zip(moments) {
             let id = entry.id.as_str();
             if !seen.insert(id) {
                 self.complain("projects", id, None, "the project is listed twice".to_owned());
@@ -374,7 +378,7 @@ impl Applying {
                 merge_hooks: entry.merge_hooks.clone(),
                 ..ProjectEdit::default()
             };
-            let base = before.clone().unwrap_or_else(|| Project::new(entry.id.clone(), tx.now()));
+            let base = before.clone().unwrap_or_else(|| Project::new(entry.id.clone(), created_at));
             let after = match edit.apply(base) {
                 Ok(after) => after,
                 Err(refusal) => {

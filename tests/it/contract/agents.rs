@@ -44,7 +44,7 @@ pub fn an_agent_does_its_task(bed: &Bed) {
     let answer = agent.done("get_my_task", json!({}));
     let task = json!({
         "task_id": "tsk", "short_id": "PROJECT-1", "title": "Login page", "description": "Build the form.",
-        "attempt": 1, "working_directory": "[working_directory]",
+        "attempt": 1, "working_directory": "[working_directory]", "context": {}, "handoff": {},
     });
     let instruction = "When the task is finished, call report_completed.";
     let expected =

@@ -14,7 +14,9 @@ pub fn health_check_says_who_answers_and_how_much_there_is(bed: &Bed) {
     });
     assert_eq!(redacted(&health), expected);
     assert_eq!(health["version"], env!("CARGO_PKG_VERSION"));
-    health["timestamp"].as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
+    let timestamp = health["timestamp"].as_str().unwrap();
+    timestamp.parse::<jiff::Timestamp>().unwrap();
+    assert_eq!(timestamp.len(), "2025-01-06T10:00:00Z".len(), "{timestamp}");
 }
 
 pub fn active_projects_are_listed_with_their_active_agents(bed: &Bed) {
@@ -29,16 +31,19 @@ projects:
   prj_asleep: { working_directory: work, agents: [agt_a], status: inactive }
   prj_old: { working_directory: work, agents: [agt_a], status: archived }
   prj_new: { working_directory: work }
+  prj_late: { working_directory: work }
 ",
     );
     let mut coordinator = bed.nameless_coordinator();
     let mut list =
         |arguments: Value| coordinator.done("list_active_projects_with_agents", arguments);
     let project = |id: &str, name: &str, agents: &[&str]| json!({ "project_id": id, "project_name": name, "working_directory": "[working_directory]", "agents": agents });
+    // They are in the order of their creation, also those of one manifest.
     let all = [
         project("prj", "Project", &["agt_a", "agt_b"]),
         project("prj_2", "Another", &["agt_a"]),
         project("prj_new", "prj_new", &[]),
+        project("prj_late", "prj_late", &[]),
     ];
     let whole = list(json!({}));
     assert_eq!(redacted(&whole), json!({ "success": true, "projects": all }));
@@ -52,8 +57,12 @@ projects:
     let second =
         list(json!({ "limit": 2, "cursor": first["next_cursor"], "coordinator_id": "crd_one" }));
     assert_eq!(redacted(&second), json!({ "success": true, "projects": all[2..] }));
-    assert_eq!(list(json!({ "limit": 3 })), whole);
-    assert_eq!(list(json!({ "cursor": "zzz" })), json!({ "success": true, "projects": [] }));
+    assert_eq!(list(json!({ "limit": 4 })), whole);
+    // A cursor keeps its place if its project is not active any more.
+    let after = list(json!({ "cursor": "prj_asleep" }));
+    assert_eq!(redacted(&after), json!({ "success": true, "projects": all[2..] }));
+    // A cursor whose project was deleted begins again, so that no project is left out.
+    assert_eq!(list(json!({ "cursor": "zzz" })), whole);
 }
 
 pub fn a_status_is_shown_to_people(bed: &Bed) {

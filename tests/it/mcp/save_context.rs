@@ -41,7 +41,7 @@ fn what_was_saved_is_there_for_the_next_run_and_the_next_agent() {
     daemon.done(&["task", "set", "tsk", "--status", "in_progress", "--assignee", "agt_b"]);
     let task = ByHand::authenticate(&daemon, "agt_b").get_my_task()["task"].clone();
     assert_eq!(kept(&task["handoff"]), ["-", "-", "ask Bob", "blocked"]);
-    assert_eq!(task.get("context"), None);
+    assert_eq!(task["context"], json!({}));
 }
 
 #[test]

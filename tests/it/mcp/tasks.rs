@@ -69,7 +69,8 @@ fn the_most_urgent_task_comes_first_and_stays() {
 fn a_failed_run_leaves_its_context_and_another_agents_its_handoff() {
     let daemon = Daemon::crowded("", &world(MINE));
     let mut ann = ByHand::authenticate(&daemon, "agt_a");
-    assert_eq!(ann.get_my_task()["task"].get("context"), None);
+    let task = ann.get_my_task()["task"].clone();
+    assert_eq!((&task["context"], &task["handoff"]), (&json!({}), &json!({})));
     ann.report("failed");
     daemon.done(&["task", "set", "tsk", "--status", "in_progress"]);
 
@@ -82,7 +83,7 @@ fn a_failed_run_leaves_its_context_and_another_agents_its_handoff() {
         })
     };
     assert_eq!(redacted(&task["context"]), left_by("agt_a", "failed", "failed"));
-    assert_eq!(task.get("handoff"), None);
+    assert_eq!(task["handoff"], json!({}));
     // A repeated question is not another run.
     assert_eq!(ann.get_my_task()["task"], task);
     ann.report("blocked");
@@ -91,7 +92,7 @@ fn a_failed_run_leaves_its_context_and_another_agents_its_handoff() {
     let mut bob = ByHand::authenticate(&daemon, "agt_b");
     let task = bob.get_my_task()["task"].clone();
     assert_eq!(redacted(&task["handoff"]), left_by("agt_a", "blocked", "blocked"));
-    assert_eq!(task.get("context"), None);
+    assert_eq!(task["context"], json!({}));
     let executions = daemon.json(&["task", "show", "tsk"])["executions"].as_array().unwrap().len();
     assert_eq!(executions, 3);
 }
