@@ -1,5 +1,6 @@
 //! Every text that an agent reads, in English and Japanese. The Japanese texts are the wording of
-//! the specifications, if they give one (C-22).
+//! the specifications, if they give one (C-22). Clients compare these texts, so nothing is added to
+//! them. A hint has what an agent needs beside them.
 //!
 //! Titles, descriptions and messages are data of other people. They travel as fields and are never
 //! part of an instruction.
@@ -87,13 +88,16 @@ impl Guidance {
 
     /// Returns the text after `get_my_task` without a task.
     pub const fn no_task(self) -> &'static str {
-        self.0.either(
-            "There is no task for you at present. Call logout and exit.",
-            "現在割り当てられたタスクはありません。logout を呼び出してプロセスを終了してください。",
-        )
+        self.0
+            .either("There is no task for you at present.", "現在割り当てられたタスクはありません")
     }
 
-    /// Returns the text after `report_completed`.
+    /// Returns the hint beside [`Self::no_task`].
+    pub const fn no_task_hint(self) -> &'static str {
+        self.0.either("Call logout and exit.", "logout を呼び出してプロセスを終了してください。")
+    }
+
+    /// Returns the text after `report_completed`. The specification has one for all results.
     pub const fn reported(self, result: ReportResult) -> &'static str {
         match result {
             ReportResult::Success => self.0.either(
@@ -102,7 +106,7 @@ impl Guidance {
             ),
             ReportResult::Failed | ReportResult::Blocked => self.0.either(
                 "Your report is recorded. Your session ends here: exit now.",
-                "報告を記録しました。セッションを終了します。",
+                "タスクが完了しました。セッションを終了します。",
             ),
         }
     }
@@ -265,20 +269,28 @@ impl Guidance {
     }
 
     /// Returns the text that goes with an action that is to wait. The agent asks again at once if
-    /// the question was held (0), else after 5 seconds. Both texts ask for the turn, because some
-    /// CLIs end an agent that makes the same call several times in a row.
+    /// the question was held (0), else after 5 seconds.
     pub const fn wait(self, pause_seconds: u64) -> &'static str {
         if pause_seconds == 0 {
             self.0.either(
-                "There is nothing to do yet. Call get_next_action again now, with the turn of this answer: it waits for you.",
-                "まだ作業はありません。この応答の turn を指定して、すぐに再度get_next_actionを呼び出してください（サーバー側で待機します）",
+                "There is nothing to do yet. Call get_next_action again now: it waits for you.",
+                "まだ作業はありません。すぐに再度get_next_actionを呼び出してください（サーバー側で待機します）",
             )
         } else {
             self.0.either(
-                "Call get_next_action again after 5 seconds, with the turn of this answer.",
-                "5秒後に再度get_next_actionを呼び出してください（この応答の turn を指定）",
+                "Call get_next_action again after 5 seconds.",
+                "5秒後に再度get_next_actionを呼び出してください",
             )
         }
+    }
+
+    /// Returns the hint beside [`Self::wait`]. It asks for the turn, because some CLIs end an agent
+    /// that makes the same call several times in a row.
+    pub const fn wait_hint(self) -> &'static str {
+        self.0.either(
+            "Call get_next_action with the turn of this answer: no two calls may be the same.",
+            "この応答の turn を指定して get_next_action を呼び出してください。",
+        )
     }
 
     /// Returns the text after `logout`.

@@ -1,6 +1,7 @@
 use std::fmt::Write as _;
 
 use super::*;
+use crate::domain::Refusal;
 use crate::domain::key::Purpose;
 
 fn key() -> InstanceKey {
@@ -126,6 +127,8 @@ fn texts(guidance: Guidance) -> Vec<(String, &'static str)> {
         ("steps_title".to_owned(), guidance.steps_title()),
         ("task_given".to_owned(), guidance.task_given()),
         ("no_task".to_owned(), guidance.no_task()),
+        ("no_task_hint".to_owned(), guidance.no_task_hint()),
+        ("wait_hint".to_owned(), guidance.wait_hint()),
         ("work_remains".to_owned(), guidance.work_remains()),
         ("all_work_done".to_owned(), guidance.all_work_done()),
         ("context_saved".to_owned(), guidance.context_saved()),
@@ -186,6 +189,79 @@ fn texts(guidance: Guidance) -> Vec<(String, &'static str)> {
         add(format!("end_of_attempt {end}"), guidance.end_of_attempt(&end));
     }
     all
+}
+
+/// Checks C-22. The sentences are quoted from the specifications. Clients compare them.
+#[test]
+fn the_japanese_texts_are_the_sentences_of_the_specifications() {
+    let guidance = Guidance::new(Language::Japanese);
+    let task = || "tsk".parse().expect("an id");
+    let blocked = NoticeAction::Blocked;
+    let stop_work = guidance.notice_instruction(blocked, NoticeDemand::End);
+    let work = guidance.next_of_task(&TaskStep::Work(task()));
+    let execute_subtask = guidance.next_of_task(&TaskStep::ExecuteSubtask(task()));
+    let table = [
+        (
+            "000",
+            "通知があります。get_notificationsを呼び出して確認してください。",
+            guidance.notification(),
+        ),
+        ("000", "タスクのステータスがblockedに変更されました", guidance.notice(blocked)),
+        ("000", "作業を中断し、report_completedをresult='blocked'で呼び出してください", stop_work),
+        (
+            "001",
+            "担当タスクが全て完了しました。report_completed を呼び出してください。",
+            guidance.all_work_done(),
+        ),
+        (
+            "001",
+            "get_my_task_progress で残りのタスク状況を確認し、必要な作業を続けてください。",
+            guidance.work_remains(),
+        ),
+        (
+            "001",
+            "このタスクを直接実行してください。\n\
+             タスクの内容に従って作業を行い、完了したら\n\
+             update_task_status で status を 'done' に変更してください。",
+            work,
+        ),
+        (
+            "001",
+            "現在のサブタスクを実行してください。\n\
+             完了したら update_task_status で status を 'done' に変更してください。",
+            execute_subtask,
+        ),
+        ("003", "セッション開始", guidance.chat_started()),
+        ("003", "5秒後に再度get_next_actionを呼び出してください", guidance.wait(5)),
+        (
+            "004",
+            "get_my_task を呼び出してタスク詳細を取得してください",
+            guidance.authenticated(Purpose::Task),
+        ),
+        ("004", "タスクを完了したら report_completed を呼び出してください", guidance.task_given()),
+        ("004", "現在割り当てられたタスクはありません", guidance.no_task()),
+    ];
+    for (document, sentence, text) in table {
+        assert_eq!(text, sentence, "{document}");
+    }
+    // The result of the report does not change the answer of document 004.
+    for result in [ReportResult::Success, ReportResult::Failed, ReportResult::Blocked] {
+        assert_eq!(
+            guidance.reported(result),
+            "タスクが完了しました。セッションを終了します。",
+            "004, {}",
+            result.as_str()
+        );
+    }
+    // The refusals of `authenticate` are English in document 004.
+    let project = "prj".parse().expect("an id");
+    for (refusal, sentence) in [
+        (Refusal::InvalidCredentials, "Invalid agent_id or passkey"),
+        (Refusal::AlreadyRunning, "Agent instance already running for this project"),
+        (Refusal::ProjectNotFound { project }, "Project not found"),
+    ] {
+        assert_eq!(refusal.to_string(), sentence, "004");
+    }
 }
 
 #[test]

@@ -21,6 +21,9 @@ pub(in crate::mcp) struct Output {
     #[serde(skip_serializing_if = "Option::is_none")]
     task: Option<Task>,
     instruction: &'static str,
+    /// The next call of an agent without a task.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hint: Option<&'static str>,
 }
 
 #[derive(Serialize)]
@@ -261,6 +264,7 @@ impl ToolSpec for GetMyTask {
             success: true,
             has_task: mine.is_some(),
             instruction: service.tasks.instruction(mine.is_some()),
+            hint: mine.is_none().then(|| service.guidance().no_task_hint()),
             task: mine.map(|mut mine| Task {
                 context: with_checks(mine.context, &mut mine.checks),
                 handoff: with_checks(mine.handoff, &mut mine.checks),

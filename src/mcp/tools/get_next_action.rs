@@ -33,6 +33,9 @@ pub(in crate::mcp) struct Output {
     success: bool,
     action: &'static str,
     instruction: &'static str,
+    /// Asks for the `turn`, with an action to wait.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hint: Option<&'static str>,
     /// The task, with work and execute_subtask.
     #[serde(skip_serializing_if = "Option::is_none")]
     task: Option<Task>,
@@ -87,7 +90,8 @@ impl ToolSpec for GetNextAction {
         let messages = next.messages.into_iter().map(ChatMessage::from).collect();
         let (action, instruction, wait_seconds) =
             (next.action, next.instruction, next.wait_seconds);
+        let hint = wait_seconds.map(|_| service.guidance().wait_hint());
         let turn = wait_seconds.map(|_| input.turn.unwrap_or(0).wrapping_add(1));
-        Ok(Output { success: true, action, instruction, task, messages, wait_seconds, turn })
+        Ok(Output { success: true, action, instruction, hint, task, messages, wait_seconds, turn })
     }
 }

@@ -57,11 +57,10 @@ fn without_held_polls_an_agent_is_told_to_come_back_in_five_seconds() {
     let daemon = quiet("language: ja\nchat: { poll_hold: 0 }");
     let mut ann = Talker::in_chat(&daemon);
     let expected = |turn: u32| {
-        let instruction =
-            "5秒後に再度get_next_actionを呼び出してください（この応答の turn を指定）";
         json!({
             "success": true, "action": "wait_for_messages", "wait_seconds": 5, "turn": turn,
-            "instruction": instruction,
+            "instruction": "5秒後に再度get_next_actionを呼び出してください",
+            "hint": "この応答の turn を指定して get_next_action を呼び出してください。",
         })
     };
     let began = Instant::now();

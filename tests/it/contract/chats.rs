@@ -46,10 +46,7 @@ pub fn an_agent_in_a_chat_answers_what_was_said(bed: &Bed) {
             (&"wait_for_messages".into(), &(turn + 1).into()),
             "{wait}"
         );
-        assert!(
-            wait["instruction"].as_str().unwrap().contains("with the turn of this answer"),
-            "{wait}"
-        );
+        assert!(wait["hint"].as_str().unwrap().contains("with the turn of this answer"), "{wait}");
     }
     assert_eq!(wait["turn"], 1);
     let one = say(bed, "What is the progress?");

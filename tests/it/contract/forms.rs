@@ -40,7 +40,10 @@ pub fn a_negative_answer_is_no_refusal(bed: &Bed) {
     assert_eq!(no, json!({ "should_start": false, "reason": "no_work" }));
     assert_eq!(
         bed.agent("agt_b").done("get_my_task", json!({})),
-        json!({ "success": true, "has_task": false, "instruction": "There is no task for you at present. Call logout and exit." })
+        json!({
+            "success": true, "has_task": false, "hint": "Call logout and exit.",
+            "instruction": "There is no task for you at present.",
+        })
     );
 }
 

@@ -33,10 +33,8 @@ fn the_seeds_wording_is_spoken_in_japanese() {
         "タスクが完了しました。セッションを終了します。"
     );
     let none = ByHand::authenticate(&daemon, "agt_b").get_my_task();
-    assert_eq!(
-        instruction(none),
-        "現在割り当てられたタスクはありません。logout を呼び出してプロセスを終了してください。"
-    );
+    assert_eq!(none["hint"], "logout を呼び出してプロセスを終了してください。");
+    assert_eq!(instruction(none), "現在割り当てられたタスクはありません");
 }
 
 #[test]
