@@ -23,7 +23,7 @@ use super::{
 use crate::domain::Secret;
 use crate::domain::forge::pacing::Urgency;
 use crate::domain::forge::{
-    Comment, ForgeKind, ForgeUser, ItemFacts, ItemKind, LabelDelta, PullRequest,
+    Comment, ForgeKind, ForgeUser, ItemFacts, ItemKind, LabelDelta, PullRequest, task_text,
 };
 
 static DIALECT: Dialect = Dialect { token: ("private-token", ""), headers: &[], suffix: "/api/v4" };
@@ -448,7 +448,8 @@ impl Forge for GitLab {
         request: &'a NewRequest,
     ) -> Answer<'a, PullRequest> {
         Box::pin(async move {
-            let draft = if request.is_draft { "Draft: " } else { "" };
+            let is_marked = task_text::is_title_of_draft(&request.title);
+            let draft = if request.is_draft && !is_marked { "Draft: " } else { "" };
             let ask = Ask::new(Method::POST, &["projects", repository, "merge_requests"])?;
             let ask = ask.body(json!({
                 "source_branch": request.branch,

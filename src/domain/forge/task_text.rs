@@ -38,6 +38,12 @@ pub fn title_of_request(key: &ItemKey, title: &str) -> String {
     }
 }
 
+/// Returns whether GitLab takes a merge request with this title for a draft.
+pub fn is_title_of_draft(title: &str) -> bool {
+    let title = title.trim_start().to_lowercase();
+    ["draft:", "[draft]", "(draft)"].iter().any(|mark| title.starts_with(mark))
+}
+
 /// Returns the description of the task. It has the source of the item, its text, the last report,
 /// and the newest comments of people. Only comments by `ours` count as our comments, because any
 /// person can copy a marker.
@@ -157,6 +163,16 @@ mod tests {
         assert_eq!(title(&ItemKey::example(), &item("\u{7}", "")), "acme/shop#7");
         let long = title(&ItemKey::example(), &item(&"語".repeat(900), ""));
         assert!(limits::TITLE.take(&long).is_ok() && long.ends_with("… (acme/shop#7)"), "{long}");
+    }
+
+    #[test]
+    fn each_mark_of_a_draft_is_known() {
+        for title in ["Draft: Log in", "draft:Log in", "[Draft] Log in", " (DRAFT) Log in"] {
+            assert!(is_title_of_draft(title), "{title}");
+        }
+        for title in ["Log in", "Drafts: save them", "Save a draft: it is lost"] {
+            assert!(!is_title_of_draft(title), "{title}");
+        }
     }
 
     fn ours() -> Claimants {
