@@ -8,7 +8,7 @@ use super::marker::harmless;
 use super::publication::Publication;
 use super::{ForgeKind, ItemKey, ItemKind, StopCause};
 use crate::domain::check::{Check, CheckResult, last_round};
-use crate::domain::id::{AgentId, LaunchId, ProjectId};
+use crate::domain::id::{AgentId, ProjectId};
 use crate::domain::language::Language;
 use crate::domain::session::Execution;
 use crate::domain::time::Timestamp;
@@ -49,8 +49,9 @@ impl Texts {
         format!("{title}\n\n{text}\n\n{time}{}", self.report(work))
     }
 
-    /// Returns the duration and the cost of the last launch, as far as they are known.
-    pub fn effort(self, work: Option<&Execution>) -> String {
+    /// Returns the part of the last comment about the last launch: its duration and its cost, as
+    /// far as they are known, and the link to it on the pages of the coordinator.
+    pub fn effort(self, work: Option<&Execution>, page_url: Option<&str>) -> String {
         let Some(work) = work else {
             return String::new();
         };
@@ -63,7 +64,16 @@ impl Texts {
             let text = format!("US${}.{:02}", cents / 100, cents % 100);
             self.line(("Cost", "コスト"), &text)
         });
-        [took, cost].into_iter().flatten().flat_map(|line| ["\n".to_owned(), line]).collect()
+        let log = page_url.map(|url| {
+            let url = format!("{}/ui/launches/{}", url.trim_end_matches('/'), work.launch);
+            self.line(("Log of the work", "作業ログ"), &url)
+        });
+        let lines: Vec<String> = [took, cost, log].into_iter().flatten().collect();
+        if lines.is_empty() {
+            return String::new();
+        }
+        let title = self.0.either("### Work", "### 作業");
+        format!("\n\n{title}\n\n{}", lines.join("\n"))
     }
 
     /// Returns the part of a text with the checks of the last round. A failed one has the end of
@@ -92,12 +102,6 @@ impl Texts {
         let output = output.map(|check| self.quoted(("Output", "出力"), &check.output));
         let title = self.0.either("### Checks", "### チェック");
         format!("\n\n{title}\n{lines}{}", output.unwrap_or_default())
-    }
-
-    /// Returns the line that leads to a launch on the pages of the coordinator.
-    pub fn launch(self, page_url: &str, launch: &LaunchId) -> String {
-        let url = format!("{}/ui/launches/{launch}", page_url.trim_end_matches('/'));
-        format!("\n\n{}", self.line(("Log of the work", "作業ログ"), &url))
     }
 
     /// Returns the comment that the task was put aside.

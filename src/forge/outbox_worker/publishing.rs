@@ -185,12 +185,10 @@ impl OutboxWorker {
         };
         let result = texts.published(item.key.forge, publication);
         let executions = service.forge_items.executions_of(item).await?;
-        let last = executions.first();
-        let effort = texts.effort(last);
         let page_url = service.settings().page_url.clone();
-        let launch = last.zip(page_url).map(|(work, url)| texts.launch(&url, &work.launch));
-        let checks = service.redacted(&texts.checks(&checks)).into_owned();
-        Ok([text.to_owned(), result, checks, effort].into_iter().chain(launch).collect())
+        let effort = texts.effort(executions.first(), page_url.as_deref());
+        let checks = texts.checks(&checks);
+        Ok([text, &result, &service.redacted(&checks), &effort].concat())
     }
 
     async fn find_request(
