@@ -459,6 +459,7 @@ mod tests {
             agents: Vec::new(),
             publish,
             push_to_pr: false,
+            publish_closes: false,
         }
     }
 

@@ -157,6 +157,13 @@ impl HostState {
         self.config.repositories.iter().any(|watched| self.is_called(repository, &watched.name))
     }
 
+    /// Returns whether the drafts of a repository close their issues.
+    pub(super) fn closes_issues_of(&self, repository: &str) -> bool {
+        let mut watched = self.config.repositories.iter();
+        let found = watched.find(|watched| self.is_called(repository, &watched.name));
+        found.is_some_and(|watched| watched.publish_closes)
+    }
+
     /// Returns whether a repository has this name, or has it by now.
     pub(super) fn is_called(&self, repository: &str, name: &str) -> bool {
         repository.eq_ignore_ascii_case(name) || self.name_of(repository).eq_ignore_ascii_case(name)

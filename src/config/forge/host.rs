@@ -99,6 +99,11 @@ keys! {
         /// meanwhile. Otherwise, and with `false`, it gets a branch of its own. It counts only with
         /// `publish`.
         pub push_to_pr: bool = false, truth(), Now;
+
+        /// `true` writes `Closes #12` in place of `Refs #12` into the draft for an issue, so that
+        /// the forge closes the issue with the merge into the default branch. It counts only with a
+        /// draft.
+        pub publish_closes: bool = false, truth(), Now;
     }
 }
 
@@ -116,6 +121,8 @@ pub struct WatchedRepository {
     pub publish: Publish,
     /// The results of pull and merge requests are pushed to their own branches.
     pub push_to_pr: bool,
+    /// The merge of a draft closes its issue.
+    pub publish_closes: bool,
 }
 
 /// Returns the key of a host's repositories.
@@ -261,9 +268,12 @@ impl WatchedRepository {
             }
             _ => {}
         }
-        let RepositoryKeys { project_id, agent, agents, publish, push_to_pr } = keys;
+        let RepositoryKeys { project_id, agent, agents, publish, push_to_pr, publish_closes } =
+            keys;
         let agents = agent.map_or(agents, |agent| vec![agent]);
-        Some(Self { name: name.text.clone(), project: project_id?, agents, publish, push_to_pr })
+        let project = project_id?;
+        let name = name.text.clone();
+        Some(Self { name, project, agents, publish, push_to_pr, publish_closes })
     }
 
     /// Returns the keys that say the same, for a comparison.
@@ -278,6 +288,7 @@ impl WatchedRepository {
             agents,
             publish: self.publish,
             push_to_pr: self.push_to_pr,
+            publish_closes: self.publish_closes,
         }
     }
 }

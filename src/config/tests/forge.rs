@@ -33,6 +33,7 @@ fn watched(name: &str, project: &str, agent: &str) -> WatchedRepository {
         agents,
         publish: Publish::Nothing,
         push_to_pr: false,
+        publish_closes: false,
     }
 }
 

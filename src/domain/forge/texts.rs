@@ -205,8 +205,15 @@ impl Texts {
         format!("{title}\n\n{text}\n\n{}", self.line(("Resumed", "再開時刻"), &at.to_string()))
     }
 
-    /// Returns the text of a pull or merge request for the result of an item.
-    pub fn request(self, item: &ItemKey, work: Option<&Execution>, is_draft: bool) -> String {
+    /// Returns the text of a pull or merge request for the result of an item. If it `closes` an
+    /// issue, the forge closes the issue with the merge.
+    pub fn request(
+        self,
+        item: &ItemKey,
+        work: Option<&Execution>,
+        is_draft: bool,
+        closes: bool,
+    ) -> String {
         let text = self.0.either(
             "A coding agent made this. Please check it before you merge it.",
             "コーディングエージェントによる変更です。マージする前に確認してください。",
@@ -220,7 +227,11 @@ impl Texts {
             )
         };
         let mark = if item.kind == ItemKind::MergeRequest { '!' } else { '#' };
-        let refers = self.0.either("Refs", "関連:");
+        let refers = match item.kind {
+            // Forges know the word in English only.
+            ItemKind::Issue if closes => "Closes",
+            _ => self.0.either("Refs", "関連:"),
+        };
         format!("{refers} {mark}{}\n\n{text}{ready}{}", item.number, self.report(work))
     }
 

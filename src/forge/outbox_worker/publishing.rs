@@ -227,8 +227,9 @@ impl OutboxWorker {
         let executions = service.forge_items.executions_of(item).await.unwrap_or_default();
         let checks = service.forge_items.checks_of(item).await.unwrap_or_default();
         let texts = self.texts();
+        let closes = self.host_state.closes_issues_of(&item.key.repository);
         let request = |is_draft: bool| {
-            let text = texts.request(&item.key, executions.first(), is_draft);
+            let text = texts.request(&item.key, executions.first(), is_draft, closes);
             let text = format!("{text}{}", texts.checks(&checks));
             let text = service.redacted(&text);
             NewRequest {

@@ -63,7 +63,7 @@ impl Bed {
 #[test]
 fn an_issue_becomes_a_draft_request_with_the_work_of_its_agent() {
     for forge in BOTH {
-        let bed = bed(forge, "pull_request", COMMITS);
+        let bed = bed(forge, "pull_request, publish_closes: true", COMMITS);
         let base = bed.repository().branch("main").unwrap();
         let issue = bed.issue("Login fails");
         let item = bed.until("done");
@@ -77,7 +77,7 @@ fn an_issue_becomes_a_draft_request_with_the_work_of_its_agent() {
         let draft = if forge == ForgeKind::GitLab { "Draft: " } else { "" };
         assert_eq!(request.title(), format!("{draft}Login fails"));
         let body = request.body();
-        assert!(body.contains("Refs #1") && body.contains("Fixed the form"), "{body}");
+        assert!(body.starts_with("Closes #1\n") && body.contains("Fixed the form"), "{body}");
         assert!(!body.contains("@ann"), "an agent notifies no account: {body}");
 
         let url = item["request_url"].as_str().unwrap();
@@ -85,7 +85,7 @@ fn an_issue_becomes_a_draft_request_with_the_work_of_its_agent() {
         let comments = issue.comments();
         let done = comments.last().unwrap();
         assert!(done.contains(url) && done.contains("`agents/prj-1`"), "{done}");
-        assert!(done.contains("Duration: "), "{done}");
+        assert!(done.contains("### Work\n\n- Duration: "), "{done}");
         assert_eq!(issue.labels(), ["coding agent done"]);
         assert!(
             !bed.daemon.work().join("login.txt").exists(),
@@ -139,7 +139,7 @@ fn an_item_is_claimed_only_when_its_base_commit_is_there() {
 #[test]
 fn a_pull_or_merge_request_begins_at_its_head_and_its_result_is_proposed_for_its_branch() {
     for forge in BOTH {
-        let bed = bed(forge, "pull_request", COMMITS);
+        let bed = bed(forge, "pull_request, publish_closes: true", COMMITS);
         let request = bed.add_request("feature", None);
         if forge == ForgeKind::GitHub {
             request.review("ann", "login.txt", "Please trim it.");
@@ -153,8 +153,10 @@ fn a_pull_or_merge_request_begins_at_its_head_and_its_result_is_proposed_for_its
         let has_review = description.contains("login.txt:7\nPlease trim it.");
         assert_eq!(has_review, forge == ForgeKind::GitHub, "{description}");
         let requests = bed.repository().requests();
-        let (_, branches) = requests.last().unwrap();
+        let (result, branches) = requests.last().unwrap();
         assert_eq!((requests.len(), branches.target.as_str()), (2, "feature"));
+        assert_eq!(result.title(), "Draft: Better login", "the mark is there once");
+        assert!(result.body().contains("Refs "), "a request closes nothing: {}", result.body());
         assert_eq!(bed.file_at(&branches.branch, "feature.txt"), "feature");
     }
 }
@@ -247,7 +249,10 @@ fn the_request_and_the_comment_name_each_check() {
     let (request, _) = bed.only_request();
     let passed = "- `tests`: passed (exit 0, ";
     assert!(request.body().contains(passed), "{}", request.body());
-    assert_eq!(n_comments(&issue, passed), 1);
+    assert!(request.body().starts_with("Refs #1\n"), "it closes nothing: {}", request.body());
+    let done = issue.comments().pop().unwrap();
+    let after_checks = done.split_once(passed).unwrap().1;
+    assert!(after_checks.contains("\n\n### Work\n\n- Duration: "), "{done}");
 }
 
 #[test]
@@ -425,7 +430,7 @@ impl Bed {
     pub(super) fn add_request(&self, branch: &str, of: Option<u64>) -> Item {
         let repository = self.repository();
         let commit = repository.commit(branch, &format!("{branch}.txt"), branch);
-        let request = repository.open_request("Better login", branch, "main", of);
+        let request = repository.open_request("Draft: Better login", branch, "main", of);
         let folder = match self.forge {
             ForgeKind::GitHub => "pull",
             ForgeKind::GitLab => "merge-requests",

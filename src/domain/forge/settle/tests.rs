@@ -2,7 +2,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use super::*;
-use crate::domain::forge::{ItemKey, LabelNames};
+use crate::domain::forge::{ItemKey, ItemKind, LabelNames};
 use crate::domain::key::{InstanceKey, Purpose};
 use crate::domain::language::Language;
 use crate::domain::task::Priority;
@@ -228,6 +228,29 @@ fn what_agents_write_commands_nothing_in_either_language() {
         for text in said {
             assert!(!text.lines().any(|line| line.trim_start().starts_with('/')), "{text}");
         }
+    }
+}
+
+#[test]
+fn only_an_issue_is_closed_and_the_work_has_a_heading_of_its_own() {
+    let execution = execution(None);
+    let words =
+        [(Language::English, "Refs", "### Work"), (Language::Japanese, "関連:", "### 作業")];
+    for (language, refers, heading) in words {
+        let texts = Texts::new(language);
+        let issue = ItemKey::example();
+        let request = ItemKey { kind: ItemKind::MergeRequest, ..issue.clone() };
+        let starts = |key: &ItemKey, closes, with: &str| {
+            let text = texts.request(key, None, true, closes);
+            assert!(text.starts_with(with), "{text}");
+        };
+        starts(&issue, true, "Closes #7\n");
+        starts(&issue, false, &format!("{refers} #7\n"));
+        starts(&request, true, &format!("{refers} !7\n"));
+        let work = texts.effort(Some(&execution), Some("https://agents.example/"));
+        assert!(work.starts_with(&format!("\n\n{heading}\n\n- ")), "{work}");
+        assert!(work.contains("https://agents.example/ui/launches/"), "{work}");
+        assert_eq!(texts.effort(None, Some("https://agents.example")), "");
     }
 }
 
