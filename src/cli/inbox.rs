@@ -174,6 +174,7 @@ fn lines_of(entry: &AttentionBody, zone: Zone) -> String {
         format!("    {}{}", plain(&entry.text), until.unwrap_or_default()),
     ];
     lines.extend(entry.remedy.as_ref().map(|remedy| format!("    -> {}", plain(remedy))));
+    lines.extend(entry.item_url.as_ref().map(|url| format!("    {}", plain(url))));
     lines.push(format!("    {}", entry.id));
     lines.join("\n")
 }

@@ -7,6 +7,7 @@
 
 mod causes;
 mod results;
+mod writes;
 
 use std::time::Duration;
 
@@ -30,6 +31,7 @@ pub use causes::{
     of_workspace,
 };
 pub use results::{WaitingResult, of_left, of_results};
+pub use writes::{RefusedWrite, of_item};
 
 words! {
     /// The kind of a condition, in the order in which people see them.
@@ -60,7 +62,7 @@ words! {
         Coordinator = "coordinator",
         /// The configuration on disk is not in use.
         Configuration = "configuration",
-        /// A forge refuses the token, or does not answer.
+        /// A forge refuses the token or a write, or does not answer.
         Forge = "forge",
     }
 }
@@ -161,6 +163,7 @@ pub enum Cause {
         is_refused: bool,
         error: Option<String>,
     },
+    Write(RefusedWrite),
 }
 
 /// The task of an entry.
@@ -261,7 +264,7 @@ impl Attention {
                 AttentionKind::Coordinator
             }
             Cause::Configuration { .. } => AttentionKind::Configuration,
-            Cause::Forge { .. } => AttentionKind::Forge,
+            Cause::Forge { .. } | Cause::Write(_) => AttentionKind::Forge,
         }
     }
 
@@ -294,6 +297,7 @@ impl Attention {
             Cause::SilentCoordinator { coordinator, .. } => coordinator.to_string(),
             Cause::NoCoordinator | Cause::Configuration { .. } => String::new(),
             Cause::Forge { forge, host, .. } => format!("{forge} {host}"),
+            Cause::Write(write) => write.subject(),
         }
     }
 
@@ -303,6 +307,7 @@ impl Attention {
             | Cause::Chain { task, .. }
             | Cause::Workspace { task, .. } => Some(task),
             Cause::Result(result) => result.task(),
+            Cause::Write(write) => write.task.as_ref(),
             _ => None,
         }
     }
@@ -340,6 +345,11 @@ impl Attention {
             Cause::Unkillable { launch, .. } | Cause::Abandoned { launch, .. } => Some(launch),
             _ => None,
         }
+    }
+
+    /// Returns the item of a forge that it is about.
+    pub const fn item(&self) -> Option<&RefusedWrite> {
+        if let Cause::Write(write) = &self.cause { Some(write) } else { None }
     }
 
     /// Returns the time when it ends by itself, if that is known.
@@ -385,6 +395,7 @@ impl Attention {
             | Cause::Chain { task, .. }
             | Cause::Workspace { task, .. } => task.title.clone(),
             Cause::Result(result) => result.title(language),
+            Cause::Write(write) => write.title.clone(),
             Cause::Start { key, .. }
             | Cause::Unkillable { key, .. }
             | Cause::Abandoned { key, .. } => both(
@@ -453,6 +464,7 @@ impl Attention {
                 }
             }
             Cause::Result(result) => result.text(language),
+            Cause::Write(write) => write.text(language),
             Cause::Chain { after, .. } => both(
                 format!("It is to start after {after}, which was cancelled"),
                 format!("{after} の後に開始する予定ですが、{after} は取り消されました"),
@@ -492,7 +504,7 @@ impl Attention {
                 self.waiting()?.detail_in_english().map(str::to_owned)
             }
             Cause::Configuration { problem } => Some(problem.clone()),
-            Cause::Forge { error, .. } => error.clone(),
+            Cause::Forge { error, .. } | Cause::Write(RefusedWrite { error, .. }) => error.clone(),
             _ => None,
         }
     }
@@ -535,6 +547,7 @@ impl Attention {
                 format!("原因を取り除いてから `workspace retry {}`", task.short_id),
             ),
             Cause::Result(result) => return result.remedy(),
+            Cause::Write(_) => return Some(RefusedWrite::remedy(language).to_owned()),
             Cause::Unkillable { .. } => return None,
             Cause::Abandoned { key: InstanceKey { agent, project, .. }, .. } => (
                 format!(

@@ -9,7 +9,8 @@ use crate::domain::attention::{
 };
 use crate::domain::{AttentionId, Refusal, TaskStatus, Timestamp};
 use crate::rows::{
-    accounts, attention as marks, launches, projects, start_histories, tasks, workspaces,
+    accounts, attention as marks, forge_items, launches, projects, start_histories, tasks,
+    workspaces,
 };
 use crate::store::{Read, StoreError, TaskFilter};
 
@@ -163,6 +164,10 @@ fn of_rows(tx: &mut Read<'_>, now: Timestamp) -> Result<Vec<Attention>, StoreErr
     for workspace in workspaces::list_broken(tx)? {
         let task = tasks::get(tx, &workspace.task)?;
         entries.extend(task.map(|task| attention::of_workspace(workspace, task)));
+    }
+    for item in forge_items::list_open(tx)?.into_iter().filter(|item| item.n_refusals > 0) {
+        let task = tasks::get(tx, &item.task)?;
+        entries.extend(attention::of_item(item, task));
     }
     Ok(entries)
 }

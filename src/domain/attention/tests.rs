@@ -1,6 +1,7 @@
 //! Tests of the conditions that need a person.
 
 use super::*;
+use crate::domain::forge::{ItemKey, PendingWrite};
 use crate::domain::workspace::{Conflict, LeftMerge};
 use crate::domain::{Outcome, Purpose};
 
@@ -138,6 +139,14 @@ fn all() -> Vec<Attention> {
         Cause::Configuration { problem: "line 3: what is this?".to_owned() },
         forge(true),
         forge(false),
+        Cause::Write(RefusedWrite {
+            key: ItemKey::example(),
+            title: "Sell tea".to_owned(),
+            url: String::new(),
+            write: PendingWrite::Push,
+            error: Some("the server says no to this".to_owned()),
+            task: Some(task("a")),
+        }),
     ];
     causes.into_iter().map(|cause| Attention { cause, since: Some(at(1)) }).collect()
 }
@@ -181,7 +190,7 @@ fn no_english_sentence_is_in_a_japanese_entry() {
         }
     }
     let errors = all().iter().filter(|entry| entry.detail_in_english().is_some()).count();
-    assert_eq!(errors, 6, "the errors can be read apart");
+    assert_eq!(errors, 7, "the errors can be read apart");
 }
 
 #[test]

@@ -62,6 +62,11 @@ pub struct AttentionBody {
     /// The provider whose account it is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider: Option<String>,
+    /// The item of a forge that it is about: `owner/name#7`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub item: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub item_url: Option<String>,
 }
 
 /// The filter of the list, in the order in which people see it: accounts, failures, blocked tasks,
@@ -126,6 +131,8 @@ impl From<MarkedAttention> for AttentionBody {
             project_id: entry.project().cloned(),
             launch_id: entry.launch().cloned(),
             provider,
+            item: entry.item().map(|write| write.key.to_string()),
+            item_url: entry.item().map(|write| write.url.clone()),
         }
     }
 }

@@ -23,6 +23,7 @@ use crate::domain::{AgentId, AttentionId, Language, LaunchId, ProjectId, ShortId
 use crate::rest::auth::Operator;
 use crate::rest::extract::{InForm, InQuery, given};
 use crate::rest::routes::attention::{entries, put_mark};
+use crate::rest::routes::forge::is_safe_link;
 use crate::rest::{Problem, RestState};
 use crate::service::MarkedAttention;
 use crate::telemetry::ErrorChain;
@@ -85,6 +86,8 @@ struct Entry {
     agent: Option<AgentId>,
     project: Option<ProjectId>,
     launch: Option<LaunchId>,
+    /// The name and the address of the item of a forge that it is about.
+    item: Option<(String, String)>,
     remedy: Vec<Piece>,
     /// The error that a Japanese text leaves out.
     detail_in_english: Option<String>,
@@ -296,6 +299,10 @@ impl Entry {
             agent: entry.agent().cloned(),
             project: entry.project().cloned(),
             launch: entry.launch().cloned(),
+            item: entry
+                .item()
+                .filter(|write| is_safe_link(&write.url))
+                .map(|write| (write.key.to_string(), write.url.clone())),
             remedy: entry.remedy(language).map(|remedy| pieces(&remedy)).unwrap_or_default(),
             detail_in_english: entry.detail_in_english().filter(|_| language == Language::Japanese),
             action: action.filter(|action| !action.leads_to_task()),

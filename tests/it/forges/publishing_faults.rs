@@ -57,6 +57,14 @@ fn until_error(bed: &Bed, text: &str) -> Value {
     })
 }
 
+/// Returns the only entry of the inbox about a forge.
+#[track_caller]
+fn only_entry(bed: &Bed) -> Value {
+    let entries = bed.daemon.json(&["inbox", "--kind", "forge"]);
+    assert_eq!(entries.as_array().map(Vec::len), Some(1), "{entries}");
+    entries[0].clone()
+}
+
 #[test]
 fn a_daemon_that_dies_at_any_step_publishes_once() {
     let points = [
@@ -205,9 +213,22 @@ fn a_refused_push_names_the_message_of_the_forge_and_is_tried_again() {
         assert_eq!(n_comments(&issue, "Task done"), 0);
         let listed = bed.daemon.done(&["forge", "list"]);
         assert!(listed.contains("no branches on Fridays"), "{listed}");
+        let entry = only_entry(&bed);
+        assert_eq!((&entry["item"], &entry["item_url"]), (&item["item"], &item["url"]));
+        assert_eq!((&entry["kind"], &entry["task_short_id"]), (&"forge".into(), &"PRJ-1".into()));
+        let text = entry["text"].as_str().unwrap();
+        assert!(text.contains("refuses the push") && text.contains("no branches on Fri"), "{text}");
+        assert!(entry["remedy"].as_str().unwrap().contains("`refresh`"), "{entry}");
+        let path = format!("/ui/parts/inbox?item={}", entry["id"].as_str().unwrap());
+        let page = bed.daemon.page(&path, "ja");
+        assert!(
+            page.contains("結果のプッシュを拒否") && page.contains(">ann/site#1</a>"),
+            "{page}"
+        );
         bed.repository().accept_pushes();
         bed.daemon.done(&["refresh"]);
         check_published(&bed, &issue);
+        assert_eq!(bed.daemon.done(&["inbox", "--all", "--kind", "forge"]), "Nothing needs you.\n");
         assert_eq!(n_agents(&bed), 1, "no agent works again");
     }
 }
@@ -220,6 +241,7 @@ fn a_token_without_the_right_to_push_is_named_and_a_better_one_is_used() {
     assert!(checked.stdout.contains("may not push"), "{}{}", checked.stdout, checked.stderr);
     let issue = bed.issue("Login fails");
     until_error(&bed, "403");
+    assert!(only_entry(&bed)["text"].as_str().unwrap().contains("403"), "{}", only_entry(&bed));
     bed.repository().allow_push();
     bed.daemon.done(&["refresh"]);
     check_published(&bed, &issue);

@@ -1,0 +1,122 @@
+//! The entries about writes that a forge refuses. Each has the message of the forge.
+
+use super::{Attention, Cause, TaskInNeed};
+use crate::domain::forge::{ForgeItem, ItemKey, PendingWrite};
+use crate::domain::language::Language;
+use crate::domain::task::Task;
+
+/// A write for an item of a forge, which the forge refuses. All later writes for the item wait for
+/// it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RefusedWrite {
+    pub key: ItemKey,
+    pub title: String,
+    /// The address of the item for people.
+    pub url: String,
+    pub write: PendingWrite,
+    /// The message of the forge.
+    pub error: Option<String>,
+    /// The task of the item. There is none before the item is claimed.
+    pub task: Option<TaskInNeed>,
+}
+
+/// Returns the entry of an item whose next write was refused. It exists since the task came to its
+/// present status, which requested the write. A refused comment is given up soon and has none.
+pub fn of_item(item: ForgeItem, task: Option<Task>) -> Option<Attention> {
+    let is_told = |write: &&PendingWrite| {
+        item.n_refusals > 0
+            && match write {
+                PendingWrite::Claim
+                | PendingWrite::Label { .. }
+                | PendingWrite::Push
+                | PendingWrite::PullRequest => true,
+                PendingWrite::Withdraw
+                | PendingWrite::Comment { .. }
+                | PendingWrite::Folder { .. } => false,
+            }
+    };
+    let write = item.pending.first().filter(is_told)?.clone();
+    let since = Some(task.as_ref().map_or(item.created_at, |task| task.status_since));
+    let ForgeItem { key, title, url, last_error: error, .. } = item;
+    let task = task.map(TaskInNeed::from);
+    let cause = Cause::Write(RefusedWrite { key, title, url, write, error, task });
+    Some(Attention { cause, since })
+}
+
+impl RefusedWrite {
+    /// Returns the name of the object, with the write.
+    pub(super) fn subject(&self) -> String {
+        format!("{} {} {} {}", self.key.forge, self.key.host, self.key, self.write)
+    }
+
+    pub(super) fn text(&self, language: Language) -> String {
+        let write = match self.write {
+            PendingWrite::Push => language.either("the push of the result", "結果のプッシュ"),
+            PendingWrite::PullRequest => language.either("the draft", "ドラフトの作成"),
+            PendingWrite::Claim => language.either("the claim", "項目の取得"),
+            _ => language.either("a label", "ラベルの変更"),
+        };
+        match language {
+            Language::English => {
+                let error = self.error.iter().map(|error| format!(": {error}"));
+                format!("{} refuses {write}{}", self.key.host, error.collect::<String>())
+            }
+            Language::Japanese => format!("{} が{write}を拒否しています", self.key.host),
+        }
+    }
+
+    pub(super) const fn remedy(language: Language) -> &'static str {
+        language.either(
+            "mend the right (`forge check`) or the rule that the message names, then `refresh`",
+            "権限（`forge check`）またはメッセージに示されたルールを直してから `refresh`",
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::domain::attention::AttentionKind;
+    use crate::domain::forge::Setback;
+    use crate::domain::forge::labels::LabelState;
+    use crate::domain::time::Timestamp;
+
+    const AT: Timestamp = Timestamp::from_millis(1_000);
+
+    fn refused(write: PendingWrite, setback: Setback) -> Option<Attention> {
+        let new = ForgeItem::new(
+            "019aa".parse().unwrap(),
+            "tsk".parse().unwrap(),
+            ItemKey::example(),
+            "agt".parse().unwrap(),
+            "prj".parse().unwrap(),
+            AT,
+        );
+        let item = ForgeItem { pending: vec![write], title: "Login".to_owned(), ..new };
+        of_item(item.failed(setback, "no branches on Fridays".to_owned(), AT), None)
+    }
+
+    #[test]
+    fn a_refused_write_that_is_tried_for_long_needs_a_person_at_once() {
+        let label = PendingWrite::Label { state: LabelState::Done };
+        let writes = [PendingWrite::Push, PendingWrite::PullRequest, PendingWrite::Claim, label];
+        let mut subjects = BTreeSet::new();
+        for write in writes {
+            assert_eq!(refused(write.clone(), Setback::Unanswered), None, "{write}");
+            let entry = refused(write, Setback::Refused).unwrap();
+            assert_eq!((entry.kind(), entry.since), (AttentionKind::Forge, Some(AT)));
+            assert_eq!(entry.title(Language::English), "Login");
+            let text = entry.text(Language::English);
+            assert!(text.starts_with("api.github.com refuses "), "{text}");
+            assert!(text.ends_with(": no branches on Fridays"), "{text}");
+            assert_eq!(entry.detail_in_english().as_deref(), Some("no branches on Fridays"));
+            assert!(entry.remedy(Language::English).unwrap().contains("`refresh`"));
+            subjects.insert(entry.id());
+        }
+        assert_eq!(subjects.len(), 4, "a later write is another condition");
+        let comment = PendingWrite::Comment { number: 1, text: String::new() };
+        assert_eq!(refused(comment, Setback::Refused), None);
+    }
+}
