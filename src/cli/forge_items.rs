@@ -3,7 +3,7 @@
 use super::client::Client;
 use super::error::CliError;
 use super::output::{ListForm, ago, print_json, print_line};
-use super::screen::{Rows, Tone};
+use super::screen::{Rows, Screen};
 use crate::domain::Timestamp;
 use crate::rest::routes::forge::{ForgeBody, ForgeItemBody};
 use crate::service::world::{SystemWorld, World};
@@ -43,8 +43,12 @@ pub(super) fn of_hosts(hosts: &[ForgeBody], now: Timestamp) -> Option<String> {
     (!told.is_empty()).then(|| told.join("\n"))
 }
 
-pub(super) fn item_rows(items: &[ForgeItemBody], now: Timestamp) -> Rows {
-    let mut rows = Rows::new(&["ITEM", "STATE", "AGENT", "TASK", "SINCE", "OWED", "URL"]);
+/// Returns a row for each item. With all columns, it also has the whole id and the address.
+pub(super) fn item_rows(items: &[ForgeItemBody], now: Timestamp, is_wide: bool) -> Rows {
+    let columns = ["ITEM", "STATE", "AGENT", "TASK", "SINCE", "OWED"];
+    let more = is_wide.then_some(["TASK ID", "URL"]);
+    let mut rows =
+        Rows::new(&columns.into_iter().chain(more.into_iter().flatten()).collect::<Vec<_>>());
     for item in items {
         let cause = item.cause.map_or_else(String::new, |cause| format!(" ({cause})"));
         let mut owed = item.owed.join(", ");
@@ -58,18 +62,17 @@ pub(super) fn item_rows(items: &[ForgeItemBody], now: Timestamp) -> Rows {
         let position =
             item.position.map_or_else(String::new, |position| format!(", position {position}"));
         let known = |id: Option<String>| id.unwrap_or_else(|| "-".to_owned());
-        rows.add(
-            Tone::Usual,
-            [
-                item.item.clone(),
-                format!("{}{cause}{position}", item.state),
-                known(item.agent_id.as_ref().map(ToString::to_string)),
-                known(item.task_id.as_ref().map(ToString::to_string)),
-                ago(item.ended_at.unwrap_or(item.created_at), now),
-                if owed.is_empty() { "-".to_owned() } else { owed },
-                item.url.clone(),
-            ],
-        );
+        let row = [
+            item.item.clone(),
+            format!("{}{cause}{position}", item.state),
+            known(item.agent_id.as_ref().map(ToString::to_string)),
+            known(item.task_short_id.as_ref().map(ToString::to_string)),
+            ago(item.ended_at.unwrap_or(item.created_at), now),
+            if owed.is_empty() { "-".to_owned() } else { owed },
+        ];
+        let task_id = || known(item.task_id.as_ref().map(ToString::to_string));
+        let more = is_wide.then(|| [task_id(), item.url.clone()]);
+        rows.add_row(row.into_iter().chain(more.into_iter().flatten()));
     }
     rows
 }
@@ -87,14 +90,14 @@ pub(super) async fn list(
         return print_json(&items);
     }
     let world: &dyn World = &SystemWorld;
-    form.print(&item_rows(&items, world.now()), "No items.")?;
+    form.print(&item_rows(&items, world.now(), form.wide), "No items.")?;
     let waiting: Vec<ForgeBody> = client.get("/forge/hosts").await?;
     let waiting: Vec<ForgeBody> = waiting
         .into_iter()
         .filter(|host| host.limited_until.or(host.writes_held_until).is_some())
         .collect();
     match of_hosts(&waiting, world.now()).filter(|_| !ended) {
-        Some(told) => print_line(&told),
+        Some(told) => print_line(&Screen::of_output().wrapped(&told)),
         None => Ok(()),
     }
 }

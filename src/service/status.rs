@@ -101,6 +101,8 @@ impl Service {
             let open = launches::list_open(tx)?;
             let ended = launches::list(tx, &recent)?;
             let of_launches = open.iter().chain(&ended).filter_map(|launch| launch.task.clone());
+            let forge_items = forge_items::list_open(tx)?;
+            let of_items = forge_items.iter().map(|item| item.task.clone());
             let mut to_merge = BTreeMap::new();
             for result in list_unmerged(tx, None)? {
                 if result.step == MergeStep::Compare {
@@ -110,13 +112,13 @@ impl Service {
             }
             Ok(Rows {
                 to_merge,
-                short_ids: tasks::short_ids(tx, of_launches)?,
+                short_ids: tasks::short_ids(tx, of_launches.chain(of_items))?,
                 open,
                 ended,
                 paused_since: pauses::since(tx)?,
                 held: start_histories::list_held(tx)?,
                 parked: accounts::list_parked(tx)?,
-                forge_items: forge_items::list_open(tx)?,
+                forge_items,
                 stuck: list_stuck(tx)?,
             })
         });

@@ -49,7 +49,8 @@ pub(super) fn describe(
         parts.push(waiting(&status.deferred, status.at).text(screen));
     }
     if !status.forge_items.is_empty() {
-        parts.push(forge_items::item_rows(&status.forge_items, status.at).text(screen));
+        let rows = forge_items::item_rows(&status.forge_items, status.at, shown.is_wide);
+        parts.push(rows.text(screen));
     }
     if !status.ended.is_empty() {
         parts.push(ended(&status.ended, status.at, shown).text(screen));

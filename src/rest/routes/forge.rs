@@ -1,14 +1,14 @@
 //! `/forge`: the watched forges, and the items that are worked on, with the writes that are still
 //! pending for them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use axum::Json;
 use axum::extract::{RawQuery, State};
 use serde::{Deserialize, Serialize};
 
 use crate::domain::forge::{ForgeItem, ForgeKind, ItemKey, ItemKind, PendingWrite, StopCause};
-use crate::domain::{AgentId, ItemId, ProjectId, TaskId, Timestamp};
+use crate::domain::{AgentId, ItemId, ProjectId, ShortId, TaskId, Timestamp};
 use crate::rest::api::{Api, about};
 use crate::rest::extract::InQuery;
 use crate::rest::page::{MAX_LIMIT, Page, limit_of};
@@ -87,6 +87,8 @@ pub struct ForgeItemBody {
     /// The task that is, or will be, made of it. One that waits has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task_id: Option<TaskId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task_short_id: Option<ShortId>,
     /// `preparing`, `waiting`, `claiming`, `processing`, `blocked`, `failed`, `pausing`, `paused`,
     /// `stopping`, `done`, `stopped`, `expired`, `elsewhere`.
     pub state: String,
@@ -134,6 +136,11 @@ pub struct ForgeItemQuery {
 }
 
 impl ForgeItemBody {
+    /// Adds the short id of its task, if it is known.
+    pub(super) fn add_short_id(&mut self, short_ids: &BTreeMap<TaskId, ShortId>) {
+        self.task_short_id = self.task_id.as_ref().and_then(|task| short_ids.get(task)).cloned();
+    }
+
     /// Returns whether a browser may follow the link. A text of a forge is not trusted that far.
     pub fn has_safe_url(&self) -> bool {
         is_safe_link(&self.url)
@@ -212,6 +219,7 @@ impl From<WaitingItem> for ForgeItemBody {
             agent_id: only(&agents),
             project_id: project,
             task_id: None,
+            task_short_id: None,
             state: if is_preparing { "preparing" } else { "waiting" }.to_owned(),
             position: None,
             cause: None,
@@ -249,6 +257,7 @@ impl From<ForgeItem> for ForgeItemBody {
             agent_id: Some(item.agent),
             project_id: item.project,
             task_id: Some(item.task),
+            task_short_id: None,
             n_attempts: item.n_attempts,
             // A closed item is not tried again.
             retry_at: item.retry_at.filter(|_| item.ended_at.is_none()),
@@ -292,6 +301,9 @@ async fn items(
         open_items(&state.service).await?
     };
     items.truncate(limit);
+    let tasks = items.iter().filter_map(|item| item.task_id.clone()).collect();
+    let short_ids = state.service.tasks.short_ids(tasks).await?;
+    items.iter_mut().for_each(|item| item.add_short_id(&short_ids));
     let cursor = |item: &ForgeItemBody| {
         item.id.as_ref().map_or_else(|| item.item.clone(), ToString::to_string)
     };

@@ -310,6 +310,9 @@ impl From<StatusView> for StatusBody {
         let crowds = there().flat_map(|each| each.status.crowds.clone()).collect();
         let failed_snapshots =
             there().flat_map(|each| each.status.failed_snapshots.clone()).collect();
+        let mut forge_items: Vec<ForgeItemBody> =
+            view.forge_items.into_iter().map(ForgeItemBody::from).collect();
+        forge_items.iter_mut().for_each(|item| item.add_short_id(&view.short_ids));
         let to_merge = view.to_merge.into_iter();
         let to_merge =
             to_merge.map(|(project_id, n_results)| ToMergeBody { project_id, n_results });
@@ -335,7 +338,7 @@ impl From<StatusView> for StatusBody {
             pause_file: view.pause_file.is_some(),
             pause_file_path: view.pause_file.map(|path| path.display().to_string()),
             forges: view.forges.into_iter().map(ForgeBody::from).collect(),
-            forge_items: view.forge_items.into_iter().map(ForgeItemBody::from).collect(),
+            forge_items,
             stuck: view.stuck.into_iter().map(StuckBody::from).collect(),
             ended,
             counters,

@@ -146,6 +146,11 @@ fn what_is_owed_and_why_it_is_not_done_is_seen() {
     let panel = bed.daemon.page(&format!("/ui/parts/tasks/{task}"), "en");
     assert!(panel.contains(">ann/site#1</a>"), "{panel}");
     assert!(panel.contains("Created from <a ") && panel.contains("</a> in progress"), "{panel}");
+    assert_eq!(status["forge_items"][0]["task_short_id"], "PRJ-1");
+    let listed = bed.daemon.done(&["forge", "list"]);
+    assert!(listed.contains("PRJ-1") && !listed.contains(task), "{listed}");
+    let wide = bed.daemon.done(&["forge", "list", "--wide"]);
+    assert!(wide.contains(task) && wide.contains("/ann/site/issues/1"), "{wide}");
     // A person cancels the work here. The pending writes wait for the host.
     let task = status["forge_items"][0]["task_id"].as_str().unwrap().to_owned();
     bed.daemon.done(&["task", "set", &task, "--status", "cancelled"]);
