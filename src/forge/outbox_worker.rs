@@ -4,6 +4,7 @@
 //! Each write is idempotent: labels are changed by the present ones, and comments are searched for
 //! before they are posted. So a daemon may crash between any two steps, and an answer may be lost.
 
+mod comments;
 mod publishing;
 mod retry;
 
@@ -30,8 +31,8 @@ use crate::domain::forge::marker::Marker;
 use crate::domain::forge::pacing::Urgency;
 use crate::domain::forge::texts::Texts;
 use crate::domain::forge::{
-    Claimants, Comment, Eligibility, FolderPlace, ForgeItem, ForgeUser, ItemFacts, ItemState,
-    LabelDelta, PendingWrite, StopCause, is_bot, task_text,
+    Claimants, Comment, Eligibility, FolderPlace, ForgeItem, ItemFacts, ItemState, LabelDelta,
+    PendingWrite, StopCause, task_text,
 };
 use crate::domain::id::ItemId;
 use crate::domain::workspace::RemoteError;
@@ -422,20 +423,6 @@ impl OutboxWorker {
         claims.is_of_another
     }
 
-    async fn withdraw(&self, forge: &dyn Forge, item: &ForgeItem) -> Result<(), WriteError> {
-        let comments = self.comments(forge, item).await?;
-        let key = &item.key;
-        if let Some(ours) =
-            find(&comments, item, Marker::CLAIM, self.host_state.own().await?.as_ref())
-        {
-            let remove = |name: String| async move {
-                forge.remove_comment(&name, key.kind, key.number, ours).await
-            };
-            self.host_state.ask_in(forge, &key.repository, remove).await?;
-        }
-        Ok(())
-    }
-
     async fn label(
         &self,
         forge: &dyn Forge,
@@ -456,40 +443,6 @@ impl OutboxWorker {
         }
         crash_point::reach(CrashPoint::ItemRelabelled);
         Ok(())
-    }
-
-    /// Posts a comment unless it exists, and returns all comments after that.
-    ///
-    /// # Errors
-    /// [`WriteError::Locked`] if the conversation is locked for the bot.
-    async fn comment(
-        &self,
-        forge: &dyn Forge,
-        item: &ForgeItem,
-        number: u32,
-        text: &str,
-    ) -> Result<Vec<Comment>, WriteError> {
-        let comments = self.comments(forge, item).await?;
-        if find(&comments, item, number, self.host_state.own().await?.as_ref()).is_some() {
-            return Ok(comments);
-        }
-        let key = &item.key;
-        // The text is redacted again, because it may have been stored before a secret was known.
-        let text = self.host_state.service.redacted(text);
-        let body = Marker { item: item.id.clone(), number }.mark(&text);
-        let body = body.as_str();
-        let add = |name: String| async move {
-            forge.add_comment(&name, key.kind, key.number, body).await
-        };
-        let added = self.host_state.ask_in(forge, &key.repository, add).await;
-        if matches!(added, Err(Unanswered::Failed(ForgeError::Forbidden { .. })))
-            && self.facts(forge, item).await?.is_ok_and(|facts| facts.is_locked)
-        {
-            return Err(WriteError::Locked);
-        }
-        added?;
-        crash_point::reach(CrashPoint::ItemCommented);
-        Ok(if number == Marker::CLAIM { self.comments(forge, item).await? } else { comments })
     }
 
     async fn put_folder(&self, item: &ForgeItem, place: FolderPlace) -> Result<(), WriteError> {
@@ -513,16 +466,6 @@ impl OutboxWorker {
         put.map_err(|error| WriteError::Refused(error.to_string()))??;
         crash_point::reach(CrashPoint::ItemFolderMoved);
         Ok(())
-    }
-
-    async fn comments(
-        &self,
-        forge: &dyn Forge,
-        item: &ForgeItem,
-    ) -> Result<Vec<Comment>, Unanswered> {
-        let key = &item.key;
-        let list = |name: String| async move { forge.comments(&name, key.kind, key.number).await };
-        self.host_state.ask_in(forge, &key.repository, list).await
     }
 
     async fn change_labels(
@@ -562,24 +505,6 @@ async fn next<F: Future>(running: &mut FuturesUnordered<F>) -> F::Output {
         Some(served) => served,
         None => future::pending().await,
     }
-}
-
-/// Finds our comment with this number. If the account of the token is known, the comment must be of
-/// that account, because any account can copy a marker.
-fn find(
-    comments: &[Comment],
-    item: &ForgeItem,
-    number: u32,
-    own: Option<&ForgeUser>,
-) -> Option<u64> {
-    let is_it = |comment: &&Comment| {
-        let is_own =
-            own.is_none_or(|own| comment.author.as_ref().is_some_and(|author| is_bot(author, own)));
-        is_own
-            && Marker::find(&comment.body)
-                .is_some_and(|marker| marker.item == item.id && marker.number == number)
-    };
-    comments.iter().find(is_it).map(|comment| comment.id)
 }
 
 #[cfg(test)]
