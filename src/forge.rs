@@ -416,8 +416,11 @@ fn parts_of(
         if let Some(file) = &host.account.token_file {
             parts.spawn(tokens::follow(Arc::clone(&host_state), file.clone()));
         }
-        let outbox_worker =
-            outbox_worker::OutboxWorker::new(Arc::clone(&host_state), Arc::clone(&contexts));
+        let outbox_worker = outbox_worker::OutboxWorker::new(
+            Arc::clone(&host_state),
+            Arc::clone(&contexts),
+            config.access.write_settle,
+        );
         parts.spawn(outbox_worker.work(service.forge_items.news()));
         for repository in &host.repositories {
             let poller = poller::Poller::new(

@@ -14,7 +14,7 @@ use crate::domain::forge::ForgeKind;
 
 use super::declaration::{Changes, Keys, keys};
 use super::http::Http;
-use super::kinds::{DAY, Kind, MINUTE, SECOND, durations, list, numbers, secret, truth};
+use super::kinds::{DAY, HOUR, Kind, MINUTE, SECOND, durations, list, numbers, secret, truth};
 use super::reader::Section;
 use super::report::Problem;
 
@@ -57,6 +57,11 @@ keys! {
         /// same account. Servers of your own may allow more. Notes that work was stopped count, and
         /// never wait.
         pub writes_per_hour: Option<u32> = Some(450), numbers(1..=1_000_000).or_off(), Now;
+
+        /// The longest time for which a host may still carry out a label, comment or draft after
+        /// its answer was lost. The daemon writes nothing to the item until then, also after a
+        /// restart. Then it looks what is there. So nothing is written twice.
+        pub write_settle: Duration = MINUTE, durations(Duration::ZERO..=HOUR), Now;
 
         /// `true` reads everything and writes nothing to a forge. The log says what would be
         /// written, and no agent is started. It is for trying out.

@@ -184,7 +184,7 @@ log: { level: "warn,agent_coordinator=debug", format: json, file: ~/ac.log }
 output: { max_file: 1 MiB, files: 2 }
 workspace: { root: /srv/workspaces, base: develop, branch: "work/{agent_id}-{task_id}", paths: [src, docs/web], submodules: true, lfs: pointers, publish: branch, merge_hooks: run, merge_hooks_in: { prj_a: off, prj_b: ask }, keep: 2days, shared_at_once: 3, snapshots: false, ignored_max: 1 MiB, max_disk: 3 GiB, rebuildable: [target], hooks: { after_create: [npm, ci], before_run: [make, up], after_run: [make, down], before_remove: [make, clean], timeout: 2min }, limits: { git_memory: 2 GiB, git_time: 10min, files: 5000, objects: 6000 } }
 retention: { history: 10days, events: 2h, max_events: 5000, chats: 2days, output: 3days, output_size: 1 GiB, deleted: 5m }
-forge: { poll_interval: 5s, write_interval: 2s, writes_per_hour: 99, dry_run: true, claims_from: [rival, Other], webhook: { path: /hooks/x, secret: "${FORGE_WEBHOOK_SECRET}" } }
+forge: { poll_interval: 5s, write_interval: 2s, writes_per_hour: 99, write_settle: 1m 30s, dry_run: true, claims_from: [rival, Other], webhook: { path: /hooks/x, secret: "${FORGE_WEBHOOK_SECRET}" } }
 github:
   { base_url: "https://Ghe.example/api/v3/", token: "${GITHUB_TOKEN}", bot_name: coder, bot_label: "🤖", processing_label: b/p,
     done_label: b/d, paused_label: b/z, stopped_label: b/s, failed_label: b/f, blocked_label: b/b,

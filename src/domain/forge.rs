@@ -27,7 +27,9 @@ use super::words::words;
 
 pub use claims::Claimants;
 pub use eligibility::{Eligibility, Rules, StopCause, is_bot};
-pub use item::{FolderPlace, ForgeItem, ItemEnd, ItemState, PendingWrite, Setback, WorkState};
+pub use item::{
+    FolderPlace, ForgeItem, ItemEnd, ItemState, PendingWrite, Setback, Settling, WorkState,
+};
 pub use labels::{LabelDelta, LabelNames};
 pub use publication::{Base, DiffBase, Publication, Publish, PullRequest, TakenResult};
 

@@ -3,6 +3,8 @@
 //!
 //! Each write is idempotent: labels are changed by the present ones, and comments are searched for
 //! before they are posted. So a daemon may crash between any two steps, and an answer may be lost.
+//! A forge may carry out a request after that. So a request is recorded before it is sent. Without
+//! an answer to it, the item waits for `forge.write_settle` before the forge is asked again.
 
 mod comments;
 mod publishing;
@@ -32,7 +34,7 @@ use crate::domain::forge::pacing::Urgency;
 use crate::domain::forge::texts::Texts;
 use crate::domain::forge::{
     Claimants, Comment, Eligibility, FolderPlace, ForgeItem, ItemFacts, ItemState, LabelDelta,
-    PendingWrite, StopCause, task_text,
+    PendingWrite, Settling, StopCause, task_text,
 };
 use crate::domain::id::ItemId;
 use crate::domain::workspace::RemoteError;
@@ -57,6 +59,7 @@ const MAX_LOGGED: usize = 1_000;
 pub(super) struct OutboxWorker {
     host_state: Arc<HostState>,
     contexts: Arc<Contexts>,
+    settling: Settling,
     /// Items with a claim that was ignored: each is logged once.
     with_ignored_claims: Mutex<BTreeSet<ItemId>>,
 }
@@ -66,6 +69,9 @@ pub(super) struct OutboxWorker {
 enum WriteError {
     #[error(transparent)]
     Unanswered(#[from] Unanswered),
+    /// A request was sent and has no answer. The forge may still carry it out.
+    #[error(transparent)]
+    Lost(ForgeError),
     #[error(transparent)]
     Service(#[from] ServiceError),
     #[error(transparent)]
@@ -96,8 +102,13 @@ impl From<NoRemote> for WriteError {
 }
 
 impl OutboxWorker {
-    pub(super) const fn new(host_state: Arc<HostState>, contexts: Arc<Contexts>) -> Self {
-        Self { host_state, contexts, with_ignored_claims: Mutex::new(BTreeSet::new()) }
+    pub(super) fn new(
+        host_state: Arc<HostState>,
+        contexts: Arc<Contexts>,
+        write_settle: Duration,
+    ) -> Self {
+        let settling = Settling { since: host_state.service.time(), duration: write_settle };
+        Self { host_state, contexts, settling, with_ignored_claims: Mutex::default() }
     }
 
     /// Works as long as it is polled. Cancel-safe, because a crash is safe, too.
@@ -168,8 +179,9 @@ impl OutboxWorker {
                 budget_until =
                     Some(budget_until.map_or(until, |earlier: Instant| earlier.min(until)));
             }
-            if item.due(now).is_none() || held.is_some() {
-                let wait = item.retry_at.map(|at| at.since(now)).unwrap_or_default();
+            if item.due(now, self.settling).is_none() || held.is_some() {
+                let wait = item.held_until(self.settling).map(|at| at.since(now));
+                let wait = wait.unwrap_or_default();
                 let held_until = held.map(Held::until);
                 let at = (clock::now() + wait).max(held_until.unwrap_or_else(clock::now));
                 next_at = Some(next_at.map_or(at, |earlier: Instant| earlier.min(at)));
@@ -193,7 +205,7 @@ impl OutboxWorker {
                 }
             };
             let now = self.host_state.service.time();
-            match item.filter(|item| item.due(now).is_some()) {
+            match item.filter(|item| item.due(now, self.settling).is_some()) {
                 Some(item) => {
                     if let Some(again_at) = self.do_next(&item).await {
                         return (id, again_at);
@@ -468,17 +480,45 @@ impl OutboxWorker {
         Ok(())
     }
 
+    /// Sends a request that must not be carried out twice. It is recorded as begun before.
+    ///
+    /// # Errors
+    /// [`WriteError::Lost`] if its outcome is not known.
+    async fn send<T, F>(
+        &self,
+        forge: &dyn Forge,
+        item: &ForgeItem,
+        request: impl Fn(String) -> F,
+    ) -> Result<T, WriteError>
+    where
+        F: Future<Output = Result<T, ForgeError>>,
+    {
+        let service = &self.host_state.service;
+        service.forge_items.note_begun(&item.id, Some(service.time())).await?;
+        let answer = self.host_state.ask_in(forge, &item.key.repository, request).await;
+        match answer {
+            Err(Unanswered::Failed(
+                error @ (ForgeError::Unavailable { .. } | ForgeError::NotUnderstood { .. }),
+            )) => return Err(WriteError::Lost(error)),
+            Err(Unanswered::Closed | Unanswered::OverBudget) => {
+                service.forge_items.note_begun(&item.id, None).await?;
+            }
+            _ => {}
+        }
+        Ok(answer?)
+    }
+
     async fn change_labels(
         &self,
         forge: &dyn Forge,
         item: &ForgeItem,
         delta: &LabelDelta,
-    ) -> Result<(), Unanswered> {
+    ) -> Result<(), WriteError> {
         let key = &item.key;
         let change = |name: String| async move {
             forge.change_labels(&name, key.kind, key.number, delta).await
         };
-        self.host_state.ask_in(forge, &key.repository, change).await
+        self.send(forge, item, change).await
     }
 
     /// Returns the item, or the reason why there is none.

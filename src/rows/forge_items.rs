@@ -13,7 +13,7 @@ impl Entity for ForgeItem {
     const TABLE: &'static str = "forge_items";
     const COLUMNS: &'static str = "id, forge, host, repository, kind, number, agent_id, project_id, task_id, \
         title, url, state, owed, n_attempts, n_refusals, retry_at, last_error, n_comments, is_missing, \
-        n_resumed, publication, created_at, ended_at";
+        n_resumed, publication, created_at, ended_at, begun_at";
 
     fn read(cells: &mut Cells<'_>) -> Result<Self, BoxError> {
         Ok(Self {
@@ -45,6 +45,7 @@ impl Entity for ForgeItem {
             },
             created_at: cells.get()?,
             ended_at: cells.get()?,
+            begun_at: cells.get()?,
             revision: cells.get()?,
         })
     }
@@ -70,6 +71,7 @@ impl Entity for ForgeItem {
             self.publication.as_ref().map_or(Value::Null, Value::json),
             self.created_at.into(),
             self.ended_at.into(),
+            self.begun_at.into(),
         ]);
         values
     }

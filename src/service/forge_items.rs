@@ -245,7 +245,18 @@ impl ForgeItems {
             .await
     }
 
-    /// Notes that the first pending write is done, or is given up for this reason.
+    /// Notes that a request of an item is about to be sent; `None` says that it was not sent.
+    pub async fn note_begun(
+        &self,
+        id: &ItemId,
+        begun_at: Option<Timestamp>,
+    ) -> Result<(), ServiceError> {
+        let note = move |item: &ForgeItem, _| Some(ForgeItem { begun_at, ..item.clone() });
+        self.change(id, note).await.map(drop)
+    }
+
+    /// Notes that a pending write is done, or is given up for this reason. It is the first, unless
+    /// the item came to another state meanwhile.
     pub async fn write_is_done(
         &self,
         id: &ItemId,
@@ -256,7 +267,10 @@ impl ForgeItems {
         let given_up = given_up.map(str::to_owned);
         let is_done = move |item: &ForgeItem, now| {
             let is_first = item.pending.first() == Some(&write);
-            is_first.then(|| item.clone().done(given_up.clone(), now))
+            Some(match item.clone() {
+                item if is_first => item.done(given_up.clone(), now),
+                item => ForgeItem { begun_at: None, ..item },
+            })
         };
         self.change(id, is_done).await.map(drop)
     }
@@ -287,7 +301,11 @@ impl ForgeItems {
         let error = error.to_owned();
         let failed = move |item: &ForgeItem, now: Timestamp| {
             let is_first = item.pending.first() == Some(&write);
-            is_first.then(|| item.clone().failed(setback, error.clone(), now + item.delay(setback)))
+            let begun_at = (setback == Setback::Lost).then_some(now);
+            Some(match item.clone() {
+                item if is_first => item.failed(setback, error.clone(), now),
+                item => ForgeItem { begun_at, ..item },
+            })
         };
         self.change(id, failed).await.map(drop)
     }

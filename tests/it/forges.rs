@@ -5,6 +5,7 @@
 mod crashes;
 mod faults;
 mod inputs;
+mod late;
 mod life;
 mod limits;
 mod outages;
@@ -64,7 +65,8 @@ impl Bed {
         };
         let url = fake.url(forge);
         format!(
-            "polling_interval: 1h\nforge: {{ poll_interval: 100ms, write_interval: 0s, writes_per_hour: off }}\n\
+            "polling_interval: 1h\nforge: {{ write_settle: 100ms, \
+             poll_interval: 100ms, write_interval: 0s, writes_per_hour: off }}\n\
              {section}:\n  base_url: {url}\n  token: {TOKEN}\n  bot_name: {BOT}\n  {more}\n  {repositories}:\n    {NAME}: {{ project_id: prj, agent: agt }}\n"
         )
     }

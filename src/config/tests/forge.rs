@@ -69,6 +69,7 @@ pub(super) fn every_setting() -> Forges {
             poll_interval: Duration::from_secs(5),
             write_interval: Duration::from_secs(2),
             writes_per_hour: Some(99),
+            write_settle: Duration::from_secs(90),
             dry_run: true,
             claims_from: ["rival", "Other"].map(str::to_owned).into(),
         },

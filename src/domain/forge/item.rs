@@ -43,6 +43,9 @@ pub struct ForgeItem {
     pub n_refusals: u32,
     /// The time before which the first entry of `pending` is not tried again.
     pub retry_at: Option<Timestamp>,
+    /// The time at which a request of this item was about to be sent, or at which its answer was
+    /// lost. `None` if the outcome of each request is known.
+    pub begun_at: Option<Timestamp>,
     pub last_error: Option<String>,
     /// The number of the last comment that was requested. Each comment has its own number.
     pub n_comments: u32,
@@ -144,8 +147,20 @@ pub enum PendingWrite {
 pub enum Setback {
     /// The forge refused it, and waiting may not help.
     Refused,
-    /// The forge gave no answer to it.
+    /// The forge gave no answer to a question before it, so it was not sent.
     Unanswered,
+    /// It was sent and has no answer. The forge may still carry it out.
+    Lost,
+}
+
+/// The time after which a request without an answer has been carried out, or will not be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settling {
+    /// The time since which this worker sends requests. An earlier worker may have sent requests
+    /// until then.
+    pub since: Timestamp,
+    /// The longest time that the forge needs (`forge.write_settle`).
+    pub duration: Duration,
 }
 
 impl FolderPlace {
@@ -250,6 +265,7 @@ impl ForgeItem {
             n_attempts: 0,
             n_refusals: 0,
             retry_at: None,
+            begun_at: None,
             last_error: None,
             n_comments: 0,
             is_missing: false,
@@ -272,9 +288,18 @@ impl ForgeItem {
         self.ended_at.is_none()
     }
 
+    /// Returns the time before which no pending action is tried. After a failure, the item waits
+    /// for some time. If the outcome of a request is not known, it waits until the forge cannot
+    /// carry out the request any more. Then the present state of the forge tells the outcome.
+    pub fn held_until(&self, settling: Settling) -> Option<Timestamp> {
+        let settled_at = self.begun_at.map(|at| at.max(settling.since) + settling.duration);
+        self.retry_at.max(settled_at)
+    }
+
     /// Returns the next pending action, if its time has come.
-    pub fn due(&self, now: Timestamp) -> Option<&PendingWrite> {
-        self.pending.first().filter(|_| self.retry_at.is_none_or(|at| at <= now))
+    pub fn due(&self, now: Timestamp, settling: Settling) -> Option<&PendingWrite> {
+        let held_until = self.held_until(settling);
+        self.pending.first().filter(|_| held_until.is_none_or(|at| at <= now))
     }
 
     /// Returns the item with one more pending action. A label replaces a pending label if no other
@@ -314,6 +339,7 @@ impl ForgeItem {
             n_attempts: 0,
             n_refusals: 0,
             retry_at: None,
+            begun_at: None,
             last_error: given_up.or(before),
             ended_at,
             ..self
@@ -349,19 +375,77 @@ impl ForgeItem {
         let most = match setback {
             Setback::Refused => 300,
             // With the jitter, this is just below a minute.
-            Setback::Unanswered => 50,
+            Setback::Unanswered | Setback::Lost => 50,
         };
         Duration::from_millis(seconds.min(most) * (1_000 + jitter * 10))
     }
 
-    /// Returns the item after the first of `pending` failed. It is tried again at `retry_at`.
-    pub fn failed(self, setback: Setback, error: String, retry_at: Timestamp) -> Self {
+    /// Returns the item after the first of `pending` failed. It is tried again after a pause.
+    pub fn failed(self, setback: Setback, error: String, now: Timestamp) -> Self {
+        let retry_at = now + self.delay(setback);
         Self {
+            begun_at: (setback == Setback::Lost).then_some(now),
             n_attempts: self.n_attempts.saturating_add(1),
             n_refusals: self.n_refusals.saturating_add(u32::from(setback == Setback::Refused)),
             retry_at: Some(retry_at),
             last_error: Some(error),
             ..self
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+    const BEGIN: Timestamp = Timestamp::from_millis(0);
+
+    fn at(second: u32) -> Timestamp {
+        BEGIN + second * SECOND
+    }
+
+    fn item() -> ForgeItem {
+        let task = "tsk".parse().expect("an id");
+        let agent = "agt".parse().expect("an id");
+        let project = "prj".parse().expect("an id");
+        let id = "itm".parse().expect("an id");
+        ForgeItem::new(id, task, ItemKey::example(), agent, project, BEGIN)
+    }
+
+    #[test]
+    fn an_item_waits_after_a_failure_and_while_the_outcome_of_a_request_is_not_known() {
+        for (retry_at, begun_at, since, expected) in [
+            (None, None, 0, None),
+            (None, None, 99, None),
+            (Some(5), None, 99, Some(5)),
+            (None, Some(100), 0, Some(160)),
+            (Some(101), Some(100), 0, Some(160)),
+            (Some(200), Some(100), 0, Some(200)),
+            // An earlier worker recorded a request that waited for its turn, and sent it later.
+            (None, Some(100), 300, Some(360)),
+        ] {
+            let item =
+                ForgeItem { retry_at: retry_at.map(at), begun_at: begun_at.map(at), ..item() };
+            let settling = Settling { since: at(since), duration: 60 * SECOND };
+            assert_eq!(item.held_until(settling), expected.map(at), "{retry_at:?} {begun_at:?}");
+            let due_at = expected.unwrap_or(0);
+            assert_eq!(item.due(at(due_at), settling), Some(&PendingWrite::Claim));
+            let is_late = due_at == 0 || item.due(at(due_at - 1), settling).is_none();
+            assert!(is_late, "{retry_at:?} {begun_at:?}");
+        }
+    }
+
+    #[test]
+    fn only_a_lost_answer_leaves_the_outcome_of_a_request_unknown() {
+        let begun = ForgeItem { begun_at: Some(at(1)), ..item() };
+        for (setback, expected) in
+            [(Setback::Refused, None), (Setback::Unanswered, None), (Setback::Lost, Some(at(9)))]
+        {
+            let failed = begun.clone().failed(setback, "no".to_owned(), at(9));
+            assert_eq!(failed.begun_at, expected, "{setback:?}");
+            assert!(failed.retry_at > Some(at(9)), "{setback:?}");
+        }
+        assert_eq!(begun.done(None, at(9)).begun_at, None);
     }
 }

@@ -135,9 +135,10 @@ pub fn resumed(
     }
 }
 
-/// Returns the item when it is ours and its task is made.
+/// Returns the item when it is ours and its task is made. The forge has answered to the claim.
 pub fn won(item: &ForgeItem) -> ForgeItem {
-    let mut item = ForgeItem { state: ItemState::Active(WorkState::Processing), ..item.clone() };
+    let state = ItemState::Active(WorkState::Processing);
+    let mut item = ForgeItem { state, begun_at: None, ..item.clone() };
     item.pending.retain(|write| *write != PendingWrite::Claim);
     item.with_pending(PendingWrite::Folder { place: FolderPlace::Running })
         .with_pending(PendingWrite::Label { state: LabelState::Processing })
@@ -148,6 +149,7 @@ pub fn lost(item: &ForgeItem) -> ForgeItem {
     ForgeItem {
         state: ItemState::Ended(ItemEnd::Elsewhere),
         pending: vec![PendingWrite::Withdraw],
+        begun_at: None,
         ..item.clone()
     }
 }

@@ -14,19 +14,13 @@ impl OutboxWorker {
         item: &ForgeItem,
     ) -> Result<(), WriteError> {
         let comments = self.comments(forge, item).await?;
-        let key = &item.key;
-        if let Some(ours) =
-            find(&comments, item, Marker::CLAIM, self.host_state.own().await?.as_ref())
-        {
-            let remove = |name: String| async move {
-                forge.remove_comment(&name, key.kind, key.number, ours).await
-            };
-            self.host_state.ask_in(forge, &key.repository, remove).await?;
-        }
-        Ok(())
+        let own = self.host_state.own().await?;
+        let ours = find_all(&comments, item, Marker::CLAIM, own.as_ref());
+        self.remove(forge, item, &ours).await
     }
 
-    /// Posts a comment unless it exists, and returns all comments after that.
+    /// Posts a comment unless it exists, and returns all comments after that. If a forge carried
+    /// out a request twice, the later copies are deleted.
     ///
     /// # Errors
     /// [`WriteError::Locked`] if the conversation is locked for the bot.
@@ -37,10 +31,24 @@ impl OutboxWorker {
         number: u32,
         text: &str,
     ) -> Result<Vec<Comment>, WriteError> {
-        let comments = self.comments(forge, item).await?;
-        if find(&comments, item, number, self.host_state.own().await?.as_ref()).is_some() {
-            return Ok(comments);
+        let mut comments = self.comments(forge, item).await?;
+        let own = self.host_state.own().await?;
+        if find_all(&comments, item, number, own.as_ref()).is_empty() {
+            self.post(forge, item, number, text).await?;
+            comments = self.comments(forge, item).await?;
         }
+        let ours = find_all(&comments, item, number, own.as_ref());
+        self.remove(forge, item, ours.get(1..).unwrap_or_default()).await?;
+        Ok(comments)
+    }
+
+    async fn post(
+        &self,
+        forge: &dyn Forge,
+        item: &ForgeItem,
+        number: u32,
+        text: &str,
+    ) -> Result<(), WriteError> {
         let key = &item.key;
         // The text is redacted again, because it may have been stored before a secret was known.
         let text = self.host_state.service.redacted(text);
@@ -49,15 +57,33 @@ impl OutboxWorker {
         let add = |name: String| async move {
             forge.add_comment(&name, key.kind, key.number, body).await
         };
-        let added = self.host_state.ask_in(forge, &key.repository, add).await;
-        if matches!(added, Err(Unanswered::Failed(ForgeError::Forbidden { .. })))
-            && self.facts(forge, item).await?.is_ok_and(|facts| facts.is_locked)
-        {
+        let added = self.send(forge, item, add).await;
+        let is_forbidden = matches!(
+            added,
+            Err(WriteError::Unanswered(Unanswered::Failed(ForgeError::Forbidden { .. })))
+        );
+        if is_forbidden && self.facts(forge, item).await?.is_ok_and(|facts| facts.is_locked) {
             return Err(WriteError::Locked);
         }
         added?;
         crash_point::reach(CrashPoint::ItemCommented);
-        Ok(if number == Marker::CLAIM { self.comments(forge, item).await? } else { comments })
+        Ok(())
+    }
+
+    async fn remove(
+        &self,
+        forge: &dyn Forge,
+        item: &ForgeItem,
+        comments: &[u64],
+    ) -> Result<(), WriteError> {
+        let key = &item.key;
+        for &comment in comments {
+            let remove = |name: String| async move {
+                forge.remove_comment(&name, key.kind, key.number, comment).await
+            };
+            self.host_state.ask_in(forge, &key.repository, remove).await?;
+        }
+        Ok(())
     }
 
     pub(super) async fn comments(
@@ -71,14 +97,15 @@ impl OutboxWorker {
     }
 }
 
-/// Finds our comment with this number. If the account of the token is known, the comment must be of
-/// that account, because any account can copy a marker.
-fn find(
+/// Finds our comments with this number, the first of them first. If the account of the token is
+/// known, a comment must be of that account, because any account can copy a marker. If it is not
+/// known, only the first comment is taken for ours.
+fn find_all(
     comments: &[Comment],
     item: &ForgeItem,
     number: u32,
     own: Option<&ForgeUser>,
-) -> Option<u64> {
+) -> Vec<u64> {
     let is_it = |comment: &&Comment| {
         let is_own =
             own.is_none_or(|own| comment.author.as_ref().is_some_and(|author| is_bot(author, own)));
@@ -86,5 +113,10 @@ fn find(
             && Marker::find(&comment.body)
                 .is_some_and(|marker| marker.item == item.id && marker.number == number)
     };
-    comments.iter().find(is_it).map(|comment| comment.id)
+    let mut found: Vec<u64> = comments.iter().filter(is_it).map(|comment| comment.id).collect();
+    found.sort_unstable();
+    if own.is_none() {
+        found.truncate(1);
+    }
+    found
 }

@@ -115,13 +115,15 @@ impl OutboxWorker {
             Some(found) => (found, false),
             None => match self.open(forge, item, publication, branch).await {
                 // Another author has opened one for this branch.
-                Err(error @ Unanswered::Failed(ForgeError::Refused { .. })) => {
-                    match self.find_request(forge, item, branch).await? {
-                        Requests { ours: Some(found), .. } => (found, false),
-                        Requests { foreign: Some(found), .. } => (found, true),
-                        _ => return Err(error.into()),
-                    }
-                }
+                Err(
+                    error @ WriteError::Unanswered(Unanswered::Failed(ForgeError::Refused {
+                        ..
+                    })),
+                ) => match self.find_request(forge, item, branch).await? {
+                    Requests { ours: Some(found), .. } => (found, false),
+                    Requests { foreign: Some(found), .. } => (found, true),
+                    _ => return Err(error),
+                },
                 opened => (opened?, false),
             },
         };
@@ -222,7 +224,7 @@ impl OutboxWorker {
         item: &ForgeItem,
         publication: &Publication,
         branch: &str,
-    ) -> Result<PullRequest, Unanswered> {
+    ) -> Result<PullRequest, WriteError> {
         let service = &self.host_state.service;
         let executions = service.forge_items.executions_of(item).await.unwrap_or_default();
         let checks = service.forge_items.checks_of(item).await.unwrap_or_default();
@@ -243,15 +245,14 @@ impl OutboxWorker {
         let open = async |request: NewRequest| {
             let request = &request;
             let open = |name: String| async move { forge.open_request(&name, request).await };
-            self.host_state.ask_in(forge, &item.key.repository, open).await
+            self.send(forge, item, open).await
         };
         match open(request(true)).await {
             // Private repositories of some plans have no drafts.
-            Err(Unanswered::Failed(ForgeError::Refused { message, .. }))
-                if message.to_lowercase().contains("draft") =>
-            {
-                open(request(false)).await
-            }
+            Err(WriteError::Unanswered(Unanswered::Failed(ForgeError::Refused {
+                message,
+                ..
+            }))) if message.to_lowercase().contains("draft") => open(request(false)).await,
             opened => opened,
         }
     }

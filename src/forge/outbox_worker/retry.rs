@@ -21,7 +21,7 @@ pub(super) enum Next {
 }
 
 impl WriteError {
-    /// Returns whether the forge refused the write, or gave no answer.
+    /// Returns whether the forge refused the write or gave no answer, and if it was sent.
     pub(super) const fn setback(&self) -> Setback {
         match self {
             Self::Unanswered(Unanswered::Failed(
@@ -31,6 +31,7 @@ impl WriteError {
                 | ForgeError::Refused { .. },
             ))
             | Self::Remote(RemoteError::Refused(_)) => Setback::Refused,
+            Self::Lost(_) => Setback::Lost,
             _ => Setback::Unanswered,
         }
     }

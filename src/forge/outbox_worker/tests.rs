@@ -40,6 +40,15 @@ fn a_forbidden_comment_is_given_up_and_a_label_only_after_long() {
 }
 
 #[test]
+fn a_request_whose_answer_is_lost_is_sent_until_it_is_answered() {
+    let lost = WriteError::Lost(ForgeError::Unavailable { message: message() });
+    assert_eq!(lost.setback(), Setback::Lost);
+    assert_eq!(next_after(&lost, &PendingWrite::PullRequest, 10_000), Next::TryAgain);
+    let unread = Unanswered::Failed(ForgeError::Unavailable { message: message() });
+    assert_eq!(WriteError::from(unread).setback(), Setback::Unanswered);
+}
+
+#[test]
 fn a_push_that_is_refused_is_given_up_only_after_long() {
     let push = PendingWrite::Push;
     for write in [&push, &PendingWrite::PullRequest] {

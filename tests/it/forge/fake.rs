@@ -180,6 +180,14 @@ impl Fake {
         self.world.lock().faults.clear();
     }
 
+    /// Carries out the requests that met [`Fault::CutLate`] or [`Fault::HangLate`].
+    pub fn carry_out_late(&self) {
+        let mut world = self.world.lock();
+        for (request, call) in std::mem::take(&mut world.late) {
+            carried_out(&mut world, &request, call);
+        }
+    }
+
     /// Returns all requests in their order.
     pub fn requests(&self) -> Vec<Request> {
         self.world.lock().requests.clone()
@@ -256,24 +264,22 @@ async fn answer(world: Shared, request: hyper::Request<Incoming>) -> Result<Answ
         let call = find_route(&mut request);
         world.requests.push(request.clone());
         let fault = world.faults.take(&request);
-        let is_carried_out =
-            !matches!(fault, Some(Fault::Status { .. } | Fault::Hang | Fault::Cut));
-        let reply = (is_carried_out && !is_git).then(|| match call {
-            Some((ForgeKind::GitHub, parameters)) => {
-                github::answer(&mut world, &request, &parameters)
+        let reply = match fault {
+            _ if is_git => None,
+            Some(Fault::Status { .. } | Fault::Hang | Fault::Cut) => None,
+            Some(Fault::CutLate | Fault::HangLate) => {
+                world.late.push((request.clone(), call));
+                None
             }
-            Some((ForgeKind::GitLab, parameters)) => {
-                gitlab::answer(&mut world, &request, &parameters)
-            }
-            None => Reply::error(404, "Not Found"),
-        });
+            _ => Some(carried_out(&mut world, &request, call)),
+        };
         (fault, reply)
     };
     let cut = || Err(io::Error::other("cut"));
     if is_git {
         return match fault {
-            Some(Fault::Hang) => std::future::pending().await,
-            Some(Fault::Cut) => cut(),
+            Some(Fault::Hang | Fault::HangLate) => std::future::pending().await,
+            Some(Fault::Cut | Fault::CutLate) => cut(),
             Some(Fault::Status { status, headers, body }) => {
                 Ok(sent(&Reply { status, headers, body }, End::Whole))
             }
@@ -285,8 +291,8 @@ async fn answer(world: Shared, request: hyper::Request<Incoming>) -> Result<Answ
         };
     }
     let reply = match fault {
-        Some(Fault::Hang) => std::future::pending().await,
-        Some(Fault::Cut | Fault::LostAnswer) => return cut(),
+        Some(Fault::Hang | Fault::HangLate) => std::future::pending().await,
+        Some(Fault::Cut | Fault::CutLate | Fault::LostAnswer) => return cut(),
         Some(Fault::Status { status, headers, body }) => Reply { status, headers, body },
         Some(Fault::WrongJson) => Reply { body: json!({ "cat": ["meow"] }), ..reply.unwrap() },
         Some(Fault::CutBody) => return Ok(sent(&reply.unwrap(), End::Cut)),
@@ -306,6 +312,18 @@ async fn answer(world: Shared, request: hyper::Request<Incoming>) -> Result<Answ
         return Ok(sent(&reply, End::Whole));
     }
     Ok(sent(&reply, End::Whole))
+}
+
+/// The forge of a request with the values of its route's parameters; `None` if there is no such
+/// route.
+type Call = Option<(ForgeKind, Vec<String>)>;
+
+fn carried_out(world: &mut World, request: &Request, call: Call) -> Reply {
+    match call {
+        Some((ForgeKind::GitHub, parameters)) => github::answer(world, request, &parameters),
+        Some((ForgeKind::GitLab, parameters)) => gitlab::answer(world, request, &parameters),
+        None => Reply::error(404, "Not Found"),
+    }
 }
 
 fn etag(reply: &Reply) -> String {
@@ -344,7 +362,7 @@ fn sent(reply: &Reply, end: End) -> Answer {
 }
 
 /// Returns the forge of a request, with the values of its route's parameters.
-fn find_route(request: &mut Request) -> Option<(ForgeKind, Vec<String>)> {
+fn find_route(request: &mut Request) -> Call {
     let gitlab = request
         .path
         .strip_prefix(GITLAB)

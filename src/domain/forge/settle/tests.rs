@@ -214,6 +214,19 @@ fn an_end_drops_what_was_only_on_the_way() {
     );
 }
 
+/// The forge may carry it out after the item came to another state.
+#[test]
+fn a_request_without_an_answer_is_remembered_when_the_item_is_stopped_or_done() {
+    let begun = |state| ForgeItem { begun_at: Some(NOW), ..item(state) };
+    let work = Work { task: Some(&task(TaskStatus::Done)), is_alive: false, last: None };
+    let done = settle(&begun(PROCESSING), work, TEXTS, NOW).expect("it is done");
+    let claiming = begun(ItemState::Claiming { after_comment: Some(3) });
+    let stopped = stopping(&claiming, StopCause::Unassigned, NOW).expect("it is open");
+    assert_eq!((done.begun_at, stopped.begun_at), (Some(NOW), Some(NOW)));
+    // The forge has answered to the claim.
+    assert_eq!((won(&claiming).begun_at, lost(&claiming).begun_at), (None, None));
+}
+
 #[test]
 fn what_agents_write_commands_nothing_in_either_language() {
     let execution = execution(Some(ReportResult::Success));

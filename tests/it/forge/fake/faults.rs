@@ -15,6 +15,11 @@ pub enum Fault {
     Cut,
     /// The connection ends without an answer, but the request is carried out.
     LostAnswer,
+    /// The connection ends without an answer. The request is carried out when the test calls
+    /// [`super::Fake::carry_out_late`].
+    CutLate,
+    /// No answer, ever. The request is carried out when the test wants it, too.
+    HangLate,
     /// The connection ends in the middle of the answer. The request is carried out.
     CutBody,
     /// Half of the answer, as if that were all. The request is carried out.

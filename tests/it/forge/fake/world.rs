@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::faults::Faults;
-use super::{OWNER, Request, TOKEN};
+use super::{Call, OWNER, Request, TOKEN};
 
 /// The time of the beginning: 2026-01-01.
 const BEGINNING: i64 = 1_767_225_600;
@@ -25,6 +25,8 @@ pub struct World {
     pub repositories: BTreeMap<u64, RepositoryState>,
     pub faults: Faults,
     pub requests: Vec<Request>,
+    /// The requests that are carried out late.
+    pub late: Vec<(Request, Call)>,
     /// The folder of the repositories of git.
     pub git: tempfile::TempDir,
     n_ids: u64,
@@ -145,6 +147,7 @@ impl World {
             repositories: BTreeMap::new(),
             faults: Faults::default(),
             requests: Vec::new(),
+            late: Vec::new(),
             git: tempfile::tempdir().unwrap(),
             n_ids: 1_000,
             n_changes: 0,
