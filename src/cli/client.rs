@@ -76,12 +76,16 @@ impl Client {
         path: &str,
         body: &impl Serialize,
     ) -> Result<Result<T, Problem>, CliError> {
-        let response = self.send(Method::POST, path, to_bytes(body)?).await?;
-        if response.status().is_success() {
-            Ok(Ok(read(response).await?))
-        } else {
-            Ok(Err(refusal(response).await?))
-        }
+        read_or_problem(self.send(Method::POST, path, to_bytes(body)?).await?).await
+    }
+
+    /// Sends a PATCH and returns the refusal as a value.
+    pub(super) async fn patch_or_problem<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<Result<T, Problem>, CliError> {
+        read_or_problem(self.send(Method::PATCH, path, to_bytes(body)?).await?).await
     }
 
     /// Sends a body that is not JSON, and returns the refusal as a value.
@@ -90,12 +94,7 @@ impl Client {
         path: &str,
         body: Bytes,
     ) -> Result<Result<T, Problem>, CliError> {
-        let response = self.send(Method::POST, path, body).await?;
-        if response.status().is_success() {
-            Ok(Ok(read(response).await?))
-        } else {
-            Ok(Err(refusal(response).await?))
-        }
+        read_or_problem(self.send(Method::POST, path, body).await?).await
     }
 
     /// Hands each piece of the body to `take` as it comes. Returns the headers of the answer.
@@ -224,6 +223,16 @@ async fn read<T: DeserializeOwned>(response: Response<Incoming>) -> Result<T, Cl
             "the daemon's answer is not valid: {error}; is it another version?"
         ))
     })
+}
+
+async fn read_or_problem<T: DeserializeOwned>(
+    response: Response<Incoming>,
+) -> Result<Result<T, Problem>, CliError> {
+    if response.status().is_success() {
+        Ok(Ok(read(response).await?))
+    } else {
+        Ok(Err(refusal(response).await?))
+    }
 }
 
 async fn refusal(response: Response<Incoming>) -> Result<Problem, CliError> {

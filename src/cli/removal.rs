@@ -147,7 +147,7 @@ fn line(affected: &AffectedBody) -> String {
 /// `Usage` if there is no terminal. The terminal cannot be read.
 fn confirmed(preview: &DeletionBody) -> Result<bool, CliError> {
     let mut shown = io::stderr();
-    if !io::stdin().is_terminal() || !shown.is_terminal() {
+    if !is_on_terminal() {
         let told = "deleting needs a terminal for its question, or `--yes`; `--dry-run` lists what \
                     would be deleted";
         return Err(CliError::Usage(told.to_owned()));
@@ -155,7 +155,18 @@ fn confirmed(preview: &DeletionBody) -> Result<bool, CliError> {
     for line in lines(preview) {
         let _ = writeln!(shown, "{line}");
     }
-    let _ = write!(shown, "Delete all this? [y/N] ");
+    ask("Delete all this?")
+}
+
+/// Returns whether a question can be asked.
+pub(super) fn is_on_terminal() -> bool {
+    io::stdin().is_terminal() && io::stderr().is_terminal()
+}
+
+/// Asks on a terminal. Returns whether the answer is yes.
+pub(super) fn ask(question: &str) -> Result<bool, CliError> {
+    let mut shown = io::stderr();
+    let _ = write!(shown, "{question} [y/N] ");
     let _ = shown.flush();
     let mut answer = String::new();
     io::stdin().read_line(&mut answer)?;

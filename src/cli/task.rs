@@ -157,7 +157,7 @@ pub(super) struct AddTask {
     /// The agent that it is assigned to
     #[arg(long)]
     assignee: Option<Named<AgentId>>,
-    /// The status: backlog, todo or in_progress
+    /// The status: backlog, todo, in_progress, blocked, done or cancelled
     #[arg(long, default_value_t = TaskStatus::Todo)]
     status: TaskStatus,
     /// The priority: low, medium, high or urgent
@@ -183,9 +183,13 @@ pub(super) struct AddTask {
 pub(super) struct SetTask {
     /// Task: its id, its short id such as SHOP-12, or the beginning of its id
     task: Named<TaskId>,
-    /// The status: backlog, todo, in_progress, blocked, done or cancelled
+    /// The status: backlog, todo, in_progress, blocked, done or cancelled. `done` finishes an open
+    /// task by hand: no checks run, and an agent that works on it is told and ended
     #[arg(long)]
     status: Option<TaskStatus>,
+    /// With --status done, cancel its open subtasks [default: ask on a terminal, else refuse]
+    #[arg(long, requires = "status")]
+    cancel_subtasks: bool,
     /// Why it is blocked
     #[arg(long)]
     reason: Option<String>,
@@ -338,7 +342,7 @@ impl SetTask {
         let parent = if self.no_parent { Some(None) } else { parent.map(Some) };
         let dependencies = ids(&self.dependencies, client).await?;
         let is_about_dependencies = self.no_dependencies || !dependencies.is_empty();
-        let request = TaskRequest {
+        let mut request = TaskRequest {
             title: self.title,
             description: self.description.map(text_or_stdin).transpose()?,
             priority: self.priority,
@@ -347,8 +351,20 @@ impl SetTask {
             dependencies: is_about_dependencies.then_some(dependencies),
             status: self.status,
             blocked_reason: self.reason,
+            cancel_subtasks: self.cancel_subtasks,
         };
-        let task: TaskDetail = client.patch(&format!("/tasks/{id}"), &request).await?;
+        let path = format!("/tasks/{id}");
+        let mut answer = client.patch_or_problem(&path, &request).await?;
+        if let Err(problem) = &answer
+            && problem.code == "subtasks_open"
+            && !self.form.json
+            && removal::is_on_terminal()
+            && removal::ask(&format!("{}. Cancel them?", plain(&problem.detail)))?
+        {
+            request.cancel_subtasks = true;
+            answer = client.patch_or_problem(&path, &request).await?;
+        }
+        let task: TaskDetail = answer?;
         if self.form.json {
             print_json(&task)
         } else {
@@ -457,6 +473,9 @@ fn print_detail(detail: &TaskDetail, zone: Zone) -> Result<(), CliError> {
     }
     if let Some(reason) = &task.blocked_reason {
         print_line(&format!("blocked: {}", plain(reason)))?;
+    }
+    if let Some(person) = &detail.done_by {
+        print_line(&format!("done by hand, by {}", plain(person)))?;
     }
     if let Some(waiting) = detail.waiting.as_ref().filter(|waiting| waiting.reason != "blocked") {
         print_line(&format!("waits: {}", wait(waiting)))?;

@@ -171,8 +171,9 @@ impl Guidance {
                 "タスクのステータスがcancelledに変更されました",
             ),
             N::Done => self.0.either(
-                "The status of the task was changed to done",
-                "タスクのステータスがdoneに変更されました",
+                "The status of the task was changed to done: your work on it was cancelled by a \
+                 person or by another agent",
+                "タスクのステータスがdoneに変更されました。作業は人または他のエージェントによって取り消されました",
             ),
             N::Todo => self.0.either(
                 "The status of the task was changed to todo",

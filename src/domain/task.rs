@@ -7,6 +7,8 @@
 //!                └─────────────┴──► cancelled ┴──► todo   (reopened, by people only)
 //! ```
 //!
+//! People also set every open task to done, and block a task before it is begun.
+//!
 //! A task may have subtasks, and these may have subtasks, too. A closed task (done or cancelled)
 //! never has an open subtask. A task can be done only if its subtasks are closed. Cancelling a task
 //! cancels its open subtasks, and an open task cannot become part of a closed one. Blocking a task
@@ -29,7 +31,7 @@ mod search;
 pub use board_filter::{BoardFilter, TaskNeeds};
 pub use edit::{NewTask, TaskEdit, each_once};
 pub use graph::TaskGraph;
-pub use moves::Move;
+pub use moves::{Move, Mover};
 pub use relation::{Relation, TaskLinks};
 pub use search::{Rank, TaskSearch};
 
@@ -68,7 +70,8 @@ impl TaskStatus {
         !matches!(self, Self::Done | Self::Cancelled)
     }
 
-    /// Returns whether this status can change to `to` at all, by a person or an agent.
+    /// Returns whether the order of work leads from this status to `to`. Agents keep this order,
+    /// but only people reopen a task.
     const fn leads_to(self, to: Self) -> bool {
         match self {
             Self::Backlog => matches!(to, Self::Todo | Self::InProgress | Self::Cancelled),
@@ -83,10 +86,14 @@ impl TaskStatus {
         }
     }
 
-    /// Returns whether a person may change this status to `to`. Only an agent that finds a task
-    /// done may close it as done before it was begun.
+    /// Returns whether a person may change this status to `to`. A person may finish or block work
+    /// at any time, also work that no agent has begun.
     pub const fn leads_people_to(self, to: Self) -> bool {
-        self.leads_to(to) && !matches!((self, to), (Self::Todo, Self::Done))
+        match to {
+            Self::Done => self.is_open(),
+            Self::Blocked => matches!(self, Self::Backlog | Self::Todo | Self::InProgress),
+            _ => self.leads_to(to),
+        }
     }
 }
 

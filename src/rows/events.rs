@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::domain::event::{Event, EventSpan, NewEvent};
 use crate::domain::id::TaskId;
+use crate::domain::task::Mover;
 use crate::domain::{AgentId, LaunchId, ProjectId, ShortId, Timestamp};
 use crate::store::{BoxError, Cells, Read, StoreError, cell};
 
@@ -72,6 +73,20 @@ pub fn last_author_of_task(tx: &mut Read<'_>, task: &TaskId) -> Result<Option<St
         AND kind IN ('task.created', 'task.status', 'task.changed') ORDER BY seq DESC LIMIT 1";
     let author: Option<Option<String>> = tx.row("event", sql, &[task.into()], cell)?;
     Ok(author.flatten())
+}
+
+/// Returns who gave a task its status; `None` if the daemon did, or if the event is not kept any
+/// more.
+pub fn mover_of_task(tx: &mut Read<'_>, task: &TaskId) -> Result<Option<Mover>, StoreError> {
+    let sql = "SELECT e.author, l.agent_id FROM events AS e \
+        LEFT JOIN launches AS l ON l.id = e.launch_id WHERE e.task_id = ?1 \
+        AND e.kind IN ('task.created', 'task.status') ORDER BY e.seq DESC LIMIT 1";
+    let found = tx.row("event", sql, &[task.into()], |cells| {
+        let author: Option<String> = cells.get()?;
+        let agent: Option<AgentId> = cells.get()?;
+        Ok(author.map(Mover::Person).or_else(|| agent.map(Mover::Agent)))
+    })?;
+    Ok(found.flatten())
 }
 
 /// Returns the people who had launches on these tasks stopped, by launch.

@@ -217,7 +217,8 @@ impl ForgeItems {
                 return Ok(());
             }
             let last = executions::list_of_task(tx, &item.task)?.into_iter().next();
-            let work = settle::Work { task: None, is_alive: false, last: last.as_ref() };
+            let last = last.as_ref();
+            let work = settle::Work { task: None, is_alive: false, last, is_by_hand: false };
             let after = settle::expired(item, work, inputs.forge_texts(), tx.now());
             inputs.end_work_on(tx, item, &after, StopCause::Cancelled)
         })

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use crate::domain::event::{Event, NewEvent};
 use crate::domain::id::TaskId;
-use crate::domain::task::{Actor, NewTask, Rank, TaskEdit, TaskSearch};
+use crate::domain::task::{Actor, Mover, NewTask, Rank, TaskEdit, TaskSearch};
 use crate::domain::{
     Check, Comment, Execution, InstanceKey, MadeByForm, ProjectId, Purpose, Refusal, Removable,
     Sent, ShortId, StartHistory, Task, TaskStatus,
@@ -32,8 +32,8 @@ use super::core::Core;
 use super::removals::check_id;
 use super::revision::check_seen;
 use super::workspaces::OwnCheckouts;
-use super::{Heard, ServiceError, Shared};
-use rules::{Changed, change_task, tasks_below};
+use super::{Heard, ServiceError, Shared, people};
+use rules::{change_task, move_task, parts_of, tasks_below};
 
 /// The most comments of a task that are shown with it.
 const MAX_COMMENTS: usize = 50;
@@ -233,7 +233,7 @@ impl Tasks {
     }
 
     /// Changes a task. Setting it in progress lets its pair start again, even if the task is in
-    /// progress already.
+    /// progress already. Setting it to done needs no checks.
     ///
     /// # Errors
     /// `TaskNotFound`, the refusals of [`limits`](crate::domain::limits) and of
@@ -255,14 +255,60 @@ impl Tasks {
                 {
                     check_assignable(tx, assignee.as_ref(), &before.project)?;
                 }
-                let Changed { task, news } = change_task(tx, Some(&before), &after, Actor::Person)?;
+                let mut news = Vec::new();
+                if edit.cancels_subtasks && after.status == TaskStatus::Done {
+                    for part in parts_of(tx, &of)?.iter().filter(|part| part.status.is_open()) {
+                        let moved =
+                            move_task(tx, part, TaskStatus::Cancelled, None, Actor::Person)?;
+                        news.extend(moved.news);
+                    }
+                }
+                let changed = change_task(tx, Some(&before), &after, Actor::Person)?;
+                news.extend(changed.news);
                 if edit.status == Some(TaskStatus::InProgress) {
-                    release_for(tx, &task)?;
+                    release_for(tx, &changed.task)?;
                 }
                 Ok(inputs.tell_agents(tx, &news, None)?)
             })
             .await?;
         self.view(id).await
+    }
+
+    /// Returns the names of those who gave these tasks their status, each a person or an agent.
+    pub async fn movers(
+        &self,
+        ids: BTreeSet<TaskId>,
+    ) -> Result<BTreeMap<TaskId, Mover>, ServiceError> {
+        if ids.is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        let read = self.core.read(move |tx| {
+            let mut movers = BTreeMap::new();
+            for id in &ids {
+                movers.extend(events::mover_of_task(tx, id)?.map(|mover| (id.clone(), mover)));
+            }
+            Ok(movers)
+        });
+        let mut movers: BTreeMap<TaskId, Mover> = read.await?;
+        for mover in movers.values_mut() {
+            if let Mover::Person(name) = mover {
+                *name = people::name_of(std::mem::take(name)).await;
+            }
+        }
+        Ok(movers)
+    }
+
+    /// Returns the name of the person who set a task to done; `None` if the work of its agent did,
+    /// and for a task that is not done or was created as done.
+    pub async fn done_by(&self, task: &Task) -> Result<Option<String>, ServiceError> {
+        if task.status != TaskStatus::Done || task.status_since == task.created_at {
+            return Ok(None);
+        }
+        let mover = self.movers(BTreeSet::from([task.id.clone()])).await?.remove(&task.id);
+        Ok(match mover {
+            Some(Mover::Person(name)) => Some(name),
+            Some(Mover::Agent(_)) | None => None,
+        })
     }
 
     /// Returns the kept events of a task after this number, in order.

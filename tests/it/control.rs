@@ -260,8 +260,20 @@ tasks:
     check("POST", "/projects", project, "already_exists", "project prj exists already");
     let task = r#"{"id": "tsk", "projectId": "prj", "title": "t"}"#;
     check("POST", "/tasks", task, "already_exists", "task tsk exists already");
-    let impossible = "Task PRJ-1 is todo: it can't become blocked";
-    check("PATCH", "/tasks/tsk", r#"{"status": "blocked"}"#, "impossible_status", impossible);
+    daemon.done(&["task", "set", "tsk", "--status", "cancelled"]);
+    let impossible = "Task PRJ-1 is cancelled: it can't become done";
+    check("PATCH", "/tasks/tsk", r#"{"status": "done"}"#, "impossible_status", impossible);
+    daemon.done(&["task", "set", "tsk", "--status", "todo"]);
+    let done = r#"{"status": "done"}"#;
+    let open = refused(&daemon, "PATCH", "/tasks/tsk_parent", done, 409, "subtasks_open");
+    assert_eq!(open["problems"][0]["path"], "cancelSubtasks", "{open}");
+    let done = br#"{"status": "done", "cancelSubtasks": true}"#;
+    let parent = send(&daemon, "PATCH", "/tasks/tsk_parent", done).json();
+    assert_eq!(
+        (&parent["status"], &parent["subtasks"][0]["status"]),
+        (&"done".into(), &"cancelled".into())
+    );
+    assert!(parent["doneBy"].is_string(), "{parent}");
     let stranger = "agent `agt_b` is not assigned to project `prj`";
     check("PATCH", "/tasks/tsk", r#"{"assigneeId": "agt_b"}"#, "not_assigned", stranger);
     let nobody = "Task PRJ-2 has no assignee: it can't be in progress";

@@ -23,6 +23,8 @@ pub struct Work<'a> {
     pub is_alive: bool,
     /// The newest execution of the task.
     pub last: Option<&'a Execution>,
+    /// True if a person set the task to done.
+    pub is_by_hand: bool,
 }
 
 /// The reason of a task that is blocked because of the pause file. People cannot give this reason,
@@ -193,6 +195,7 @@ fn ended(
     };
     let item = item.with_pending(PendingWrite::Folder { place: FolderPlace::Running });
     let told = match end {
+        ItemEnd::Done if work.is_by_hand => Some((LabelState::Done, texts.done_by_hand(now))),
         ItemEnd::Done => Some((LabelState::Done, texts.finished(work.last, now))),
         ItemEnd::Expired => Some((LabelState::Stopped, texts.expired(work.last, now))),
         ItemEnd::Stopped(cause) if cause.leaves_an_item() => {
@@ -201,6 +204,9 @@ fn ended(
         ItemEnd::Stopped(_) | ItemEnd::Elsewhere => None,
     };
     let mut item = item;
+    if let Some(publication) = item.publication.as_mut().filter(|_| work.is_by_hand) {
+        publication.publish = Publish::Nothing;
+    }
     if end == ItemEnd::Done {
         item = publishing(item);
     }

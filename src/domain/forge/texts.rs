@@ -49,6 +49,17 @@ impl Texts {
         format!("{title}\n\n{text}\n\n{time}{}", self.report(work))
     }
 
+    /// Returns the comment that a person finished the task.
+    pub fn done_by_hand(self, at: Timestamp) -> String {
+        let title = self.0.either("## ✅ Task done by hand", "## ✅ タスク完了（手動）");
+        let text = self.0.either(
+            "A person set the task to done. Nothing was pushed.",
+            "人が手動でタスクを完了にしました。何もプッシュしていません。",
+        );
+        let time = self.line(("Finished", "完了時刻"), &at.to_string());
+        format!("{title}\n\n{text}\n\n{time}")
+    }
+
     /// Returns the part of the last comment about the last launch: its duration and its cost, as
     /// far as they are known, and the link to it on the pages of the coordinator.
     pub fn effort(self, work: Option<&Execution>, page_url: Option<&str>) -> String {

@@ -38,6 +38,9 @@ pub struct TaskEdit {
     pub status: Option<TaskStatus>,
     /// The reason why the task is blocked. Other tasks have no reason.
     pub reason: Option<String>,
+    /// Whether the open subtasks of a task that becomes done are cancelled. Without it, they keep
+    /// the task from being done.
+    pub cancels_subtasks: bool,
     /// The revision on which the edit is based; `None` edits any revision.
     pub seen: Option<i64>,
 }

@@ -2,8 +2,16 @@
 
 use super::TaskStatus;
 use crate::domain::event::Event;
-use crate::domain::id::LaunchId;
+use crate::domain::id::{AgentId, LaunchId};
 use crate::domain::time::Timestamp;
+
+/// Who gave a task its status.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Mover {
+    /// The name of a person or a script.
+    Person(String),
+    Agent(AgentId),
+}
 
 /// One change of the status of a task.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -77,10 +77,11 @@ fn the_table_of_transitions_is_contract_mds() {
             let (people, agents) = match (from, to) {
                 _ if from == to => (true, true),
                 (Backlog, Todo | InProgress | Cancelled) => (true, true),
-                (Todo, Backlog | InProgress | Cancelled) => (true, true),
-                (Todo, Done) => (false, true),
+                (Todo, Backlog | InProgress | Done | Cancelled) => (true, true),
                 (InProgress, Todo | Blocked | Done | Cancelled) => (true, true),
                 (Blocked, Todo | InProgress | Cancelled) => (true, true),
+                // Agents keep the order of work. People finish and block by hand.
+                (Backlog | Blocked, Done) | (Backlog | Todo, Blocked) => (true, false),
                 (Done | Cancelled, Todo) => (true, false),
                 _ => (false, false),
             };

@@ -78,6 +78,10 @@ pub struct TaskDetail {
     /// The tasks in `dependencies`, as far as they exist.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub depends_on: Vec<TaskBody>,
+    /// The person who set it to done by hand; absent if it is not done, or if the work of its agent
+    /// did that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub done_by: Option<String>,
     /// The unfinished dependencies after which it begins by itself, because a person set it in
     /// progress. One that is cancelled needs a person.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -257,7 +261,8 @@ pub struct TaskRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dependencies: Option<Vec<TaskId>>,
     /// A task that is set in progress while dependencies are open stays `todo`, and begins when they
-    /// are done: see `startsAfter` of the answer. Another status or assignee takes that back.
+    /// are done: see `startsAfter` of the answer. Another status or assignee takes that back. Each
+    /// open task can be set to `done`; no checks run then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<TaskStatus>,
     /// Why it is blocked. `reason`, its name in earlier versions, is accepted too; servers of these know no other.
@@ -269,6 +274,10 @@ pub struct TaskRequest {
     )]
     #[schemars(transform = limits::REASON.described())]
     pub blocked_reason: Option<String>,
+    /// Whether the open subtasks of a task that becomes `done` are cancelled. Without it, they keep
+    /// the task from being done: 409, `subtasks_open`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cancel_subtasks: bool,
 }
 
 /// Tells `null` from absence.
@@ -316,6 +325,7 @@ impl TaskDetail {
         let item = state.service.forge_items.of_task(&view.task.id).await?;
         let publication = item.and_then(|item| item.publication);
         let request = publication.and_then(|it| it.request.or(it.foreign_request));
+        let done_by = state.service.tasks.done_by(&view.task).await?;
         let project = view.task.project.clone();
         let mut task = TaskBody::from(view.task);
         add_merge_steps(state, Some(&project), std::slice::from_mut(&mut task)).await?;
@@ -323,6 +333,7 @@ impl TaskDetail {
             workspace,
             request_url: request.map(|request| request.url),
             waiting,
+            done_by,
             starts_after,
             task,
             subtasks: view.subtasks.into_iter().map(TaskBody::from).collect(),
@@ -505,9 +516,17 @@ async fn set(
         dependencies,
         status: request.status,
         reason: request.blocked_reason,
+        cancels_subtasks: request.cancel_subtasks,
         seen,
     };
-    let view = state.service.tasks.set(&id, &edit).await?;
+    let view = state.service.tasks.set(&id, &edit).await.map_err(|error| match error {
+        ServiceError::Refused(refusal @ Refusal::SubtasksOpen { .. }) => {
+            let hint =
+                "finish them first, or cancel them with it: `cancelSubtasks` (`--cancel-subtasks`)";
+            Problem::from(refusal).at("cancelSubtasks").with_hint(Some(hint))
+        }
+        error => error.into(),
+    })?;
     tracing::info!(task_id = %id, project_id = %view.task.project, status = %view.task.status, "task changed");
     Ok(Json(TaskDetail::of(&state, view).await?))
 }

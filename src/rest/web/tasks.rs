@@ -155,6 +155,8 @@ struct ShownTask {
     needed_by: Vec<TaskRow>,
     /// The name of the person who saved it last; `None` if an agent or the daemon did.
     saved_by: Option<String>,
+    /// The name of the person who set it to done by hand.
+    done_by: Option<String>,
     /// It starts when its dependencies are done.
     is_start_wanted: bool,
     /// It would start after a task that was cancelled.
@@ -285,6 +287,9 @@ struct StatusFields {
     status: TaskStatus,
     #[serde(default)]
     reason: String,
+    /// The reader agreed to cancel the open subtasks of a task that becomes done.
+    #[serde(default)]
+    cancel_subtasks: bool,
 }
 
 #[derive(Debug, Deserialize)]
@@ -364,6 +369,7 @@ async fn read(frame: &Frame, state: &RestState, id: &TaskId) -> Result<ShownTask
     let spent = spent_on(frame.w, &view.executions);
     let (needed_by, saved_by) = state.service.tasks.dependents_and_last_author(&view.task).await?;
     let saved_by = name_of(saved_by).await;
+    let done_by = state.service.tasks.done_by(&view.task).await?;
     let task = view.task;
     Ok(ShownTask {
         workspace,
@@ -379,6 +385,7 @@ async fn read(frame: &Frame, state: &RestState, id: &TaskId) -> Result<ShownTask
         dependencies: TaskRow::all(view.dependencies, &faces),
         needed_by: TaskRow::all(needed_by, &faces),
         saved_by,
+        done_by,
         is_start_wanted: task.start_wanted_since.is_some(),
         waits_for_cancelled,
         n_parts_done: view.subtasks.iter().filter(|task| !task.status.is_open()).count(),
@@ -465,7 +472,9 @@ async fn set_status(
     InForm(fields): InForm<StatusFields>,
 ) -> Result<Response, Problem> {
     let reason = Some(fields.reason).filter(|reason| !reason.trim().is_empty());
-    let edit = TaskEdit { status: Some(fields.status), reason, ..TaskEdit::default() };
+    let cancels_subtasks = fields.cancel_subtasks;
+    let status = Some(fields.status);
+    let edit = TaskEdit { status, reason, cancels_subtasks, ..TaskEdit::default() };
     let task = state.service.tasks.set(&id, &edit).await?.task;
     tracing::info!(task_id = %id, project_id = %task.project, status = %task.status, "task changed");
     // A task that waits for others is not in progress yet.

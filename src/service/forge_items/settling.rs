@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use crate::clock;
 use crate::crash_point::{self, CrashPoint};
-use crate::domain::Timestamp;
 use crate::domain::forge::ForgeItem;
 use crate::domain::forge::settle::{Work, settle};
 use crate::domain::forge::texts::Texts;
+use crate::domain::task::Mover;
+use crate::domain::{TaskStatus, Timestamp};
 use crate::nudge::sleep_until;
-use crate::rows::{executions, forge_items, tasks};
+use crate::rows::{events, executions, forge_items, tasks};
 use crate::store::{Read, StoreError};
 use crate::telemetry::ErrorChain;
 
@@ -83,7 +84,10 @@ fn settled(
 ) -> Result<Option<ForgeItem>, StoreError> {
     let task = tasks::get(tx, &item.task)?;
     let last = executions::list_of_task(tx, &item.task)?.into_iter().next();
-    let work = |is_alive| Work { task: task.as_ref(), is_alive, last: last.as_ref() };
+    let is_done = task.as_ref().is_some_and(|task| task.status == TaskStatus::Done);
+    let mover = if is_done { events::mover_of_task(tx, &item.task)? } else { None };
+    let is_by_hand = matches!(mover, Some(Mover::Person(_)));
+    let work = |is_alive| Work { task: task.as_ref(), is_alive, last: last.as_ref(), is_by_hand };
     // Most items stay as they are whether or not an agent works on them, which is the slowest
     // question.
     if settle(item, work(false), texts, now).is_none() {

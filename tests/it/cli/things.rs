@@ -212,8 +212,8 @@ fn what_is_refused_says_why_and_fails() {
         (&["agent", "show", "none"], "no agent `none`"),
         (&["agent", "add", "agt_a"], "agent agt_a exists already"),
         (
-            &["task", "set", "tsk_1", "--status", "done"],
-            "Task PROJECT-1 is todo: it can't become done",
+            &["task", "set", "tsk_3", "--status", "blocked"],
+            "Task PROJECT-3 is done: it can't become blocked",
         ),
         (&["task", "set", "tsk_2", "--status", "in_progress"], "has no assignee"),
         (&["task", "add", "--project", "prj", "--title", " "], "needs a title"),
@@ -231,6 +231,40 @@ fn what_is_refused_says_why_and_fails() {
     ] {
         check_fails(&daemon, arguments, 1, why);
     }
+}
+
+#[test]
+fn a_person_finishes_and_blocks_tasks_that_no_agent_has_begun() {
+    let daemon = Daemon::running("");
+    daemon.project("prj");
+    let add = |id: &str, more: &[&str]| {
+        let task = ["task", "add", "--project", "prj", "--title", "t", "--id", id];
+        daemon.done(&[&task[..], more].concat());
+    };
+    let set = |id: &str, more: &[&str]| daemon.done(&[&["task", "set", id], more].concat());
+    let shown = |id: &str| daemon.done(&["task", "show", id]);
+    add("plain", &[]);
+    add("later", &["--status", "backlog"]);
+    add("stuck", &["--status", "blocked"]);
+    add("whole", &[]);
+    add("part", &["--parent", "whole"]);
+
+    set("later", &["--status", "blocked", "--reason", "no key"]);
+    let text = shown("later");
+    assert!(text.contains("blocked: no key") && !text.contains("waits:"), "{text}");
+    for id in ["plain", "later", "stuck"] {
+        set(id, &["--status", "done"]);
+        assert!(shown(id).contains("\ndone by hand, by "), "{}", shown(id));
+    }
+
+    let why = "Task PRJ-4 has subtasks that are not finished: PRJ-5 (finish them first, or cancel \
+               them with it: `cancelSubtasks` (`--cancel-subtasks`))";
+    check_fails(&daemon, &["task", "set", "whole", "--status", "done"], 1, why);
+    assert_eq!(daemon.task_status("whole"), "todo");
+    set("whole", &["--status", "done", "--cancel-subtasks"]);
+    assert_eq!([daemon.task_status("whole"), daemon.task_status("part")], ["done", "cancelled"]);
+    let why = "Task PRJ-5 is cancelled: it can't become done";
+    check_fails(&daemon, &["task", "set", "part", "--status", "done"], 1, why);
 }
 
 #[test]

@@ -172,6 +172,26 @@ fn an_agent_that_has_not_asked_for_its_task_is_given_another_one_without_a_notic
 }
 
 #[test]
+fn an_agent_whose_task_a_person_finishes_is_told_and_ended_after_the_grace() {
+    let daemon = Daemon::running("notice: { grace: 1s }");
+    daemon.with_one_task(&["authenticate", "get-my-task", "write:ready", "sleep:600"]);
+    daemon.written_pid("ready");
+    daemon.done(&["task", "set", "tsk", "--status", "done"]);
+    let ended = daemon.until_ended("agt");
+    assert_eq!(
+        (&ended["outcome"], &ended["reason"]),
+        (&"stopped".into(), &"notice_ignored".into())
+    );
+    assert!(daemon.done(&["task", "show", "tsk"]).contains("done by hand"));
+
+    let (daemon, mut ann) = at_work("", "");
+    set(&daemon, "tsk", &["--status", "done"]);
+    let answer = ann.call("get_notifications", json!({}));
+    let message = answer["notifications"][0]["message"].as_str().unwrap();
+    assert!(message.contains("cancelled by a person"), "{message}");
+}
+
+#[test]
 fn a_pause_and_an_unassignment_ask_the_agent_to_leave() {
     let (daemon, mut ann) = at_work("", "");
     daemon.done(&["project", "set", "prj", "--status", "inactive"]);

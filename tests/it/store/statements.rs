@@ -324,6 +324,7 @@ fn questions(bed: &Bed) {
         events::list_of_task(tx, &id("t"), 0, 9)?;
         events::list_milestones_of_task(tx, &id("t"), 9)?;
         events::last_author_of_task(tx, &id("t"))?;
+        events::mover_of_task(tx, &id("t"))?;
         events::list_stopped_by(tx, &BTreeSet::from([id("t"), id("u")]))?;
         events::find_who_stopped(tx, &id("a"), &id("p"), at(1))?;
         Ok((events::span(tx)?, events::last_before(tx, at(9))?))

@@ -125,7 +125,7 @@ fn the_last_card_of_a_column_is_dragged_to_each_column_that_it_may_go_to() {
     let allowed =
         browser.run("return document.querySelector('#column-todo .card').dataset.to.split(' ')");
     let allowed: Vec<String> = serde_json::from_value(allowed).unwrap();
-    assert_eq!(allowed, ["backlog", "in_progress", "cancelled"]);
+    assert_eq!(allowed, ["backlog", "in_progress", "blocked", "done", "cancelled"]);
     // The panel covers columns until something is dragged.
     browser.find("#column-todo .card-link").click();
     browser.find("#panel .task");
@@ -147,7 +147,7 @@ fn the_last_card_of_a_column_is_dragged_to_each_column_that_it_may_go_to() {
         browser.find(".toast [aria-label=Close]").click();
         browser.until("the note is gone", || !browser.has(".toast"));
     }
-    // The daemon refuses a task without an agent, and no task becomes blocked by a drag.
+    // The daemon refuses a task without an agent, and a cancelled task is reopened first.
     let shown = cards();
     let task = shown.last().unwrap();
     browser.drag(&format!("#card-{task}"), "#column-in_progress");
@@ -156,8 +156,8 @@ fn the_last_card_of_a_column_is_dragged_to_each_column_that_it_may_go_to() {
     assert_eq!(daemon.task_status(task), "todo");
     browser.find(".toast [aria-label=Close]").click();
     browser.until("the note is gone", || !browser.has(".toast"));
-    browser.drag(&format!("#card-{task}"), "#column-blocked");
-    assert_eq!(cards(), shown);
+    let cancelled = "return document.querySelector('#column-cancelled .card').dataset.to";
+    assert_eq!(browser.run(cancelled), "todo");
     assert!(!browser.has(".is-dragged, .is-open-for, .is-refused, .is-away"));
 }
 

@@ -70,6 +70,37 @@ fn a_task_that_waits_for_others_says_that_it_starts_later() {
 }
 
 #[test]
+fn open_subtasks_are_cancelled_with_their_task_after_a_question() {
+    let daemon = daemon(&["agt"]);
+    let whole = ["--id", "whole", "--title", "whole"];
+    let part = ["--id", "part", "--title", "part", "--parent", "whole"];
+    for task in [&whole[..], &part[..]] {
+        daemon.done(&[&["task", "add", "--project", "prj"], task].concat());
+    }
+    let Some(browser) = Browser::at(&daemon, "operator", "en") else {
+        return;
+    };
+    browser.go_to("/ui/projects/prj");
+    browser.find("#card-whole");
+    browser.run("moveTask(document.querySelector('#card-whole'), 'done')");
+    let question = browser.find("#sure[open] #sure-text").text();
+    assert!(question.contains("PRJ-2") && question.ends_with("Cancel them?"), "{question}");
+    browser.find("#sure[open] .btn:not([value])").click();
+    browser.find("#column-todo #card-whole:not(.is-moving)");
+    assert_eq!(daemon.task_status("whole"), "todo");
+
+    // The state control asks, too.
+    browser.go_to("/ui/tasks/whole");
+    browser.find(".states [data-sets=done]").click();
+    browser.find("#sure[open] .danger").click();
+    browser.until("it is told", || browser.texts(".toast b") == ["Moved to Done"]);
+    browser.until("its page tells it", || {
+        browser.texts(".task .second").iter().any(|text| text.starts_with("Done by hand, by "))
+    });
+    assert_eq!([daemon.task_status("whole"), daemon.task_status("part")], ["done", "cancelled"]);
+}
+
+#[test]
 fn a_task_without_an_agent_leads_to_the_choice_of_one() {
     let daemon = daemon(&["agt"]);
     let Some(browser) = Browser::at(&daemon, "operator", "en") else {

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use super::*;
-use crate::domain::forge::{ItemKey, ItemKind, LabelNames};
+use crate::domain::forge::{ItemKey, ItemKind, LabelNames, Publication};
 use crate::domain::key::{InstanceKey, Purpose};
 use crate::domain::language::Language;
 use crate::domain::task::Priority;
@@ -88,7 +88,8 @@ fn check(
 ) {
     let task = status.map(task);
     let execution = last.map(|result| execution(Some(result)));
-    let work = Work { task: task.as_ref(), is_alive, last: execution.as_ref() };
+    let last = execution.as_ref();
+    let work = Work { task: task.as_ref(), is_alive, last, is_by_hand: false };
     let settled = settle(&item(state), work, TEXTS, NOW);
     let found = settled.as_ref().map(|item| (item.state.as_str(), write(item)));
     let expected = expected.map(|(state, write)| {
@@ -106,6 +107,32 @@ fn a_done_task_is_told_when_its_agent_is_gone() {
     check(PROCESSING, done, true, success, None);
     let told: &[&str] = &["folder running", "label done", "comment 1", "folder completed"];
     check(PROCESSING, done, false, success, Some(("done", told)));
+}
+
+#[test]
+fn work_that_a_person_finished_is_told_so_and_not_published() {
+    let done = task(TaskStatus::Done);
+    let execution = execution(Some(ReportResult::Blocked));
+    let of = |is_by_hand| {
+        let item = ForgeItem { publication: Some(Publication::example()), ..item(PROCESSING) };
+        let last = Some(&execution);
+        let work = Work { task: Some(&done), is_alive: false, last, is_by_hand };
+        settle(&item, work, TEXTS, NOW).expect("it ends")
+    };
+    let pushed =
+        ["folder running", "push", "pull request", "label done", "comment 1", "folder completed"];
+    assert_eq!(write(&of(false)), pushed);
+    let by_hand = of(true);
+    assert_eq!(write(&by_hand), ["folder running", "label done", "comment 1", "folder completed"]);
+    assert!(!by_hand.publication.as_ref().expect("it is kept").reaches_forge());
+    for (language, words) in
+        [(Language::English, "done by hand"), (Language::Japanese, "タスク完了（手動）")]
+    {
+        let text = Texts::new(language).done_by_hand(NOW);
+        assert!(text.contains(words), "{text}");
+        let told = PendingWrite::Comment { number: 1, text };
+        assert_eq!(by_hand.pending.contains(&told), language == Language::English);
+    }
 }
 
 #[test]
@@ -181,7 +208,7 @@ fn what_is_resumed_goes_on_and_what_is_not_wanted_any_more_stops() {
 
 #[test]
 fn what_was_paused_for_too_long_is_completed_as_expired() {
-    let work = Work { task: None, is_alive: false, last: None };
+    let work = Work { task: None, is_alive: false, last: None, is_by_hand: false };
     let over = expired(&item(ItemState::Paused { since: NOW }), work, TEXTS, NOW);
     assert_eq!(over.state, ItemState::Ended(ItemEnd::Expired));
     assert_eq!(write(&over), ["folder running", "label stopped", "comment 1", "folder completed"]);
@@ -206,7 +233,8 @@ fn an_end_drops_what_was_only_on_the_way() {
     let with_pending = item(PROCESSING)
         .with_pending(PendingWrite::Label { state: LabelState::Processing })
         .saying("Resumed".to_owned());
-    let work = Work { task: Some(&task(TaskStatus::Done)), is_alive: false, last: None };
+    let done = task(TaskStatus::Done);
+    let work = Work { task: Some(&done), is_alive: false, last: None, is_by_hand: false };
     let done = settle(&with_pending, work, TEXTS, NOW).expect("it is done");
     assert_eq!(
         write(&done),
@@ -218,7 +246,8 @@ fn an_end_drops_what_was_only_on_the_way() {
 #[test]
 fn a_request_without_an_answer_is_remembered_when_the_item_is_stopped_or_done() {
     let begun = |state| ForgeItem { begun_at: Some(NOW), ..item(state) };
-    let work = Work { task: Some(&task(TaskStatus::Done)), is_alive: false, last: None };
+    let task = task(TaskStatus::Done);
+    let work = Work { task: Some(&task), is_alive: false, is_by_hand: false, last: None };
     let done = settle(&begun(PROCESSING), work, TEXTS, NOW).expect("it is done");
     let claiming = begun(ItemState::Claiming { after_comment: Some(3) });
     let stopped = stopping(&claiming, StopCause::Unassigned, NOW).expect("it is open");
@@ -234,6 +263,7 @@ fn what_agents_write_commands_nothing_in_either_language() {
         let texts = Texts::new(language);
         let said = [
             texts.finished(Some(&execution), NOW),
+            texts.done_by_hand(NOW),
             texts.put_aside(WorkState::Failed, Some("/assign @me"), Some(&execution), NOW),
             texts.stopped(StopCause::Unassigned, Some(&execution), NOW),
             texts.paused(Some(&execution), NOW),
@@ -274,6 +304,7 @@ proptest! {
     fn settling_twice_is_settling_once(
         status in proptest::option::of(select(TaskStatus::ALL)),
         is_alive: bool,
+        is_by_hand: bool,
         result in proptest::option::of(select(&[ReportResult::Success, ReportResult::Failed, ReportResult::Blocked][..])),
         state in select(vec![
             PROCESSING,
@@ -287,7 +318,7 @@ proptest! {
     ) {
         let task = status.map(task);
         let execution = execution(result);
-        let work = Work { task: task.as_ref(), is_alive, last: Some(&execution) };
+        let work = Work { task: task.as_ref(), is_alive, last: Some(&execution), is_by_hand };
         let first = settle(&item(state.clone()), work, TEXTS, NOW);
         let gone = settle(&item(state), Work { is_alive: false, ..work }, TEXTS, NOW);
         prop_assert!(first.is_none() || gone.is_some(), "the end of an agent keeps an item as it is");

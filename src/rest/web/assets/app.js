@@ -69,6 +69,7 @@ document.addEventListener("htmx:response:error", (event) => {
   const { ctx } = event.detail;
   const form = ctx.sourceElement.closest?.("form");
   if (ctx.response.status === 401) askLogin();
+  else if (ctx.moved && isAboutSubtasks(ctx.text)) finishWithSubtasks(ctx);
   else if (ctx.response.status === 412 && form) tellChanged(form);
   else if (ctx.response.headers.get("form-id") && form) renewForm(form, ctx);
   else if (isBlank(ctx.target) && !isReadAgain(ctx.sourceElement)) tellInPlace(ctx);
@@ -385,7 +386,11 @@ async function post(path, content, { isQuiet = false } = {}) {
   try {
     const answer = await fetch(path, { method: "POST", headers, body: isJson ? content : new URLSearchParams(content) });
     if (answer.status === 401) askLogin();
-    else if (!answer.ok && !isQuiet) tellProblem(await answer.text());
+    else if (!answer.ok && !isQuiet) {
+      const text = await answer.text();
+      if (isAboutSubtasks(text)) return await agreesToCancel(text) ? post(path, { ...content, cancel_subtasks: true }) : answer;
+      tellProblem(text);
+    }
     return answer;
   } catch {
     if (!isQuiet) toast(body.dataset.lostContact);

@@ -258,8 +258,8 @@ function tellMove({ task, from, to, isLater = false, isUndo = false }) {
   }
   const name = (find(`#title-${to}`) ?? find(`.states [data-sets="${to}"]`)).textContent.trim();
   const undo = { text: body.dataset.undo, run: () => undoMove(task, to, from) };
-  // No way leads back to a blocked task: it would lose its reason.
-  const mayUndo = !isUndo && from !== "blocked" && (leadsTo(to, from) || (leadsTo(to, "todo") && leadsTo("todo", from)));
+  // A task that is blocked again has lost its reason, and one that is finished again is done by hand.
+  const mayUndo = !isUndo && !["blocked", "done"].includes(from) && (leadsTo(to, from) || (leadsTo(to, "todo") && leadsTo("todo", from)));
   toast(`${body.dataset.moved} ${name}`, { isBad: false, action: mayUndo ? undo : null });
 }
 
@@ -278,6 +278,13 @@ document.addEventListener("htmx:after:request", ({ detail: { ctx } }) => {
   // A reason may be given again.
   if (ctx.moved && to && (ctx.moved.from !== to || isLater)) tellMove({ ...ctx.moved, to, isLater });
 });
+
+// Asks about the open subtasks of a task that its state control was to finish.
+async function finishWithSubtasks({ moved, text }) {
+  if (!await agreesToCancel(text)) return;
+  const answer = await post(`${root}/ui/do/tasks/${moved.task}/status`, { status: "done", cancel_subtasks: true });
+  if (answer?.ok) tellMove({ ...moved, to: "done" });
+}
 
 // A closed task is reopened first.
 async function undoMove(task, from, status) {

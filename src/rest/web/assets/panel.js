@@ -245,23 +245,34 @@ document.addEventListener("click", (event) => {
 
 // What asks before it is done. The button that does it says what the pressed one said.
 const sure = find("#sure");
-document.addEventListener("htmx:confirm", (event) => {
+// Returns whether the reader agrees.
+function ask(question, yesText, yesLook = "danger") {
+  const yes = find("[value=yes]", sure);
+  find("#sure-text").textContent = question;
+  yes.textContent = yesText;
+  yes.className = `btn ${yesLook}`;
+  sure.returnValue = "";
+  return new Promise((resolve) => {
+    sure.addEventListener("close", () => {
+      body.append(find("#toasts"));
+      resolve(sure.returnValue === "yes");
+    }, { once: true });
+    sure.showModal();
+  });
+}
+document.addEventListener("htmx:confirm", async (event) => {
   const { ctx, issueRequest, dropRequest } = event.detail;
   const source = ctx.sourceElement;
   const pressed = ctx.request.submitter ?? (source.matches("form") ? find("button:not([type=button])", source) : source);
-  const yes = find("[value=yes]", sure);
   event.preventDefault();
-  find("#sure-text").textContent = ctx.confirm;
-  yes.textContent = pressed.textContent.trim().replace(/…$/, "");
-  yes.className = pressed.matches(".primary") ? "btn primary" : "btn danger";
-  sure.returnValue = "";
-  sure.addEventListener("close", () => {
-    body.append(find("#toasts"));
-    if (sure.returnValue === "yes") issueRequest();
-    else dropRequest();
-  }, { once: true });
-  sure.showModal();
+  const isSure = await ask(ctx.confirm, pressed.textContent.trim().replace(/…$/, ""), pressed.matches(".primary") ? "primary" : "danger");
+  if (isSure) issueRequest();
+  else dropRequest();
 });
+
+// Open subtasks keep a task from being done, unless the reader agrees that they are cancelled.
+const isAboutSubtasks = (text) => problemIn(text).code === "subtasks_open";
+const agreesToCancel = (text) => ask(`${problemIn(text).detail} · ${body.dataset.cancelThem}`, body.dataset.cancelAndFinish);
 
 // ---- The draft of a new task --------------------------------------------------------------------------------------------------
 

@@ -116,6 +116,24 @@ impl Words {
         self.language.either("Pull request", "プルリクエスト")
     }
 
+    /// Returns the line about a task that a person set to done.
+    pub(in crate::rest::web) fn of_done_by(&self, name: &str) -> String {
+        match self.language {
+            Language::English => format!("Done by hand, by {name}"),
+            Language::Japanese => format!("{name} が手動で完了"),
+        }
+    }
+
+    /// Returns the question whether the open subtasks of a task that is finished are cancelled.
+    pub(in crate::rest::web) const fn cancel_them(&self) -> &'static str {
+        self.language.either("Cancel them?", "取り消しますか？")
+    }
+
+    /// Returns the button that cancels open subtasks and finishes their task.
+    pub(in crate::rest::web) const fn cancel_and_finish(&self) -> &'static str {
+        self.language.either("Cancel them and finish", "取り消して完了")
+    }
+
     /// Returns the note that another person saved what the reader writes.
     pub(in crate::rest::web) fn of_saved_by(&self, name: &str) -> String {
         match self.language {
