@@ -477,7 +477,8 @@ fn print_detail(detail: &TaskDetail, zone: Zone) -> Result<(), CliError> {
     if let Some(person) = &detail.done_by {
         print_line(&format!("done by hand, by {}", plain(person)))?;
     }
-    if let Some(waiting) = detail.waiting.as_ref().filter(|waiting| waiting.reason != "blocked") {
+    let is_told = |it: &&WaitingBody| it.reason == "blocked" && task.blocked_reason.is_some();
+    if let Some(waiting) = detail.waiting.as_ref().filter(|waiting| !is_told(waiting)) {
         print_line(&format!("waits: {}", wait(waiting)))?;
     }
     if let Some(workspace) = detail.workspace.as_ref().filter(|it| it.content.is_some()) {

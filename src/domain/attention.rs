@@ -22,7 +22,9 @@ use super::short_id::ShortId;
 use super::start_history::StartReason;
 use super::task::Task;
 use super::time::Timestamp;
-use super::waiting::{WaitAction, WaitReason, Waiting, host_name, remedy_of_start};
+use super::waiting::{
+    WaitAction, WaitReason, Waiting, blocked_without_reason, host_name, remedy_of_start,
+};
 use super::words::words;
 use super::workspace::LeftMerge;
 
@@ -460,7 +462,8 @@ impl Attention {
                 };
                 match reason.as_deref().filter(|reason| !reason.is_empty()) {
                     Some(reason) => format!("{head}: {reason}"),
-                    None => head.to_owned(),
+                    None if *has_failed => head.to_owned(),
+                    None => blocked_without_reason(None, language),
                 }
             }
             Cause::Result(result) => result.text(language),

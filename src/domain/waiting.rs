@@ -252,7 +252,7 @@ impl Waiting {
             }
             WaitReason::Blocked => match &self.detail {
                 Some(reason) => return reason.clone(),
-                None => language.either("Blocked", "ブロック中").to_owned(),
+                None => blocked_without_reason(self.facts().stopped_by.as_deref(), language),
             },
             WaitReason::OtherTaskFirst(task) => match language {
                 Language::English => format!("Runs {task} first"),
@@ -316,6 +316,18 @@ impl Waiting {
                 .named_sentence(reason, language)
                 .unwrap_or_else(|| sentence_of_start(reason, language).to_owned()),
         }
+    }
+}
+
+/// Returns the sentence about a task that was blocked without a reason, with the name of the person
+/// or the agent who blocked it.
+pub(super) fn blocked_without_reason(by: Option<&str>, language: Language) -> String {
+    match (by, language) {
+        (Some(by), Language::English) => format!("Blocked by {by}, who gave no reason"),
+        (Some(by), Language::Japanese) => format!("{by} がブロック（理由の記載なし）"),
+        (None, _) => language
+            .either("Blocked, and no reason was given", "ブロック中（理由の記載なし）")
+            .to_owned(),
     }
 }
 

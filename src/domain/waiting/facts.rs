@@ -18,7 +18,8 @@ pub struct WaitFacts {
     pub inactive: Option<Inactive>,
     /// The time when a person stopped the agent.
     pub held_since: Option<Timestamp>,
-    /// The name of the person who stopped it.
+    /// The name of the person who stopped it. For a blocked task, that of the person or the agent
+    /// who blocked it.
     pub stopped_by: Option<String>,
     /// The time since which all starts are paused.
     pub paused_since: Option<Timestamp>,

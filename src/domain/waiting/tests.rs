@@ -68,7 +68,11 @@ fn a_blocked_task_shows_the_reason_that_was_given() {
         waiting.sentence(Language::English)
     };
     assert_eq!(of(Some("waits for the security team")), "waits for the security team");
-    assert_eq!(of(None), "Blocked");
+    assert_eq!(of(None), "Blocked, and no reason was given");
+    let facts = WaitFacts { stopped_by: Some("Ann".to_owned()), ..WaitFacts::default() };
+    let by_ann = Waiting { facts: Some(Box::new(facts)), ..Waiting::of(WaitReason::Blocked) };
+    assert_eq!(by_ann.sentence(Language::English), "Blocked by Ann, who gave no reason");
+    assert_eq!(by_ann.sentence(Language::Japanese), "Ann がブロック（理由の記載なし）");
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::why::WhyBody;
+use crate::domain::task::Mover;
 use crate::domain::waiting::{AssigneeState, WaitAction, WaitFacts, WaitReason, Waiting};
 use crate::domain::{
     InstanceKey, Language, Launch, Purpose, ShortId, Task, TaskId, TaskStatus, Timestamp,
@@ -63,6 +64,8 @@ pub(in crate::rest) struct Standings {
     /// The open launches by the tasks that they work on.
     by_task: BTreeMap<TaskId, InstanceKey>,
     short_ids: BTreeMap<TaskId, ShortId>,
+    /// The names of those who blocked tasks without a reason.
+    blocked_by: BTreeMap<TaskId, String>,
 }
 
 impl Standings {
@@ -74,6 +77,15 @@ impl Standings {
             .filter(|task| task.status == TaskStatus::InProgress)
             .filter_map(key_of)
             .collect();
+        let has_no_reason =
+            |task: &&Task| task.status == TaskStatus::Blocked && task.blocked_reason.is_none();
+        let unexplained = tasks.iter().filter(has_no_reason).map(|task| task.id.clone());
+        let movers = state.service.tasks.movers(unexplained.collect()).await?.into_iter();
+        let name = |mover| match mover {
+            Mover::Person(name) => name,
+            Mover::Agent(agent) => agent.to_string(),
+        };
+        let blocked_by = movers.map(|(task, mover)| (task, name(mover))).collect();
         let ids: BTreeSet<&TaskId> = tasks.iter().map(|task| &task.id).collect();
         let is_about = |launch: &Launch| {
             let of = launch.task.as_ref();
@@ -83,7 +95,7 @@ impl Standings {
         let open: BTreeMap<InstanceKey, Launch> =
             open.filter(is_about).map(|launch| (launch.key.clone(), launch)).collect();
         if keys.is_empty() && open.is_empty() {
-            return Ok(Self::default());
+            return Ok(Self { blocked_by, ..Self::default() });
         }
         let works = |launch: &Launch| launch.task.clone().filter(|_| launch.report.is_none());
         let by_task = open.values().filter_map(|it| Some((works(it)?, it.key.clone()))).collect();
@@ -106,7 +118,7 @@ impl Standings {
             let waiting = Waiting { facts, ..Waiting::of(WaitReason::HostSilent) };
             Some((launch.key.clone(), waiting))
         });
-        Ok(Self { waits: waits.chain(silent).collect(), open, by_task, short_ids })
+        Ok(Self { waits: waits.chain(silent).collect(), open, by_task, short_ids, blocked_by })
     }
 
     /// Returns one wait.
@@ -148,7 +160,13 @@ impl Standings {
         let reason = task.blocked_reason.as_deref();
         if let Some(waiting) = Waiting::of_task(task.status, task.assignee.is_some(), reason, agent)
         {
-            return Standing::Waits(waiting);
+            return Standing::Waits(match self.blocked_by.get(&task.id).cloned() {
+                stopped_by @ Some(_) => {
+                    let facts = Some(Box::new(WaitFacts { stopped_by, ..WaitFacts::default() }));
+                    Waiting { facts, ..waiting }
+                }
+                None => waiting,
+            });
         }
         self.lingering(task).map_or(Standing::Rests, Standing::Live)
     }

@@ -249,6 +249,9 @@ fn a_person_finishes_and_blocks_tasks_that_no_agent_has_begun() {
     add("whole", &[]);
     add("part", &["--parent", "whole"]);
 
+    let text = shown("stuck");
+    assert!(text.contains("waits: Blocked by "), "{text}");
+    assert!(text.contains(", who gave no reason"), "{text}");
     set("later", &["--status", "blocked", "--reason", "no key"]);
     let text = shown("later");
     assert!(text.contains("blocked: no key") && !text.contains("waits:"), "{text}");
