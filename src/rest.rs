@@ -31,7 +31,7 @@ use tokio_util::sync::CancellationToken;
 use tower_http::catch_panic::CatchPanicLayer;
 
 pub use problem::{FieldProblem, Problem};
-pub use programs::{FoundProgram, ProgramLogin, Programs};
+pub use programs::{FoundProgram, MissingProgram, ProgramLogin, Programs};
 pub use routes::configuration::{ConfigurationHandle, ReloadRefused, ReloadRequest};
 pub use routes::coordinator::{CoordinatorLook, CoordinatorState};
 pub use webhook::WebhookEndpoint;

@@ -13,9 +13,10 @@ use tokio::time::Instant;
 
 use crate::clock;
 use crate::config::{CommandLine, Config, Environment, Preset, ProviderConfig};
+use crate::domain::agent::DEFAULT_AI_TYPE;
 use crate::locks::lock;
-use crate::provider::{Login, login_of, program_of};
-use crate::rest::{FoundProgram, ProgramLogin, Programs};
+use crate::provider::{Login, installation_of, login_of, program_of};
+use crate::rest::{FoundProgram, MissingProgram, ProgramLogin, Programs};
 use crate::sys::ownership::is_only_of_root;
 
 /// The time that a CLI has to print its version.
@@ -31,12 +32,34 @@ pub(super) fn programs(config: &Config, environment: &Environment) -> Programs {
     let directory = directory.filter(|path| path.parent().is_some());
     let environment = environment.clone();
     let versions = Arc::<Versions>::default();
+    let asked = (providers.clone(), environment.clone());
     Programs::new(directory, move || {
         let providers = providers.clone();
         let environment = environment.clone();
         let versions = Arc::clone(&versions);
         Box::pin(async move { look(&providers, &environment, &versions).await })
     })
+    .with_missing(move |ai_type| missing(&asked.0, &asked.1, ai_type))
+}
+
+/// Returns the program of an AI type if it is not installed.
+fn missing(
+    providers: &BTreeMap<String, ProviderConfig>,
+    environment: &Environment,
+    ai_type: &str,
+) -> Option<MissingProgram> {
+    let entry =
+        |name: &str| providers.get(name).cloned().or_else(|| ProviderConfig::built_in(name));
+    let entry = entry(ai_type).or_else(|| entry(DEFAULT_AI_TYPE))?;
+    let (program, preset) = program_of_entry(&entry);
+    let is_missing = find_program(program, environment).is_none();
+    is_missing
+        .then(|| MissingProgram { program: program.to_owned(), remedy: remedy_of_missing(preset) })
+}
+
+/// Returns what a person does about a program that was not found.
+pub fn remedy_of_missing(preset: Option<Preset>) -> &'static str {
+    preset.map_or("correct `cli_command`, or install it", installation_of)
 }
 
 /// The versions that programs printed a short time ago, because the page of the first run asks with
@@ -186,6 +209,21 @@ pub async fn version_of(program: &Path) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_program_that_is_not_installed_is_named_with_what_to_do() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().to_str().unwrap().to_owned();
+        let environment = Environment::new(folder.path(), [("PATH", path.as_str())]);
+        let of = |ai_type| missing(&BTreeMap::new(), &environment, ai_type);
+        let codex = of("codex").unwrap();
+        assert_eq!(codex.program, "codex");
+        assert_eq!(codex.remedy, remedy_of_missing(Some(Preset::Codex)));
+        assert_eq!(of("unknown").unwrap().program, "claude", "the default starts it");
+        write(&folder.path().join("codex"), "1.0");
+        assert_eq!(of("codex"), None);
+        assert_eq!(of(crate::config::EXAMPLE), None, "it is bundled");
+    }
 
     /// Writes a program that notes each start and prints a version.
     fn write(program: &Path, version: &str) {

@@ -52,12 +52,22 @@ impl FoundProgram {
     }
 }
 
+/// A program of agents that is not installed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MissingProgram {
+    /// The name or the path with which it was looked for.
+    pub program: String,
+    /// What a person does about it.
+    pub remedy: &'static str,
+}
+
 /// The search for programs.
 #[derive(Clone)]
 pub struct Programs {
     /// The directory in which the daemon was started, if it may be the folder of a project.
     pub directory: Option<PathBuf>,
     look: Arc<dyn Fn() -> BoxFuture<'static, Vec<FoundProgram>> + Send + Sync>,
+    find_missing: Arc<dyn Fn(&str) -> Option<MissingProgram> + Send + Sync>,
 }
 
 impl Programs {
@@ -66,7 +76,20 @@ impl Programs {
         directory: Option<PathBuf>,
         look: impl Fn() -> BoxFuture<'static, Vec<FoundProgram>> + Send + Sync + 'static,
     ) -> Self {
-        Self { directory, look: Arc::new(look) }
+        Self { directory, look: Arc::new(look), find_missing: Arc::new(|_| None) }
+    }
+
+    /// Returns the same search, with `find_missing` for the program of an AI type.
+    pub fn with_missing(
+        self,
+        find_missing: impl Fn(&str) -> Option<MissingProgram> + Send + Sync + 'static,
+    ) -> Self {
+        Self { find_missing: Arc::new(find_missing), ..self }
+    }
+
+    /// Returns the program of an AI type, if this host is known not to have it.
+    pub(super) fn find_missing(&self, ai_type: &str) -> Option<MissingProgram> {
+        (self.find_missing)(ai_type)
     }
 
     /// Looks for the programs. It may take seconds. The bundled agent is always among them, before

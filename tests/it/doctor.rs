@@ -38,6 +38,24 @@ fn finding<'a>(findings: &'a [Value], subject: &str) -> (&'a str, &'a str) {
 }
 
 #[test]
+fn a_provider_whose_program_is_not_installed_is_shown_with_the_remedy_of_doctor() {
+    let daemon = Daemon::running("ai_providers: { claude: { cli_command: work/none } }");
+    daemon.project("prj");
+    daemon.agent("agt", "prj", &[]);
+    let listed = daemon.status()["not_installed"].clone();
+    assert_eq!(listed.as_array().map(Vec::len), Some(1), "{listed}");
+    assert_eq!(listed[0]["provider"], "claude");
+    let remedy = listed[0]["remedy"].as_str().unwrap();
+    assert!(daemon.cli(&["doctor"]).stdout.contains(&format!("-> {remedy}")));
+    let shown = daemon.cli(&["status"]).stdout;
+    assert!(shown.contains("not installed: claude: ") && shown.contains("work/none"), "{shown}");
+    for (language, mark) in [("en", "Not installed"), ("ja", "未インストール")] {
+        let page = daemon.page("/ui/operations", language);
+        assert!(page.contains(mark) && page.contains(remedy), "{page}");
+    }
+}
+
+#[test]
 fn a_daemon_that_runs_is_reported_with_its_store_and_disks() {
     let daemon = Daemon::running("store: { url: 'sqlite:one.db' }");
     let (code, findings) = doctor(&daemon, &[], &[]);

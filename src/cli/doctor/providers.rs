@@ -42,7 +42,7 @@ fn look(name: &str, entry: &ProviderConfig, environment: &Environment) -> Findin
     let subject = format!("provider {name}");
     let (program, preset) = programs::program_of_entry(entry);
     let Some(found) = programs::find_program(program, environment) else {
-        let remedy = preset.map_or("correct `cli_command`, or install it", installation_of);
+        let remedy = programs::remedy_of_missing(preset);
         let text = format!("the program `{program}` was not found");
         return Finding::new(State::Problem, &subject, text, remedy);
     };

@@ -11,7 +11,7 @@ use crate::domain::start_history::StartReason;
 use crate::domain::waiting::sentence_of_start;
 use crate::domain::{FailureClass, Language, Purpose, Timestamp};
 use crate::rest::routes::launches::LaunchBody;
-use crate::rest::routes::status::{DeferredBody, InstanceBody, StatusBody};
+use crate::rest::routes::status::{DeferredBody, InstanceBody, NotInstalledBody, StatusBody};
 use crate::rest::routes::store::StoreBody;
 
 /// The longest text of a cell, in characters. `--json` has the whole text.
@@ -88,6 +88,10 @@ fn notes(status: &StatusBody) -> Vec<String> {
     notes.extend(status.configuration.as_ref().and_then(waiting_changes));
     let quotas = status.parked.iter().filter(|parked| parked.reason != FailureClass::Auth);
     notes.extend(quotas.map(|parked| parked_line(parked, status.at)));
+    notes.extend(status.not_installed.iter().map(|missing| {
+        let NotInstalledBody { provider, program, remedy } = missing;
+        format!("not installed: {provider}: the program `{program}` was not found; {remedy}")
+    }));
     notes.extend(status.pause_file_path.as_deref().map(pause_file_line));
     notes.extend(warnings(&status.crowds, &status.failed_snapshots));
     // The detail names the largest clones, and a cell is too short for it.

@@ -81,6 +81,7 @@ impl From<CoordinatorLook> for StatusBody {
             instances: view.status.instances.iter().map(InstanceBody::from).collect(),
             deferred: view.status.deferred.iter().map(DeferredBody::from).collect(),
             parked: Vec::new(),
+            not_installed: Vec::new(),
             unlisted_coordinator_at: None,
             pause_file: false,
             pause_file_path: None,

@@ -15,7 +15,7 @@ use crate::domain::machine::Machine;
 use crate::domain::plan::Deferred;
 use crate::domain::plan::shared::{Crowd, FailedSnapshot};
 use crate::domain::start_history::StartReason;
-use crate::domain::{Account, Launch, LaunchState, ShortId, StartHistory, Task, TaskId};
+use crate::domain::{Account, Agent, Launch, LaunchState, ShortId, StartHistory, Task, TaskId};
 use crate::domain::{
     AgentId, CoordinatorId, Instance, InstanceKey, LaunchId, ProjectId, Purpose, SessionId,
     Timestamp,
@@ -25,7 +25,7 @@ use crate::rest::routes::forge::{ForgeBody, ForgeItemBody};
 use crate::rest::routes::launches::{LaunchBody, add_exit_hints};
 use crate::rest::routes::store::StoreBody;
 use crate::rest::routes::totals::TotalsBody;
-use crate::rest::{Problem, RestState};
+use crate::rest::{MissingProgram, Problem, Programs, RestState};
 use crate::service::{CoordinatorStatus, CoordinatorView, Counters, StatusView};
 
 /// The state of everything; `status --json` prints it in snake_case (C-32).
@@ -65,6 +65,9 @@ pub struct StatusBody {
     /// Providers whose accounts failed, and wait.
     #[serde(default)]
     pub parked: Vec<ParkedBody>,
+    /// Providers of agents whose programs are not installed on the only host that starts agents.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_installed: Vec<NotInstalledBody>,
     /// The pause file exists: no agent is started, and work of forges is paused.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pause_file: bool,
@@ -240,6 +243,39 @@ pub struct ParkedBody {
     pub tried_by: Option<LaunchId>,
 }
 
+/// A provider whose program is not installed: none of its agents can start.
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NotInstalledBody {
+    /// The `ai_type` of its agents.
+    pub provider: String,
+    /// The program, as it was looked for.
+    pub program: String,
+    /// What to do about it.
+    pub remedy: String,
+}
+
+impl NotInstalledBody {
+    /// Returns those of the providers of `agents`. There are none if another coordinator may start
+    /// these agents on a host of its own.
+    pub(in crate::rest) fn all(
+        programs: &Programs,
+        agents: &[Agent],
+        coordinators: &[CoordinatorBody],
+    ) -> Vec<Self> {
+        if coordinators.iter().filter(|each| each.is_there).count() > 1 {
+            return Vec::new();
+        }
+        let shown = agents.iter().filter(|agent| !agent.is_archived());
+        let providers: BTreeSet<&String> = shown.map(|agent| &agent.ai_type).collect();
+        let of = |provider: &String| {
+            let MissingProgram { program, remedy } = programs.find_missing(provider)?;
+            Some(Self { provider: provider.clone(), program, remedy: remedy.to_owned() })
+        };
+        providers.into_iter().filter_map(of).collect()
+    }
+}
+
 impl ParkedBody {
     /// Returns `None` for an account that works.
     pub(super) fn of(account: Account) -> Option<Self> {
@@ -335,6 +371,7 @@ impl From<StatusView> for StatusBody {
             instances,
             deferred: deferred.into_iter().chain(held).collect(),
             parked: view.parked.into_iter().filter_map(ParkedBody::of).collect(),
+            not_installed: Vec::new(),
             pause_file: view.pause_file.is_some(),
             pause_file_path: view.pause_file.map(|path| path.display().to_string()),
             forges: view.forges.into_iter().map(ForgeBody::from).collect(),
@@ -433,8 +470,15 @@ async fn status(State(state): State<RestState>) -> Result<Json<StatusBody>, Prob
     let mut body = StatusBody::from(state.service.status().await?);
     add_exit_hints(&state, &mut body.ended).await;
     let http = state.http.map(|address| HttpBody { address });
+    // Without rows, the agents are not known.
+    let agents = match body.health.as_str() {
+        "ok" => state.service.catalog.agents().await.unwrap_or_default(),
+        _ => Vec::new(),
+    };
+    let not_installed = NotInstalledBody::all(&state.programs, &agents, &body.coordinators);
     Ok(Json(StatusBody {
         http,
+        not_installed,
         configuration: Some(state.configuration.configuration_state()),
         ..body
     }))

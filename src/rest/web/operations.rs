@@ -26,7 +26,7 @@ use crate::domain::{
 };
 use crate::rest::routes::forge::{ForgeBody, ForgeItemBody};
 use crate::rest::routes::status::{
-    CoordinatorBody, DeferredBody, LimitsBody, ParkedBody, StatusBody,
+    CoordinatorBody, DeferredBody, LimitsBody, NotInstalledBody, ParkedBody, StatusBody,
 };
 use crate::rest::routes::store::StoreBody;
 use crate::rest::routes::why::WhyBody;
@@ -115,11 +115,17 @@ struct AccountRow {
     provider: String,
     n_running: usize,
     parked: Option<ParkedBody>,
+    not_installed: Option<NotInstalledBody>,
 }
 
 impl AccountRow {
     /// Returns the accounts of the providers that agents have, and all that are parked.
-    fn all(agents: &[Agent], open: &[Launch], parked: Vec<ParkedBody>) -> Vec<Self> {
+    fn all(
+        agents: &[Agent],
+        open: &[Launch],
+        parked: Vec<ParkedBody>,
+        not_installed: Vec<NotInstalledBody>,
+    ) -> Vec<Self> {
         let shown = agents.iter().filter(|agent| !agent.is_archived());
         let mut rows: BTreeMap<String, Self> = BTreeMap::new();
         let row = |provider: &str| Self {
@@ -129,6 +135,7 @@ impl AccountRow {
                 .filter(|launch| launch.pid.is_some() && launch.ai_type == provider)
                 .count(),
             parked: None,
+            not_installed: None,
         };
         for agent in shown {
             rows.entry(agent.ai_type.clone()).or_insert_with(|| row(&agent.ai_type));
@@ -137,10 +144,18 @@ impl AccountRow {
             let of = rows.entry(account.provider.clone()).or_insert_with(|| row(&account.provider));
             of.parked = Some(account);
         }
+        for missing in not_installed {
+            if let Some(of) = rows.get_mut(&missing.provider) {
+                of.not_installed = Some(missing);
+            }
+        }
         rows.into_values().collect()
     }
 
     fn tone(&self) -> &'static str {
+        if self.not_installed.is_some() {
+            return "bad";
+        }
         match &self.parked {
             None => "live",
             Some(parked) if parked.reason == FailureClass::Auth => "bad",
@@ -290,7 +305,12 @@ impl Overview {
             paused_since: status.paused_since.map(Since),
             has_coordinator: status.coordinators.iter().any(|each| each.is_there),
             waiting: WaitingStart::read(frame, state, &faces, status.deferred).await?,
-            accounts: AccountRow::all(&agents, &open, status.parked),
+            accounts: AccountRow::all(
+                &agents,
+                &open,
+                status.parked,
+                NotInstalledBody::all(&state.programs, &agents, &status.coordinators),
+            ),
             coordinators: status.coordinators,
             store: status.store,
             pause_file: status.pause_file,

@@ -14,6 +14,11 @@ impl Words {
         )
     }
 
+    /// Returns the mark of a provider whose program is not installed.
+    pub(in crate::rest::web) const fn not_installed(&self) -> &'static str {
+        self.language.either("Not installed", "未インストール")
+    }
+
     /// Returns the text for the health of the store.
     pub(in crate::rest::web) fn of_store_health(&self, health: &str) -> &'static str {
         let (english, japanese) = match health {
