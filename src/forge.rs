@@ -250,8 +250,9 @@ pub trait Forge: Send + Sync + 'static {
     /// Returns whether the lists leave out how many open issues block an issue.
     fn hides_blockers(&self) -> bool;
 
-    /// Returns the number of open issues that block an issue.
-    fn n_blockers<'a>(&'a self, repository: &'a str, number: u64) -> Answer<'a, u64>;
+    /// Returns the addresses for people of the open issues that block an issue. One that the forge
+    /// does not name is an empty text.
+    fn blockers<'a>(&'a self, repository: &'a str, number: u64) -> Answer<'a, Vec<String>>;
 
     fn item<'a>(
         &'a self,

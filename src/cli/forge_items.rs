@@ -4,7 +4,7 @@ use super::client::Client;
 use super::error::CliError;
 use super::output::{ListForm, ago, print_json, print_line};
 use super::screen::{Rows, Screen};
-use crate::domain::Timestamp;
+use crate::domain::{Language, Timestamp};
 use crate::rest::routes::forge::{ForgeBody, ForgeItemBody};
 use crate::service::world::{SystemWorld, World};
 
@@ -59,12 +59,14 @@ pub(super) fn item_rows(items: &[ForgeItemBody], now: Timestamp, is_wide: bool) 
             let sign = if owed.is_empty() { "" } else { ": " };
             owed = format!("{owed}{sign}{error}{again}");
         }
+        let state = item.blocked_text(Language::English).unwrap_or_else(|| item.state.clone());
+        owed.push_str(&item.blockers.join(", "));
         let position =
             item.position.map_or_else(String::new, |position| format!(", position {position}"));
         let known = |id: Option<String>| id.unwrap_or_else(|| "-".to_owned());
         let row = [
             item.item.clone(),
-            format!("{}{cause}{position}", item.state),
+            format!("{state}{cause}{position}"),
             known(item.agent_id.as_ref().map(ToString::to_string)),
             known(item.task_short_id.as_ref().map(ToString::to_string)),
             ago(item.ended_at.unwrap_or(item.created_at), now),

@@ -7,7 +7,8 @@ use super::output::{Form, ago, lines, plain, print_json, print_line, table};
 use super::reasons::{remedy, sentence};
 use super::status::{abandoned_line, parked_line};
 use crate::domain::start_history::StartReason;
-use crate::domain::{AgentId, ProjectId, Purpose};
+use crate::domain::{AgentId, Language, ProjectId, Purpose};
+use crate::rest::routes::forge::ForgeItemBody;
 use crate::rest::routes::why::{RuleBody, WhyBody};
 
 #[derive(Debug, clap::Args)]
@@ -72,9 +73,19 @@ fn verdict(why: &WhyBody, agent: &AgentId, project: &ProjectId) -> String {
     lines.extend(remedy.map(|remedy| format!("; {remedy}")));
     lines.extend(why.parked.as_ref().map(|parked| format!("\n  {}", parked_line(parked, why.at))));
     lines.extend(why.crowd.iter().map(|crowd| format!("\n  warning: {}", plain(&crowd.warning()))));
+    let blocked = why.blocked_items.iter().filter_map(blocked_line);
+    lines.extend(blocked.map(|line| format!("\n  {line}")));
     let abandoned = why.abandoned.as_ref();
     lines.extend(abandoned.map(|launch| format!("\n  {}", abandoned_line(launch, agent, project))));
     lines
+}
+
+/// Returns the line about an item of a forge that open issues block, with their addresses. If these
+/// are not known, the page of the item names the issues.
+fn blocked_line(item: &ForgeItemBody) -> Option<String> {
+    let text = item.blocked_text(Language::English)?;
+    let links = if item.blockers.is_empty() { &item.url } else { &item.blockers.join(", ") };
+    Some(plain(&format!("{} {text}: {links}", item.item)))
 }
 
 /// Returns the table of all rules, in the order in which they are asked.

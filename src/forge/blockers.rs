@@ -1,9 +1,10 @@
-//! Finds out which free issues of GitLab have to wait for other open issues. The lists of GitHub
-//! show that, and those of GitLab do not.
+//! Finds out which free issues have to wait for other open issues. The lists of GitHub have the
+//! number of these, and those of GitLab do not.
 //!
-//! Each issue is asked about when it becomes free, or has changed. A blocked one is asked about
-//! again, because the end of the work on another issue does not change it. A look asks about some
-//! of them, in turn, so that a long list does not make a look long.
+//! At GitHub, the addresses of the other issues are asked for once, because they are only shown. At
+//! GitLab, each issue is asked about when it becomes free, or has changed. A blocked one is asked
+//! about again, because the end of the work on another issue does not change it. A look asks about
+//! some of them, in turn, so that a long list does not make a look long.
 
 use std::collections::BTreeMap;
 
@@ -27,6 +28,8 @@ pub(super) struct Blockers {
 struct Free {
     facts: ItemFacts,
     is_unblocked: bool,
+    /// The addresses of the issues that block it, once the forge was asked.
+    blockers: Option<Vec<String>>,
 }
 
 impl Blockers {
@@ -40,9 +43,27 @@ impl Blockers {
         if known.is_some_and(|it| it.is_unblocked && it.facts.updated_at == item.updated_at) {
             return true;
         }
-        let free = Free { facts: item.clone(), is_unblocked: false };
+        let free = Free { facts: item.clone(), is_unblocked: false, blockers: None };
         self.free.insert((item.kind, item.number), free);
         false
+    }
+
+    /// Notes a free item of a list that has the number of its blockers. Returns their addresses, as
+    /// far as they are known. The next look asks for those of an issue that has changed.
+    pub(super) fn note_counted(&mut self, item: &ItemFacts) -> Vec<String> {
+        let within = (item.kind, item.number);
+        let before = self.free.remove(&within);
+        if item.n_blockers == 0 {
+            return Vec::new();
+        }
+        let is_same = |before: &Free| {
+            (before.facts.n_blockers, &before.facts.updated_at)
+                == (item.n_blockers, &item.updated_at)
+        };
+        let blockers = before.filter(is_same).and_then(|before| before.blockers);
+        let shown = blockers.clone().unwrap_or_default();
+        self.free.insert(within, Free { facts: item.clone(), is_unblocked: false, blockers });
+        shown
     }
 
     /// Forgets the issues that are not free any more.
@@ -52,15 +73,19 @@ impl Blockers {
 
     /// Returns the issues to ask about now.
     pub(super) fn next_to_ask(&mut self) -> Vec<Within> {
-        let blocked = self.free.iter().filter(|(_, free)| !free.is_unblocked);
+        let is_known = |free: &Free| free.facts.n_blockers > 0 && free.blockers.is_some();
+        let blocked = self.free.iter().filter(|(_, free)| !free.is_unblocked && !is_known(free));
         self.turns.take(blocked.map(|(within, _)| *within), MAX_QUESTIONS)
     }
 
-    /// Takes the answer about an issue. Returns the issue if nothing blocks it.
-    pub(super) fn take(&mut self, issue: Within, n_blockers: u64) -> Option<ItemFacts> {
-        let free = self.free.get_mut(&issue).filter(|_| n_blockers == 0)?;
-        free.is_unblocked = true;
-        Some(free.facts.clone())
+    /// Takes the answer about an issue. Returns the issue with the number of its blockers.
+    pub(super) fn take(&mut self, issue: Within, blockers: &[String]) -> Option<ItemFacts> {
+        let free = self.free.get_mut(&issue)?;
+        // The token may not see all issues that a list counts.
+        let n_blockers = free.facts.n_blockers.max(blockers.len() as u64);
+        free.is_unblocked = n_blockers == 0;
+        free.blockers = Some(blockers.to_vec());
+        Some(ItemFacts { n_blockers, ..free.facts.clone() })
     }
 
     /// Notes that the forge does not tell it. Returns the issues that wait for an answer.
@@ -86,10 +111,11 @@ mod tests {
         let mut blockers = Blockers::default();
         assert!(!blockers.note(&issue(1, "a")));
         assert_eq!(blockers.next_to_ask(), [one]);
-        assert_eq!(blockers.take(one, 2), None);
+        let others = ["a", "b"].map(str::to_owned);
+        assert_eq!(blockers.take(one, &others).map(|issue| issue.n_blockers), Some(2));
         assert!(!blockers.note(&issue(1, "a")));
         assert_eq!(blockers.next_to_ask(), [one]);
-        assert_eq!(blockers.take(one, 0), Some(issue(1, "a")));
+        assert_eq!(blockers.take(one, &[]), Some(issue(1, "a")));
         assert!(blockers.note(&issue(1, "a")));
         assert_eq!(blockers.next_to_ask(), []);
         assert!(!blockers.note(&issue(1, "b")), "it may be blocked now");
@@ -97,6 +123,24 @@ mod tests {
         assert_eq!(blockers.next_to_ask(), []);
         let request = ItemFacts { kind: ItemKind::MergeRequest, ..issue(2, "a") };
         assert!(blockers.note(&request), "only issues are blocked");
+    }
+
+    #[test]
+    fn the_addresses_of_counted_blockers_are_asked_for_once_until_the_issue_changes() {
+        let one = (ItemKind::Issue, 1);
+        let counted = |n_blockers, at| ItemFacts { n_blockers, ..issue(1, at) };
+        let mut blockers = Blockers::default();
+        assert_eq!(blockers.note_counted(&counted(2, "a")), [""; 0]);
+        assert_eq!(blockers.next_to_ask(), [one]);
+        // The token sees one of the two.
+        let seen = ["https://forge.example/2".to_owned()];
+        assert_eq!(blockers.take(one, &seen), Some(counted(2, "a")));
+        assert_eq!(blockers.next_to_ask(), []);
+        assert_eq!(blockers.note_counted(&counted(2, "a")), seen);
+        assert_eq!(blockers.note_counted(&counted(1, "a")), [""; 0]);
+        assert_eq!(blockers.next_to_ask(), [one]);
+        assert_eq!(blockers.note_counted(&counted(0, "a")), [""; 0]);
+        assert_eq!(blockers.next_to_ask(), []);
     }
 
     #[test]
@@ -108,7 +152,7 @@ mod tests {
         let asked: Vec<u64> =
             (0..3).flat_map(|_| blockers.next_to_ask()).map(|(_, number)| number).collect();
         assert_eq!(asked[..100], (1..=100).collect::<Vec<_>>());
-        blockers.take((ItemKind::Issue, 1), 0);
+        blockers.take((ItemKind::Issue, 1), &[]);
         assert_eq!(blockers.give_up().len(), 99);
         assert!(blockers.note(&issue(1, "b")));
         assert_eq!(blockers.next_to_ask(), []);

@@ -287,12 +287,13 @@ impl Forge for GitHub {
         false
     }
 
-    fn n_blockers<'a>(&'a self, repository: &'a str, number: u64) -> Answer<'a, u64> {
+    fn blockers<'a>(&'a self, repository: &'a str, number: u64) -> Answer<'a, Vec<String>> {
         Box::pin(async move {
-            match self.find_item(repository, number, None).await? {
-                Conditional::Fresh((FoundItem::Here(facts), _)) => Ok(facts.n_blockers),
-                _ => Ok(0),
-            }
+            let number = number.to_string();
+            let path = path(repository, &["issues", &number, "dependencies", "blocked_by"])?;
+            let found = self.host.send(Ask::get(&path)?).await?.json::<Vec<RawItem>>()?;
+            let open = found.into_iter().filter_map(RawItem::facts).filter(|item| item.is_open);
+            Ok(open.map(|item| item.url).collect())
         })
     }
 

@@ -90,6 +90,7 @@ struct RawRequest {
 struct RawIssueLink {
     link_type: Option<String>,
     state: Option<String>,
+    web_url: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -300,15 +301,16 @@ impl Forge for GitLab {
         true
     }
 
-    fn n_blockers<'a>(&'a self, repository: &'a str, number: u64) -> Answer<'a, u64> {
+    fn blockers<'a>(&'a self, repository: &'a str, number: u64) -> Answer<'a, Vec<String>> {
         Box::pin(async move {
             let ask = Ask::get(&["projects", repository, "issues", &number.to_string(), "links"])?;
             let links = self.host.send(ask).await?.json::<Vec<RawIssueLink>>()?;
-            let blocks = |link: &&RawIssueLink| {
+            let blocks = |link: &RawIssueLink| {
                 link.link_type.as_deref() == Some("is_blocked_by")
                     && link.state.as_deref() == Some("opened")
             };
-            Ok(links.iter().filter(blocks).count() as u64)
+            let blockers = links.into_iter().filter(blocks);
+            Ok(blockers.map(|link| link.web_url.unwrap_or_default()).collect())
         })
     }
 

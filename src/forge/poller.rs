@@ -67,7 +67,7 @@ pub(super) struct Poller {
     fetch_problem: Option<String>,
     /// The turns of the waiting pull or merge requests.
     requests: Turns,
-    /// The free issues of a forge whose lists do not show what blocks them.
+    /// The free issues, and what blocks them.
     blockers: Blockers,
 }
 
@@ -372,9 +372,12 @@ impl Poller {
         for item in items {
             let here = (item.kind, item.number);
             let our = ours.iter().find(|our| within(our) == here);
-            if our.is_none() && rules.is_free(item) {
-                if !hides_blockers || self.blockers.note(item) {
-                    self.let_wait(item);
+            if our.is_none() && rules.is_wanted(item) {
+                if !hides_blockers {
+                    let blockers = self.blockers.note_counted(item);
+                    self.let_wait(item, blockers);
+                } else if self.blockers.note(item) {
+                    self.let_wait(item, Vec::new());
                 }
                 continue;
             }
@@ -387,19 +390,20 @@ impl Poller {
         self.keep_waiting(|kind, number| !not_free.contains(&(kind, number)));
     }
 
-    /// Lets a free item wait for an agent and a slot.
-    fn let_wait(&mut self, item: &ItemFacts) {
+    /// Lets an item wait for an agent and a slot, or for the issues that block it.
+    fn let_wait(&mut self, item: &ItemFacts, blockers: Vec<String>) {
         let key = self.key(item.kind, item.number);
         if self.reconciler.host_state.is_dry_run {
-            if self.said.insert((item.kind, item.number)) {
+            if item.n_blockers == 0 && self.said.insert((item.kind, item.number)) {
                 tracing::info!(item = %key, host = key.host, title = item.title, "dry run: would take a forge item");
             }
             return;
         }
         let title = task_text::title(&key, item);
         let url = item.url.clone();
-        let service = &self.reconciler.host_state.service;
-        service.forges.add_waiting(&self.repository, FreeItem { key, title, url });
+        let n_blockers = item.n_blockers;
+        let item = FreeItem { key, title, url, n_blockers, blockers };
+        self.reconciler.host_state.service.forges.add_waiting(&self.repository, item);
     }
 
     fn keep_waiting(&mut self, is_meant: impl Fn(ItemKind, u64) -> bool) {

@@ -94,13 +94,16 @@ impl Rules {
     /// with the coordinator that put it aside. The bot's label then asks that coordinator to
     /// continue. An item that other open items block is not free yet.
     pub fn is_free(&self, item: &ItemFacts) -> bool {
+        self.is_wanted(item) && item.n_blockers == 0
+    }
+
+    /// Returns whether an item that is not ours is free, or will be when no other item blocks it.
+    pub fn is_wanted(&self, item: &ItemFacts) -> bool {
         let LabelNames { processing_label, paused_label, blocked_label, failed_label, .. } =
             &self.labels;
         let held = [processing_label, paused_label, blocked_label, failed_label];
         let is_held = |label: &String| held.iter().any(|held| is_same(label, held));
-        self.judge(item, None) == Eligibility::Eligible
-            && !item.labels.iter().any(is_held)
-            && item.n_blockers == 0
+        self.judge(item, None) == Eligibility::Eligible && !item.labels.iter().any(is_held)
     }
 
     /// Returns whether people ask again for work that was put aside: the bot's label is back on an
@@ -175,6 +178,8 @@ mod tests {
         let rules = Rules { bot: user(None, "robot"), labels: LabelNames::default() };
         let bot = [user(None, "robot")];
         assert!(rules.is_free(&item(&["Coding Agent"], &bot)));
+        let blocked = ItemFacts { n_blockers: 1, ..item(&["coding agent"], &bot) };
+        assert!(rules.is_wanted(&blocked) && !rules.is_free(&blocked));
         assert!(!rules.is_free(&item(&["coding agent", "coding agent processing"], &bot)));
         assert!(!rules.is_free(&item(&["coding agent processing"], &bot)));
         for held in ["paused", "blocked", "failed"] {

@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 
 use crate::domain::key::InstanceKey;
+use crate::domain::language::Language;
 use crate::domain::plan::slots::Slots;
 
 /// A repository with this number of failing claims gets no further claim. Each of them may have set
@@ -113,6 +114,17 @@ pub fn next(
         let agent = line.agents.iter().position(can_start).filter(|_| line.n_stuck < MAX_STUCK)?;
         Some(Turn { line: place, agent })
     })
+}
+
+/// Returns the text for people about an item that waits because open issues block it.
+pub fn blocked_text(n_blockers: u64, language: Language) -> String {
+    match language {
+        Language::English if n_blockers == 1 => "waits: blocked by 1 open issue".to_owned(),
+        Language::English => format!("waits: blocked by {n_blockers} open issues"),
+        Language::Japanese => {
+            format!("待機中: 未完了の Issue {n_blockers} 件にブロックされています")
+        }
+    }
 }
 
 /// Returns the order in which waiting items get their turn if no repository is held back. Takes the

@@ -1,4 +1,4 @@
-//! Asks which issues have to wait for others, where the lists of a forge do not show it.
+//! Asks which issues have to wait for others, as far as the lists of a forge do not show it.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::forge::{Conditional, Forge, ForgeError, FoundItem};
 const MAX_FAILED_QUESTIONS: usize = 3;
 
 impl Poller {
-    /// Asks which free issues have to wait for other open issues, if the lists do not show it.
+    /// Asks which other open issues block free issues, if the lists do not show it.
     pub(super) async fn ask_about_blockers(&mut self, forge: &dyn Forge) -> Result<(), Unanswered> {
         let repository = self.watched.name.clone();
         let host_state = Arc::clone(&self.reconciler.host_state);
@@ -22,7 +22,7 @@ impl Poller {
             let host_state = &host_state;
             let repository = &repository;
             async move {
-                let ask = |name: String| async move { forge.n_blockers(&name, issue.1).await };
+                let ask = |name: String| async move { forge.blockers(&name, issue.1).await };
                 (issue, host_state.ask_in(forge, repository, ask).await)
             }
         };
@@ -33,14 +33,17 @@ impl Poller {
         let mut answers = pin!(stream::iter(asked).map(ask).buffered(N_QUESTIONS));
         while let Some((issue, answer)) = answers.next().await {
             match answer {
-                Ok(n_blockers) => match self.blockers.take(issue, n_blockers) {
-                    Some(facts) => self.let_wait(&facts),
-                    // It may have waited before it was blocked.
-                    None => host_state
-                        .service
-                        .forges
-                        .keep_waiting(&self.repository, |kind, number| (kind, number) != issue),
-                },
+                Ok(blockers) => {
+                    if let Some(facts) = self.blockers.take(issue, &blockers) {
+                        self.let_wait(&facts, blockers);
+                    }
+                }
+                // The list has the number, and the addresses are only shown.
+                Err(Unanswered::Failed(
+                    ForgeError::NotFound { .. } | ForgeError::Forbidden { .. },
+                )) if !forge.hides_blockers() => {
+                    self.blockers.take(issue, &[]);
+                }
                 Err(Unanswered::Failed(
                     ForgeError::NotFound { .. } | ForgeError::Forbidden { .. },
                 )) => {
@@ -59,7 +62,7 @@ impl Poller {
                          each other"
                     );
                     for facts in self.blockers.give_up() {
-                        self.let_wait(&facts);
+                        self.let_wait(&facts, Vec::new());
                     }
                     break;
                 }

@@ -7,8 +7,10 @@ use axum::Json;
 use axum::extract::{RawQuery, State};
 use serde::{Deserialize, Serialize};
 
-use crate::domain::forge::{ForgeItem, ForgeKind, ItemKey, ItemKind, PendingWrite, StopCause};
-use crate::domain::{AgentId, ItemId, ProjectId, ShortId, TaskId, Timestamp};
+use crate::domain::forge::{
+    ForgeItem, ForgeKind, ItemKey, ItemKind, PendingWrite, StopCause, queue,
+};
+use crate::domain::{AgentId, ItemId, Language, ProjectId, ShortId, TaskId, Timestamp};
 use crate::rest::api::{Api, about};
 use crate::rest::extract::InQuery;
 use crate::rest::page::{MAX_LIMIT, Page, limit_of};
@@ -96,6 +98,12 @@ pub struct ForgeItemBody {
     /// repositories.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub position: Option<usize>,
+    /// The number of open issues that block it. It is not claimed before they are closed.
+    #[serde(default)]
+    pub n_blockers: u64,
+    /// The addresses of these issues, as far as the forge tells.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub blockers: Vec<String>,
     /// Why it was stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<StopCause>,
@@ -139,6 +147,16 @@ impl ForgeItemBody {
     /// Adds the short id of its task, if it is known.
     pub(super) fn add_short_id(&mut self, short_ids: &BTreeMap<TaskId, ShortId>) {
         self.task_short_id = self.task_id.as_ref().and_then(|task| short_ids.get(task)).cloned();
+    }
+
+    /// Returns why it waits, if open issues block it.
+    pub fn blocked_text(&self, language: Language) -> Option<String> {
+        (self.n_blockers > 0).then(|| queue::blocked_text(self.n_blockers, language))
+    }
+
+    /// Returns the addresses of the issues that block it, as far as a browser may follow them.
+    pub fn safe_blockers(&self) -> impl Iterator<Item = &String> {
+        self.blockers.iter().filter(|url| is_safe_link(url))
     }
 
     /// Returns whether a browser may follow the link. A text of a forge is not trusted that far.
@@ -207,7 +225,8 @@ impl From<RepositoryStatus> for RepositoryBody {
 /// Describes a waiting item, without its position.
 impl From<WaitingItem> for ForgeItemBody {
     fn from(item: WaitingItem) -> Self {
-        let WaitingItem { key, title, url, since, project, agents, is_preparing } = item;
+        let WaitingItem { key, title, url, since, project, agents, is_preparing, .. } = item;
+        let WaitingItem { n_blockers, blockers, .. } = item;
         Self {
             id: None,
             item: key.to_string(),
@@ -222,6 +241,8 @@ impl From<WaitingItem> for ForgeItemBody {
             task_short_id: None,
             state: if is_preparing { "preparing" } else { "waiting" }.to_owned(),
             position: None,
+            n_blockers,
+            blockers,
             cause: None,
             owed: Vec::new(),
             n_attempts: 0,
@@ -246,6 +267,8 @@ impl From<ForgeItem> for ForgeItemBody {
             item: item.key.to_string(),
             state: item.state.as_str().to_owned(),
             position: None,
+            n_blockers: 0,
+            blockers: Vec::new(),
             cause: item.state.cause(),
             owed: item.pending.iter().map(PendingWrite::to_string).collect(),
             id: Some(item.id),
@@ -310,6 +333,13 @@ async fn items(
     Ok(Page::of(items, limit, raw, cursor))
 }
 
+/// Returns the items that wait because open issues block them.
+pub(in crate::rest) fn blocked_items(service: &Service) -> Vec<WaitingItem> {
+    let mut waiting = service.forges.waiting_items();
+    waiting.retain(|item| item.n_blockers > 0);
+    waiting
+}
+
 /// Returns the items that are worked on, then the waiting ones in the order of their turns.
 async fn open_items(service: &Service) -> Result<Vec<ForgeItemBody>, Problem> {
     // The waiting items are read first. An item that is claimed meanwhile is shown once, as a
@@ -318,8 +348,9 @@ async fn open_items(service: &Service) -> Result<Vec<ForgeItemBody>, Problem> {
     let open = service.forge_items.open().await?;
     let claimed: BTreeSet<ItemKey> = open.iter().map(|item| item.key.clone()).collect();
     let waiting = waiting.into_iter().filter(|item| !claimed.contains(&item.key));
+    // Those that are blocked come last, and have no position.
     let waiting = waiting.zip(1..).map(|(item, position)| ForgeItemBody {
-        position: Some(position),
+        position: (item.n_blockers == 0).then_some(position),
         ..ForgeItemBody::from(item)
     });
     Ok(open.into_iter().map(ForgeItemBody::from).chain(waiting).collect())

@@ -5,6 +5,7 @@ use axum::Json;
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
 
+use super::forge::{ForgeItemBody, blocked_items};
 use super::status::ParkedBody;
 use super::waiting::WaitingBody;
 use crate::domain::plan::Deferred;
@@ -41,6 +42,9 @@ pub struct WhyBody {
     /// no work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting: Option<WaitingBody>,
+    /// The items of forges that an agent of the pair would take, and that open issues block.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub blocked_items: Vec<ForgeItemBody>,
     /// The rules in their order.
     pub rules: Vec<RuleBody>,
     /// The end of its last launch, with the last line of its agent, if failures keep it.
@@ -130,6 +134,7 @@ impl From<Why> for WhyBody {
             crowd: why.crowd,
             abandoned: why.abandoned,
             waiting: None,
+            blocked_items: Vec::new(),
             rules,
             last_end: why.last_end,
             is_host_silent: why.is_host_silent,
@@ -186,5 +191,11 @@ async fn why(
     InPath((project, agent)): InPath<(ProjectId, AgentId)>,
 ) -> Result<Json<Vec<WhyBody>>, Problem> {
     let why = state.service.launches.why(&agent, &project).await?;
-    Ok(Json(why.into_iter().map(WhyBody::from).collect()))
+    let mut bodies: Vec<WhyBody> = why.into_iter().map(WhyBody::from).collect();
+    if let Some(of_task) = bodies.iter_mut().find(|body| body.purpose == Purpose::Task) {
+        let blocked = blocked_items(&state.service).into_iter();
+        let blocked = blocked.filter(|it| it.project == project && it.agents.contains(&agent));
+        of_task.blocked_items = blocked.map(ForgeItemBody::from).collect();
+    }
+    Ok(Json(bodies))
 }

@@ -189,6 +189,7 @@ mod tests {
             crowd: None,
             abandoned: None,
             waiting: None,
+            blocked_items: Vec::new(),
             rules,
             last_end: None,
             is_host_silent: false,

@@ -24,7 +24,7 @@ use crate::domain::series::Series;
 use crate::domain::{
     Agent, FailureClass, InstanceKey, Launch, Purpose, ShortId, TaskId, Timestamp, Usage,
 };
-use crate::rest::routes::forge::{ForgeBody, ForgeItemBody};
+use crate::rest::routes::forge::{ForgeBody, ForgeItemBody, blocked_items};
 use crate::rest::routes::status::{
     CoordinatorBody, DeferredBody, LimitsBody, NotInstalledBody, ParkedBody, StatusBody,
 };
@@ -297,6 +297,7 @@ impl Overview {
         let open = view.open.clone();
         let status = StatusBody::from(view.clone());
         let faces = Faces::new(agents.clone(), &open, None);
+        let blocked = blocked_items(&state.service).into_iter().map(ForgeItemBody::from);
         Ok(Self {
             charts: Charts::of(w, &series, status.limits.max_concurrent),
             slots: Slots::of(&view, &status.limits),
@@ -318,7 +319,7 @@ impl Overview {
             crowds: status.crowds,
             failed_snapshots: status.failed_snapshots,
             forges: status.forges,
-            forge_items: status.forge_items,
+            forge_items: status.forge_items.into_iter().chain(blocked).collect(),
             ended: LastEnd::of_all(w, &ended, &titles),
             counters: status.counters,
         })

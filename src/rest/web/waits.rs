@@ -290,6 +290,7 @@ mod tests {
             crowd: None,
             abandoned: None,
             waiting: None,
+            blocked_items: Vec::new(),
             rules: vec![RuleBody { rule: reason, keeps: true, until: None, detail: None }],
             last_end: None,
             is_host_silent: false,

@@ -50,14 +50,22 @@ pub struct WaitingItem {
     pub agents: Vec<AgentId>,
     /// The commit that its work begins at is not there yet.
     pub is_preparing: bool,
+    /// The number of open issues that it waits for.
+    pub n_blockers: u64,
+    /// The addresses of these issues, as far as the forge tells.
+    pub blockers: Vec<String>,
 }
 
-/// A free item, as a list shows it.
+/// A free item, as a list shows it, or one that will be free when no open issue blocks it.
 #[derive(Debug, Clone)]
 pub struct FreeItem {
     pub key: ItemKey,
     pub title: String,
     pub url: String,
+    /// The number of open issues that block it.
+    pub n_blockers: u64,
+    /// The addresses of these issues, as far as the forge tells.
+    pub blockers: Vec<String>,
 }
 
 /// All waiting items.
@@ -98,7 +106,33 @@ struct Seen {
 
 impl Line {
     fn can_be_taken(&self, seen: &Seen) -> bool {
-        self.workers.publish == Publish::Nothing || seen.base.is_some()
+        !seen.is_blocked() && (self.workers.publish == Publish::Nothing || seen.base.is_some())
+    }
+
+    /// Returns the items that no open issue blocks.
+    fn unblocked(&self) -> impl Iterator<Item = &Seen> {
+        self.items.values().filter(|seen| !seen.is_blocked())
+    }
+
+    fn waiting(&self, seen: &Seen) -> WaitingItem {
+        let FreeItem { key, title, url, n_blockers, blockers } = seen.item.clone();
+        WaitingItem {
+            key,
+            title,
+            url,
+            since: seen.since,
+            project: self.workers.project.clone(),
+            agents: self.workers.agents.clone(),
+            is_preparing: !seen.is_blocked() && !self.can_be_taken(seen),
+            n_blockers,
+            blockers,
+        }
+    }
+}
+
+impl Seen {
+    const fn is_blocked(&self) -> bool {
+        self.item.n_blockers > 0
     }
 }
 
@@ -199,38 +233,37 @@ impl WaitingItems {
             return (0, None);
         };
         let problems: Vec<&str> = line.problems.values().map(String::as_str).collect();
-        let is_shown = !line.items.is_empty() && !problems.is_empty();
-        (line.items.len(), is_shown.then(|| problems.join("; ")))
+        let n_waiting = line.unblocked().count();
+        let is_shown = n_waiting > 0 && !problems.is_empty();
+        (n_waiting, is_shown.then(|| problems.join("; ")))
     }
 
-    /// Returns all items, in the order of their turns.
+    /// Returns all items, in the order of their turns. Those that open issues block come last.
     fn all(&self) -> Vec<WaitingItem> {
         let lines = self.lines();
         let mut all: Vec<(&RepositoryKey, &Line)> = lines.by_repository.iter().collect();
         all.sort_by_key(|(_, line)| line.number);
         let turns: Vec<(u64, usize)> = all
             .iter()
-            .map(|(key, line)| (lines.served.get(key).copied().unwrap_or(0), line.items.len()))
+            .map(|(key, line)| {
+                (lines.served.get(key).copied().unwrap_or(0), line.unblocked().count())
+            })
             .collect();
         let items: Vec<Vec<&Seen>> = all
             .iter()
             .map(|(_, line)| {
-                let mut items: Vec<&Seen> = line.items.values().collect();
+                let mut items: Vec<&Seen> = line.unblocked().collect();
                 items.sort_by_key(|seen| seen.number);
                 items
             })
             .collect();
-        let waiting = |(line, item): (usize, usize)| {
-            let seen = items[line][item];
-            let is_preparing = !all[line].1.can_be_taken(seen);
-            let (Seen { since, item, .. }, Workers { project, agents, .. }) =
-                (seen, &all[line].1.workers);
-            let FreeItem { key, title, url } = item.clone();
-            let project = project.clone();
-            let agents = agents.clone();
-            WaitingItem { key, title, url, since: *since, project, agents, is_preparing }
-        };
-        queue::order(&turns).into_iter().map(waiting).collect()
+        let in_turn = queue::order(&turns).into_iter();
+        let in_turn = in_turn.map(|(line, item)| all[line].1.waiting(items[line][item]));
+        let blocked = all.iter().flat_map(|(_, line)| {
+            let blocked = line.items.values().filter(|seen| seen.is_blocked());
+            blocked.map(move |seen| line.waiting(seen))
+        });
+        in_turn.chain(blocked).collect()
     }
 }
 
@@ -245,7 +278,7 @@ impl Forges {
         lines.by_repository.insert(repository, Line { number, workers, items, problems });
     }
 
-    /// Notes a free item. An item that waits already keeps its place.
+    /// Notes a free item, or one that open issues block. One that waits already keeps its place.
     pub fn add_waiting(&self, repository: &RepositoryKey, item: FreeItem) {
         let now = self.core.now();
         let mut lines = self.board.waiting.lines();
@@ -261,11 +294,12 @@ impl Forges {
         }
     }
 
-    /// Returns the waiting items of a repository.
+    /// Returns the waiting items of a repository that no open issue blocks.
     pub fn waiting_in(&self, repository: &RepositoryKey) -> Vec<(ItemKind, u64)> {
         let lines = self.board.waiting.lines();
         let line = lines.by_repository.get(repository);
-        line.map(|line| line.items.keys().copied().collect()).unwrap_or_default()
+        let place = |seen: &Seen| (seen.item.key.kind, seen.item.key.number);
+        line.map(|line| line.unblocked().map(place).collect()).unwrap_or_default()
     }
 
     /// Notes the commit that the work on a waiting item begins at. The keep repository has it.

@@ -49,7 +49,7 @@ async fn all_requests(forge: ForgeKind) -> Vec<Request> {
             bed.client.list(NAME, *feed, listing, 2, None).await.unwrap();
         }
     }
-    bed.client.n_blockers(NAME, 1).await.unwrap();
+    bed.client.blockers(NAME, 1).await.unwrap();
     bed.client.identity().await.unwrap();
     bed.client.user("ann").await.unwrap();
     bed.client.repository(NAME).await.unwrap();

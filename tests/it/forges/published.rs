@@ -292,12 +292,18 @@ fn the_comment_about_a_blocked_item_has_the_output_of_the_failed_check() {
 fn an_issue_waits_for_open_issues_that_block_it() {
     let bed = Bed::new(ForgeKind::GitHub, &["authenticate", "get-my-task", "report:success"]);
     let blocked = bed.fake.repository(ForgeKind::GitHub, NAME).issue("Second");
+    let blocker = bed.fake.repository(ForgeKind::GitHub, NAME).issue("Before");
     let summary = |n: u64| serde_json::json!({ "blocked_by": n, "total_blocked_by": 1 });
     blocked.say("issue_dependencies_summary", summary(1));
+    blocked.link("is_blocked_by", &blocker);
     blocked.label("coding agent").assign(BOT);
     bed.issue("First");
     bed.until("done");
     assert_eq!(blocked.labels(), ["coding agent"], "it is not claimed");
+    check_shown_as_blocked(&bed, &blocked, "/ann/site/issues/2");
+    let asked = "GET */dependencies/blocked_by";
+    assert_eq!(bed.fake.n_requests(asked), 1, "the list has the number");
+    blocker.close();
     blocked.say("issue_dependencies_summary", summary(0));
     bed.until_labelled(&blocked, "coding agent done");
 }
@@ -316,8 +322,33 @@ fn an_issue_of_gitlab_waits_for_open_issues_that_block_it() {
     bed.issue("Other");
     bed.until("done");
     assert_eq!(blocked.labels(), ["coding agent"], "it is not claimed");
+    check_shown_as_blocked(&bed, &blocked, "/issues/4");
     blocker.close();
     bed.until_labelled(&blocked, "coding agent done");
+}
+
+/// Checks that people see that an issue waits, with a link to the only one that blocks it.
+#[track_caller]
+fn check_shown_as_blocked(bed: &Bed, blocked: &Item, address: &str) {
+    let name = format!("{NAME}#{}", blocked.number);
+    let shown = until_some("it is shown with a link", || {
+        let is_it = |item: &Value| item["item"] == name && item["blockers"].is_array();
+        bed.items_and_waiting().into_iter().find(is_it)
+    });
+    assert_eq!((&shown["state"], &shown["n_blockers"]), (&"waiting".into(), &1.into()), "{shown}");
+    assert!(shown["position"].is_null(), "it has no turn: {shown}");
+    let link = shown["blockers"][0].as_str().unwrap();
+    assert!(link.ends_with(address), "{shown}");
+    let text = "waits: blocked by 1 open issue";
+    for command in [&["forge", "list"][..], &["why", "agt", "prj"]] {
+        let said = bed.daemon.done(command);
+        assert!(said.contains(text) && said.contains(link), "{command:?}: {said}");
+    }
+    let page = bed.daemon.page("/ui/parts/operations", "en");
+    assert!(page.contains(text) && page.contains(&format!("href=\"{link}\"")), "{page}");
+    let page = bed.daemon.page("/ui/parts/operations", "ja");
+    assert!(page.contains("未完了の Issue 1 件"), "{page}");
+    assert_eq!(bed.host()["repositories"][0]["n_waiting"], 0, "it waits for no agent");
 }
 
 #[test]

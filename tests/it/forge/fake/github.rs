@@ -19,6 +19,7 @@ pub const ROUTES: &[&str] = &[
     "GET /repos/{owner}/{repo}/issues/{issue_number}/comments",
     "POST /repos/{owner}/{repo}/issues/{issue_number}/comments",
     "DELETE /repos/{owner}/{repo}/issues/comments/{comment_id}",
+    "GET /repos/{owner}/{repo}/issues/{issue_number}/dependencies/blocked_by",
     "POST /repos/{owner}/{repo}/issues/{issue_number}/labels",
     "DELETE /repos/{owner}/{repo}/issues/{issue_number}/labels",
     "DELETE /repos/{owner}/{repo}/issues/{issue_number}/labels/{name}",
@@ -191,6 +192,12 @@ fn in_item(
         ("GET", "/comments") => {
             let comments = find(world, id, number).comments.iter().collect();
             paged(world, request, comments, |one| comment(world, one))
+        }
+        ("GET", "/dependencies/blocked_by") => {
+            let others = find(world, id, number).links.iter();
+            let others = others.filter(|(relation, _)| *relation == "is_blocked_by");
+            let others = others.map(|(_, other)| find(world, id, *other)).collect();
+            paged(world, request, others, |one| one.as_said(item(world, id, one)))
         }
         ("POST", "/comments") if is_locked => {
             Reply::error(403, "Unable to create comment because issue is locked.")

@@ -235,7 +235,7 @@ impl Item {
         moved
     }
 
-    /// Links it with another issue at GitLab: it `is_blocked_by` it, or `relates_to` it.
+    /// Links it with another issue: it `is_blocked_by` it, or (at GitLab) `relates_to` it.
     pub fn link(&self, relation: &'static str, other: &Self) -> &Self {
         let number = other.number;
         self.change(|item| item.links.push((relation, number)))

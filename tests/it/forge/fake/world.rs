@@ -71,7 +71,7 @@ pub struct ItemState {
     pub unsaid: BTreeSet<String>,
     /// The branches of a pull or merge request that has any.
     pub branches: Option<Branches>,
-    /// The other issues that GitLab links with it: their relation and their number.
+    /// The other issues that the forge links with it: their relation and their number.
     pub links: Vec<(&'static str, u64)>,
     /// The comments on the seventh lines of files.
     pub reviews: Vec<(String, CommentState)>,
