@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::*;
 use crate::domain::plan::ProcessReport;
 use crate::domain::start_history::{Candidate, StartReason};
-use crate::domain::{Activity, Guidance, InstanceKey, Language, Priority, Purpose};
+use crate::domain::{Activity, Guidance, InstanceKey, Language, Priority, Purpose, StopReason};
 use crate::nudge::Nudge;
 use crate::process::{BootInstant, StartError, StartRequest};
 use crate::service::ServerView;

@@ -1,0 +1,95 @@
+//! Ends agents by facts of this machine alone: those that run for too long while the server does
+//! not answer, and all of them when the daemon ends.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::act::log_stops;
+use super::{ControlPlane, Coordinator, Mode, ProcessLayer};
+use crate::domain::StopReason;
+use crate::domain::plan::gates::Resources;
+use crate::domain::plan::shared::SharedFacts;
+use crate::domain::plan::{Action, Limits, Plan, RunLimits, Snapshot, plan};
+use crate::telemetry::ErrorChain;
+
+/// The time that an agent that is to end waits until the server is told why.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
+    /// Ends agents that run for too long while the server does not answer. It uses the launches and
+    /// limits that the server reported last. The server is told when it answers again.
+    pub(super) async fn end_overlong(&mut self) {
+        let Some((launches, limits)) = self.seen_last.clone() else {
+            return;
+        };
+        let max_runtime = self.config.limits.run.max_runtime;
+        let limits = Limits { run: RunLimits { max_runtime, ..limits.run }, ..limits };
+        let instances = self.processes.instances();
+        let now = self.control.now();
+        let steady_now = self.processes.steady_now();
+        let state_dir = &self.config.state_dir;
+        let is_stream = |ai_type: &str| self.config.providers.prints_stream(ai_type);
+        let (here, times) =
+            ((state_dir.as_path(), &is_stream as &dyn Fn(&str) -> bool), (steady_now, now));
+        let elapsed =
+            self.clocks.look(times, &instances, &launches, &self.output_watcher, here, &limits);
+        let snapshot = Snapshot {
+            now,
+            coordinator: self.config.id.clone(),
+            startable: Vec::new(),
+            launches,
+            jobs: Vec::new(),
+            busy_workspaces: BTreeSet::new(),
+            removing_workspaces: BTreeSet::new(),
+            passed_hooks: None,
+            shared: SharedFacts::default(),
+            instances: instances.to_vec(),
+            elapsed,
+            refused: BTreeSet::new(),
+            limits,
+            free: Resources::default(),
+        };
+        let is_over = |action: &Action| {
+            matches!(
+                action,
+                Action::Stop { reason: StopReason::RunMaximum | StopReason::SessionMaximum, .. }
+            )
+        };
+        let overlong = Plan {
+            actions: plan(&snapshot).actions.into_iter().filter(is_over).collect(),
+            ..Plan::default()
+        };
+        log_stops(&overlong);
+        for action in overlong.actions {
+            if let Action::Stop { launch, reason } = action {
+                self.processes.request_stop(&launch, reason, None).await;
+            }
+        }
+    }
+
+    /// Ends all agents on shutdown: tells the server why, within `LAST_WORDS`, and then tells the
+    /// shims.
+    pub(super) async fn end_agents(&self, mode: Mode) {
+        let timeout = match mode {
+            Mode::Running | Mode::LeavingAgents => return,
+            Mode::StoppingAgents => None,
+            Mode::StoppingAgentsNow => Some(Duration::ZERO),
+        };
+        let instances = self.processes.instances();
+        let to_end = instances.iter().filter(|instance| {
+            instance.is_live() && (instance.stop.is_none() || timeout.is_some())
+        });
+        let ends = to_end.map(|instance| async move {
+            let told = self.control.want_stop(&instance.launch, StopReason::Shutdown);
+            match tokio::time::timeout(LAST_WORDS, told).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => {
+                    tracing::debug!(launch_id = %instance.launch, error = %ErrorChain(&error), "could not tell the server about a stop");
+                }
+                Err(_) => tracing::debug!(launch_id = %instance.launch, "the server did not answer in time to the report of a stop"),
+            }
+            self.processes.request_stop(&instance.launch, StopReason::Shutdown, timeout).await;
+        });
+        futures::future::join_all(ends).await;
+    }
+}
