@@ -128,6 +128,7 @@ async fn cycles(n_pairs: usize, pairs: Pairs) -> Result<Times> {
             removing_workspaces: std::collections::BTreeSet::new(),
             passed_hooks: None,
             shared: agent_coordinator::domain::plan::shared::SharedFacts::default(),
+            faults: std::collections::BTreeMap::new(),
             now: view.at,
             coordinator: coordinator.clone(),
             startable: view.startable,

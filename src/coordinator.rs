@@ -10,6 +10,7 @@ mod children;
 mod clocks;
 mod control;
 mod ending;
+mod faults;
 mod hooks;
 mod local;
 mod loop_observer;
@@ -32,6 +33,7 @@ use tokio::time::{Interval, MissedTickBehavior};
 use act::log_stops;
 use clocks::Clocks;
 pub use control::{ClaimAnswer, ControlError, ControlPlane};
+use faults::StartFaults;
 pub use hooks::{HookRunner, HookSettings};
 pub use local::LocalControlPlane;
 pub use loop_observer::LoopObserver;
@@ -95,6 +97,7 @@ pub struct Coordinator<C, P> {
     processes: P,
     workspaces: WorkspaceJobs<C>,
     shared: SharedDirectories,
+    faults: StartFaults,
     output_watcher: OutputWatcher,
     clocks: Clocks,
     /// The launches that the server reported last, and the limits at that time.
@@ -146,6 +149,7 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             output_watcher: OutputWatcher::new(config.state_dir.clone(), Arc::clone(&control)),
             workspaces: WorkspaceJobs::new(Arc::clone(&control)),
             shared: SharedDirectories::new(),
+            faults: StartFaults::default(),
             clocks: Clocks::default(),
             seen_last: None,
             silent: BTreeMap::new(),
@@ -262,6 +266,7 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             return false;
         }
         let before = std::mem::replace(&mut self.config, configured.borrow_and_update().clone());
+        self.faults.forget_checks();
         before.polling_interval != self.config.polling_interval
     }
 
@@ -314,8 +319,9 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         self.seen_last = Some((launches, limits));
         // The poll may come first by a moment if a nudge is on its way or a deadline has just
         // passed.
-        let is_announced =
-            self.wakeups.is_pending() || self.look_again_at.is_some_and(|at| at <= now);
+        let is_announced = self.wakeups.is_pending()
+            || self.look_again_at.is_some_and(|at| at <= now)
+            || self.faults.has_changed;
         // A server that has just come back announces earlier changes only when the loop listens
         // again.
         let is_back = was_away || is_new_run;
@@ -383,10 +389,12 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             self.shared.observe(mode, &startable, view.shared_directories, &instances).await;
         let free = resource_gate::free(&limits.start, &self.config.state_dir);
         self.resource_gate.note(crate::domain::plan::gates::closed(&limits.start, free));
+        let faults = self.faults.find(&startable, &self.config.providers).await;
         let snapshot = Snapshot {
             now: view.at,
             coordinator: self.config.id.clone(),
             startable,
+            faults,
             launches: view.launches,
             jobs: if mode == Mode::Running { view.jobs } else { Vec::new() },
             busy_workspaces: self.workspaces.busy(),

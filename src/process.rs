@@ -29,6 +29,7 @@ mod orphans;
 mod output_retention;
 mod removal;
 mod shims;
+mod start_fault;
 mod state_dir;
 mod table;
 mod temporary;
@@ -36,6 +37,7 @@ mod temporary;
 pub use self::adoption::Adoption;
 pub use self::launcher::find_program;
 pub use self::output_retention::remove_old;
+pub use self::start_fault::{StartFault, find_fault};
 use self::table::Request;
 pub use self::temporary::TemporaryConfig;
 

@@ -37,6 +37,9 @@ pub const fn program_of(preset: Preset) -> &'static str {
     preset::of(preset).program
 }
 
+/// The remedy for a program that is missing and that no preset knows.
+pub const CORRECT_PROGRAM: &str = "correct `cli_command`, or install it";
+
 /// Returns how to install the program of a preset and to log in.
 pub const fn installation_of(preset: Preset) -> &'static str {
     preset::of(preset).installation

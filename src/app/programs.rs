@@ -15,7 +15,7 @@ use crate::clock;
 use crate::config::{CommandLine, Config, Environment, Preset, ProviderConfig};
 use crate::domain::agent::DEFAULT_AI_TYPE;
 use crate::locks::lock;
-use crate::provider::{Login, installation_of, login_of, program_of};
+use crate::provider::{CORRECT_PROGRAM, Login, installation_of, login_of, program_of};
 use crate::rest::{FoundProgram, MissingProgram, ProgramLogin, Programs};
 use crate::sys::ownership::is_only_of_root;
 
@@ -59,7 +59,7 @@ fn missing(
 
 /// Returns what a person does about a program that was not found.
 pub fn remedy_of_missing(preset: Option<Preset>) -> &'static str {
-    preset.map_or("correct `cli_command`, or install it", installation_of)
+    preset.map_or(CORRECT_PROGRAM, installation_of)
 }
 
 /// The versions that programs printed a short time ago, because the page of the first run asks with

@@ -273,6 +273,7 @@ impl Supervisor {
                 };
                 let runner = Arc::new(HookRunner::new(identity.hook_settings(config, secrets)));
                 let mut coordinator = Coordinator::new(first, local, table, wakeups, mode_seen)
+                    .with_start_faults()
                     .with_work_trees()
                     .with_workspaces(Arc::clone(&checkouts), policy.clone())
                     .with_hooks(Arc::clone(&runner));
@@ -289,7 +290,8 @@ impl Supervisor {
             }
             Control::Remote(remote) => {
                 let coordinator =
-                    Coordinator::new(first, Arc::clone(&remote), table, wakeups, mode_seen);
+                    Coordinator::new(first, Arc::clone(&remote), table, wakeups, mode_seen)
+                        .with_start_faults();
                 (
                     parts.spawn_apart(
                         coordinator.configured_by(newest).overseen_by(loop_observer).run(),

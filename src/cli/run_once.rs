@@ -194,8 +194,9 @@ impl Pair<'_> {
             if let Some(newest) = newest.filter(|newest| Some(newest) != before) {
                 return Ok(newest);
             }
-            self.check(is_refused_while_waiting).await?;
+            // The coordinator looks again after the `resume`.
             tokio::time::sleep(LOOK_AGAIN).await;
+            self.check(is_refused_while_waiting).await?;
         }
     }
 }
@@ -204,7 +205,7 @@ impl Pair<'_> {
 /// short wait does.
 const fn is_refused_before(reason: StartReason) -> bool {
     matches!(reason, StartReason::Starting | StartReason::Running | StartReason::Stopping)
-        || is_refused_while_waiting(reason)
+        || (is_refused_while_waiting(reason) && !matches!(reason, StartReason::Misconfigured))
 }
 
 /// Returns whether no wait helps. While it waits, its own launch is one that is starting.
@@ -215,6 +216,7 @@ const fn is_refused_while_waiting(reason: StartReason) -> bool {
             | StartReason::NotAssigned
             | StartReason::Inactive
             | StartReason::NoWork
+            | StartReason::Misconfigured
             | StartReason::Paused
             | StartReason::Parked
             | StartReason::WorkspaceBroken

@@ -231,6 +231,9 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
                 None => self.config.providers.command(&request),
             };
             let command = command.map_err(|error| error.to_string())?;
+            if check.is_some() {
+                self.faults.note_check(&key, &command);
+            }
             if let Some(clone) = &clone {
                 self.workspaces.check_owner(&key.project, clone, command.run_as.as_ref())?;
             }

@@ -1,7 +1,7 @@
 //! Ends agents by facts of this machine alone: those that run for too long while the server does
 //! not answer, and all of them when the daemon ends.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::act::log_stops;
@@ -43,6 +43,7 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             removing_workspaces: BTreeSet::new(),
             passed_hooks: None,
             shared: SharedFacts::default(),
+            faults: BTreeMap::new(),
             instances: instances.to_vec(),
             elapsed,
             refused: BTreeSet::new(),

@@ -154,7 +154,7 @@ pub fn after_end(
     let verdict = match outcome {
         Outcome::Stopped(_) => Verdict::Fine,
         _ if launch.stop_reason == Some(StopReason::ChatEnded) => Verdict::Fine,
-        _ if leaves_messages || launch.authenticated_at.is_none() => launch.failed_verdict(),
+        _ if leaves_messages || launch.authenticated_at.is_none() => launch.failed_verdict(outcome),
         _ => Verdict::Fine,
     };
     let record = record.after_end(verdict, launch.claimed_at, at, limit);

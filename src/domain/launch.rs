@@ -27,7 +27,9 @@ use super::key::{InstanceKey, Purpose};
 use super::secret::TokenHash;
 use super::time::Timestamp;
 
-pub use endings::{ExitStatus, Outcome, ProcessEnd, ReportResult, StopReason, TimeLimit, Verdict};
+pub use endings::{
+    ExitStatus, Outcome, ProcessEnd, ReportResult, StopReason, TimeLimit, Verdict, for_person,
+};
 
 /// The state of a launch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -326,6 +328,7 @@ impl Launch {
         if self.key.purpose == Purpose::Check {
             return match outcome {
                 Outcome::Stopped(_) | Outcome::Completed | Outcome::Failed => Verdict::Fine,
+                Outcome::StartFailed(_) => self.failed_verdict(outcome),
                 _ => Verdict::Failure,
             };
         }
@@ -349,13 +352,16 @@ impl Launch {
             | Outcome::NeverAuthenticated
             | Outcome::StartFailed(_)
             | Outcome::TimedOut(_)
-            | Outcome::Lost => self.failed_verdict(),
+            | Outcome::Lost => self.failed_verdict(outcome),
         }
     }
 
     /// Returns the verdict for a launch that failed: the cause is the agent, its account or its
     /// configuration.
-    pub fn failed_verdict(&self) -> Verdict {
+    pub fn failed_verdict(&self, outcome: &Outcome) -> Verdict {
+        if outcome.is_for_person() {
+            return Verdict::Misconfigured;
+        }
         match self.activity.failure.map(|failure| failure.class) {
             Some(FailureClass::Auth | FailureClass::Quota) => Verdict::AccountFailed,
             Some(FailureClass::Config) => Verdict::Misconfigured,

@@ -74,6 +74,8 @@ pub struct Snapshot {
     pub passed_hooks: Option<BTreeSet<WorkspaceId>>,
     /// The directories in which several agents may work.
     pub shared: SharedFacts,
+    /// What keeps the launch of a key from being started on this machine until a person mends it.
+    pub faults: BTreeMap<InstanceKey, String>,
     /// This coordinator's own processes.
     pub instances: Vec<Instance>,
     /// The times of the instances that live.
@@ -158,6 +160,12 @@ pub struct InUse {
 }
 
 impl Deferred {
+    /// Returns whether the machine of the coordinator keeps the agent from being started until a
+    /// person mends it. The detail says what it is.
+    pub fn is_by_fault(&self) -> bool {
+        self.reason == StartReason::Misconfigured && self.detail.is_some()
+    }
+
     fn of(candidate: &Candidate, reason: StartReason) -> Self {
         let until = candidate.until.filter(|_| reason == candidate.reason);
         let detail = candidate.detail.clone().filter(|_| reason == candidate.reason);
@@ -446,6 +454,11 @@ fn plan_starts(snapshot: &Snapshot, plan: &mut Plan) {
         let reason = match candidate.reason {
             // A process of ours lives, so the key is not free, although the server says so.
             StartReason::Ready if live.contains(&candidate.key) => StartReason::Stopping,
+            StartReason::Ready | StartReason::Backoff
+                if snapshot.faults.contains_key(&candidate.key) =>
+            {
+                StartReason::Misconfigured
+            }
             // The task was opened again after its removal had begun.
             StartReason::Ready if is_being_removed(candidate, snapshot) => {
                 StartReason::PreparingWorkspace
@@ -459,7 +472,14 @@ fn plan_starts(snapshot: &Snapshot, plan: &mut Plan) {
             if let Some(until) = candidate.until {
                 plan.wake(until);
             }
-            plan.deferred.push(Deferred::of(candidate, reason));
+            let mut deferred = Deferred::of(candidate, reason);
+            if let (StartReason::Misconfigured, Some(fault)) =
+                (reason, snapshot.faults.get(&candidate.key))
+            {
+                deferred.detail = Some(fault.clone());
+                plan.wake(snapshot.now + FAULT_PAUSE);
+            }
+            plan.deferred.push(deferred);
             continue;
         }
         match candidate.key.purpose {
@@ -554,6 +574,8 @@ fn plan_starts(snapshot: &Snapshot, plan: &mut Plan) {
 
 /// The time between two looks at a closed gate. No event announces that a gate opens.
 const GATE_PAUSE: Duration = Duration::from_secs(10);
+/// The time between two looks at faults that a person mends. No event announces that one is mended.
+const FAULT_PAUSE: Duration = Duration::from_mins(1);
 
 #[cfg(test)]
 mod tests;

@@ -293,7 +293,8 @@ pub fn find_program(command: &CommandSpec) -> Result<PathBuf, StartError> {
     find_in_path(&command.program, command)
 }
 
-fn find_in_path(program: &str, command: &CommandSpec) -> Result<PathBuf, StartError> {
+/// Returns the absolute path of this program of `command`, such as its wrapper.
+pub(super) fn find_in_path(program: &str, command: &CommandSpec) -> Result<PathBuf, StartError> {
     if program.contains('/') {
         return Ok(command.working_directory.join(program));
     }

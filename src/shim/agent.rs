@@ -3,13 +3,10 @@
 #![allow(unsafe_code, reason = "what runs between fork and exec may only make plain system calls")]
 
 use std::ffi::{CStr, CString};
-use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
 use std::process::{Command, Stdio};
 
 use nix::libc;
@@ -17,11 +14,12 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Resource, Rlimit};
 
 use crate::cgroup::{self, Group};
+use crate::domain::launch::for_person;
 use crate::domain::{RunAs, Timestamp};
 use crate::instance_dir::MARK_VARIABLE;
 use crate::instance_dir::clock::wall_clock;
 use crate::instance_dir::order::Order;
-use crate::sys::{birth, orphans, processes};
+use crate::sys::{birth, executable, orphans, processes};
 
 /// The leader of the tree. The shim reaps it, never through a `Child`.
 pub struct Agent {
@@ -208,66 +206,38 @@ fn clean_signals() {
 /// Returns a message about the object that made the start fail: the same errno may mean the
 /// directory, the program, or its interpreter.
 fn diagnose(order: &Order<'_>, error: &io::Error) -> String {
-    let directory = order.working_directory.display();
-    match std::fs::metadata(&order.working_directory) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return format!("working directory `{directory}` does not exist");
-        }
-        Err(error) => return format!("working directory `{directory}` is not accessible: {error}"),
-        Ok(metadata) if !metadata.is_dir() => {
-            return format!("working directory `{directory}` is not a directory");
-        }
-        Ok(_)
-            if rustix::fs::access(&*order.working_directory, rustix::fs::Access::EXEC_OK)
-                .is_err() =>
-        {
-            return format!("working directory `{directory}` may not be entered by this user");
-        }
-        Ok(_) => {}
+    let user = order.run_as.as_ref();
+    if let Some(fault) = executable::fault_of_directory(&order.working_directory, user) {
+        return fault;
     }
+    let directory = order.working_directory.display();
     let program = order.program.display();
     // The shim's own rights do not show those of another user.
-    if let (Some(user), Some(Errno::ACCESS)) = (&order.run_as, Errno::from_io_error(error)) {
-        return format!(
+    if let (Some(user), Some(Errno::ACCESS)) = (user, Errno::from_io_error(error)) {
+        return for_person(&format!(
             "user `{}` may not enter working directory `{directory}`, or not execute program `{program}`",
             user.name
-        );
+        ));
     }
-    if let (Some(user), Some(Errno::PERM)) = (&order.run_as, Errno::from_io_error(error)) {
-        return format!("could not become user `{}`: {error}", user.name);
+    if let (Some(user), Some(Errno::PERM)) = (user, Errno::from_io_error(error)) {
+        return for_person(&format!("could not become user `{}`: {error}", user.name));
+    }
+    if let Some(fault) = executable::fault_of_program(&order.program) {
+        return fault;
     }
     match Errno::from_io_error(error) {
-        Some(Errno::NOENT) if order.program.exists() => match interpreter(&order.program) {
-            Some(interpreter) => {
-                format!("interpreter `{interpreter}` of program `{program}` does not exist")
-            }
-            None => format!("interpreter or loader of program `{program}` does not exist"),
-        },
-        Some(Errno::NOENT) => format!("program `{program}` does not exist"),
-        Some(Errno::ACCESS) => match std::fs::metadata(&order.program) {
-            Ok(metadata) if metadata.is_dir() => format!("program `{program}` is a directory"),
-            Ok(metadata) if metadata.permissions().mode() & 0o111 == 0 => {
-                format!("program `{program}` is not executable")
-            }
-            _ => {
-                format!("program `{program}`, or its interpreter, may not be executed by this user")
-            }
-        },
+        Some(Errno::NOENT) => {
+            format!("interpreter or loader of program `{program}` does not exist")
+        }
+        Some(Errno::ACCESS) => for_person(&format!(
+            "program `{program}`, or its interpreter, may not be executed by this user"
+        )),
         Some(Errno::TOOBIG) => {
-            format!("argument list or environment of program `{program}` is too long")
+            for_person(&format!("argument list or environment of program `{program}` is too long"))
         }
         Some(Errno::NOEXEC) => {
-            format!("program `{program}` is in no format that this system executes")
+            for_person(&format!("program `{program}` is in no format that this system executes"))
         }
         _ => format!("could not start `{program}`: {error}"),
     }
-}
-
-/// Returns the interpreter that the first line of a script names.
-fn interpreter(program: &Path) -> Option<String> {
-    use std::io::Read;
-    let mut start = [0; 256];
-    let n = File::open(program).and_then(|mut file| file.read(&mut start)).ok()?;
-    let line = start[..n].strip_prefix(b"#!")?.split(|&b| b == b'\n').next()?;
-    Some(String::from_utf8_lossy(line).split_whitespace().next()?.to_owned())
 }

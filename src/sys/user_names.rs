@@ -21,6 +21,11 @@ pub fn login_of(uid: u32) -> Option<String> {
     User::from_uid(Uid::from_raw(uid)).ok().flatten().map(|user| user.name)
 }
 
+/// Returns the id of the user with this name, if this machine has one. It may block for long.
+pub fn uid_of(name: &str) -> nix::Result<Option<u32>> {
+    Ok(User::from_name(name)?.map(|user| user.uid.as_raw()))
+}
+
 /// Returns the home folder of a user of this machine. It may block for long.
 pub fn home_of(uid: u32) -> Option<PathBuf> {
     User::from_uid(Uid::from_raw(uid)).ok().flatten().map(|user| user.dir)

@@ -429,6 +429,19 @@ impl Daemon {
         })
     }
 
+    /// Waits until the start of an agent is deferred because of a fault of the machine, and returns
+    /// the fault.
+    #[track_caller]
+    pub fn until_faulty(&self, agent: &str) -> String {
+        until_some("a fault keeps it from being started", || {
+            let status = self.status();
+            let mut deferred = status["deferred"].as_array().unwrap().iter();
+            let faulty =
+                deferred.find(|it| it["agent_id"] == agent && it["reason"] == "misconfigured")?;
+            Some(faulty["detail"].as_str()?.to_owned())
+        })
+    }
+
     pub fn task_status(&self, task: &str) -> String {
         self.json(&["task", "show", task])["status"].as_str().unwrap().to_owned()
     }

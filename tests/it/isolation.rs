@@ -330,7 +330,6 @@ fn a_wrapper_that_is_missing_is_named() {
         agent_fixture().display()
     ));
     daemon.with_one_task(&[]);
-    let ended = daemon.until_ended("agt");
-    assert_eq!(ended["outcome"], "start_failed");
-    assert!(ended["reason"].as_str().unwrap().contains("no-such-wrapper"), "{ended}");
+    let fault = daemon.until_faulty("agt");
+    assert!(fault.contains("no-such-wrapper") && fault.contains("correct `wrap`"), "{fault}");
 }

@@ -59,9 +59,8 @@ fn an_agent_that_reports_and_lingers_is_ended() {
 fn what_can_not_be_started_says_what_and_why() {
     let daemon = Daemon::running("ai_providers: { claude: { cli_command: no-such-program } }");
     daemon.with_one_task(&[]);
-    let ended = daemon.until_ended("agt");
-    assert_eq!(ended["outcome"], "start_failed");
-    assert!(ended["reason"].as_str().unwrap().contains("no-such-program"), "{ended}");
+    let fault = daemon.until_faulty("agt");
+    assert!(fault.contains("no-such-program"), "{fault}");
     assert_eq!(daemon.task_status("tsk"), "in_progress");
 }
 
@@ -70,10 +69,8 @@ fn a_missing_working_directory_is_named() {
     let daemon = Daemon::running("");
     daemon.with_one_task(&[]);
     daemon.done(&["project", "set", "prj", "--directory", "/no/such/folder"]);
-    let reason = || daemon.until_ended("agt")["reason"].clone();
-    until("the folder is named", || {
-        reason().as_str().is_some_and(|reason| reason.contains("/no/such/folder"))
-    });
+    let fault = daemon.until_faulty("agt");
+    assert!(fault.contains("/no/such/folder` does not exist"), "{fault}");
 }
 
 #[test]

@@ -88,7 +88,9 @@ pub(super) fn without_store(status: &StatusBody) -> Vec<String> {
         let why = sentence(waits.reason, waits.purpose);
         let remedy = remedy(waits.reason, &waits.agent_id, &waits.project_id);
         let remedy = remedy.map_or_else(String::new, |remedy| format!("; {remedy}"));
-        lines.push(format!("{pair}: {why} ({}){remedy}", waits.reason));
+        let fault = waits.detail.as_ref().filter(|_| waits.reason == StartReason::Misconfigured);
+        let fault = fault.map_or_else(String::new, |fault| format!(": {}", plain(fault)));
+        lines.push(format!("{pair}: {why} ({}){fault}{remedy}", waits.reason));
     }
     lines
 }

@@ -100,6 +100,7 @@ pub fn of_coordinator(instances: &[Instance], deferred: &[Deferred]) -> Vec<Atte
     });
     let deferred = deferred.iter().filter(|deferred| {
         matches!(deferred.reason, StartReason::NoPasskey | StartReason::WorkspaceDisk)
+            || deferred.is_by_fault()
     });
     let deferred = deferred.map(|deferred| {
         let waiting = Waiting {
@@ -292,6 +293,7 @@ mod tests {
         let reasons = [
             StartReason::NoPasskey,
             StartReason::WorkspaceDisk,
+            StartReason::Misconfigured,
             // The store tells the first one, and the others end by themselves.
             StartReason::Suspended,
             StartReason::NoFreeSlot,
@@ -303,8 +305,11 @@ mod tests {
             (AttentionKind::Unkillable, Some(AT)),
             (AttentionKind::Misconfigured, None),
             (AttentionKind::Workspace, None),
+            (AttentionKind::Misconfigured, None),
         ];
         assert_eq!(told, expected);
+        let of_server = Deferred { detail: None, ..deferred(StartReason::Misconfigured) };
+        assert_eq!(of_coordinator(&[], &[of_server]), [], "the store tells it");
         assert_eq!(entries[0].launch(), Some(&launch("lch_1")));
         let text = entries[2].text(Language::English);
         assert!(text.contains("3 GiB are free"), "{text}");

@@ -132,7 +132,20 @@ pub enum Outcome {
     Lost,
 }
 
+/// The end of the reason of a failed start that no further attempt changes.
+const FOR_PERSON: &str = "; only a person can mend that";
+
+/// Returns the reason of a failed start that no further attempt changes.
+pub fn for_person(reason: &str) -> String {
+    format!("{reason}{FOR_PERSON}")
+}
+
 impl Outcome {
+    /// Returns whether no further attempt changes the outcome of a failed start.
+    pub(super) fn is_for_person(&self) -> bool {
+        matches!(self, Self::StartFailed(reason) if reason.ends_with(FOR_PERSON))
+    }
+
     pub const fn as_str(&self) -> &'static str {
         match self {
             Self::Completed => "completed",

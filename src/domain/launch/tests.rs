@@ -251,3 +251,15 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_start_that_only_a_person_can_mend_is_not_tried_again() {
+    let reason = "program `agent` is in no format that this system executes";
+    for purpose in [Purpose::Task, Purpose::Chat, Purpose::Check] {
+        let launch = launch(true);
+        let launch = Launch { key: InstanceKey { purpose, ..launch.key.clone() }, ..launch };
+        let verdict = |reason: &str| launch.verdict(&Outcome::StartFailed(reason.to_owned()), true);
+        assert_eq!(verdict(reason), Verdict::Failure, "{purpose}");
+        assert_eq!(verdict(&for_person(reason)), Verdict::Misconfigured, "{purpose}");
+    }
+}

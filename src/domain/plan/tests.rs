@@ -6,6 +6,7 @@ use crate::domain::instance::Condition;
 use crate::domain::key::Purpose;
 use crate::domain::task::Priority;
 
+mod faults;
 mod order;
 mod properties;
 mod refused;
@@ -86,6 +87,7 @@ fn snapshot(max_concurrent: usize) -> Snapshot {
         removing_workspaces: BTreeSet::new(),
         passed_hooks: None,
         shared: SharedFacts::default(),
+        faults: BTreeMap::new(),
         now: NOW,
         coordinator: me(),
         startable: Vec::new(),

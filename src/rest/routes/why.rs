@@ -109,7 +109,12 @@ impl From<Why> for WhyBody {
         // The rules already contain the server's own reasons, which may have changed since a
         // coordinator repeated them.
         let before = rules.len();
+        let is_by_fault = why.deferred.as_ref().is_some_and(Deferred::is_by_fault);
         if let Some(Deferred { reason, until, detail, also, .. }) = why.deferred {
+            if let Some(rule) = rules.iter_mut().find(|rule| is_by_fault && rule.rule == reason) {
+                rule.keeps = true;
+                rule.detail.clone_from(&detail);
+            }
             let first = RuleBody { rule: reason, keeps: true, until, detail };
             let others = also.into_iter().map(RuleBody::keeping);
             rules.extend(

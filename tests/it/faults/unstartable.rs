@@ -3,32 +3,21 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 
 use super::Gate;
 use super::ordinary_user;
 use crate::daemon::Daemon;
-use crate::support::until;
+use crate::support::{agent_fixture, until};
 
-/// Checks that each of these agents failed to start for this reason, and waits.
+/// Checks that each of these agents waits for a person for this reason, and that no start was
+/// tried.
 #[track_caller]
 fn check_not_started(daemon: &Daemon, expected: &[(&str, &str)]) {
     for (agent, reason) in expected {
-        let ended = daemon.until_ended(agent);
-        assert_eq!(
-            (&ended["outcome"], ended["pid"].is_null()),
-            (&"start_failed".into(), true),
-            "{ended}"
-        );
-        assert!(ended["reason"].as_str().unwrap().contains(reason), "{reason}: {ended}");
-        let waits = |status: &serde_json::Value| {
-            let deferred = status["deferred"].as_array().unwrap();
-            deferred.iter().any(|it| {
-                it["agent_id"] == *agent && it["reason"] == "backoff" && it["until"].is_string()
-            })
-        };
-        until("its next start waits", || waits(&daemon.status()));
-        assert_eq!((daemon.open(agent).len(), daemon.ended(agent).len()), (0, 1), "{agent}");
+        let fault = daemon.until_faulty(agent);
+        assert!(fault.contains(reason), "{reason}: {fault}");
+        assert_eq!((daemon.open(agent).len(), daemon.ended(agent).len()), (0, 0), "{agent}");
     }
     assert_eq!(daemon.status()["limits"]["running"], 0);
     assert!(daemon.logged("agent process started").is_empty());
@@ -48,11 +37,10 @@ fn a_program_that_can_not_be_run_is_named_and_waits() {
         ("plain", "plain` is not executable"),
         ("folder", "folder` is a directory"),
         ("widow", "interpreter `/no/such/interpreter`"),
-        ("long", "is too long"),
     ];
     let mut settings =
         String::from("backoff: { initial: 1h, max: 1h }\nmax_concurrent: 9\nai_providers:\n");
-    for (agent, _) in &expected[..4] {
+    for (agent, _) in &expected {
         writeln!(settings, "  {agent}: {{ cli_command: {} }}", program(agent).display()).unwrap();
     }
     // One argument has a lower limit than all of them together.
@@ -61,12 +49,49 @@ fn a_program_that_can_not_be_run_is_named_and_waits() {
     daemon.configure(&settings);
     daemon.start();
     daemon.project("prj");
-    for (agent, _) in expected {
+    for (agent, _) in expected.into_iter().chain([("long", "")]) {
         daemon.agent(agent, "prj", &[]);
         daemon.done(&["agent", "set", agent, "--ai-type", agent]);
         daemon.task(agent, "prj", agent);
     }
+    // Only the execution shows this one, and no further start changes it.
+    let ended = daemon.until_ended("long");
+    assert_eq!((&ended["outcome"], ended["pid"].is_null()), (&"start_failed".into(), true));
+    assert!(ended["reason"].as_str().unwrap().contains("is too long"), "{ended}");
+    let suspended = |status: &serde_json::Value| {
+        let mut deferred = status["deferred"].as_array().unwrap().iter();
+        deferred.any(|it| it["agent_id"] == "long" && it["reason"] == "misconfigured")
+    };
+    until("it is suspended at once", || suspended(&daemon.status()));
+    assert_eq!(daemon.ended("long").len(), 1);
     check_not_started(&daemon, &expected);
+}
+
+#[test]
+fn what_a_person_mends_is_one_entry_and_starts_by_itself_when_it_is_mended() {
+    let daemon = Daemon::running(
+        "polling_interval: 1s\n\
+         ai_providers: { claude: { cli_command: FOLDER/late, cli_args: [script] } }",
+    );
+    daemon.with_one_task(&["authenticate", "get-my-task", "report:success"]);
+    let fault = daemon.until_faulty("agt");
+    let expected = "late` does not exist; correct `cli_command`, or install it";
+    assert!(fault.ends_with(expected), "{fault}");
+    let inbox = daemon.json(&["inbox", "--kind", "misconfigured"]);
+    let texts: Vec<&str> =
+        inbox.as_array().unwrap().iter().filter_map(|entry| entry["text"].as_str()).collect();
+    assert!(matches!(texts[..], [text] if text.contains(&fault)), "{texts:?}");
+    let why = daemon.json(&["why", "agt", "prj", "--purpose", "task"])[0].clone();
+    assert_eq!(why["reason"], "misconfigured", "{why}");
+    let said = daemon.cli(&["run-once", "agt", "prj"]);
+    assert!(said.code == 1 && said.stderr.contains(&fault), "{said:?}");
+    symlink(agent_fixture(), daemon.folder().join("late")).unwrap();
+    until("the task is done", || daemon.task_status("tsk") == "done");
+    let outcomes: Vec<_> =
+        daemon.ended("agt").iter().map(|launch| launch["outcome"].clone()).collect();
+    assert_eq!(outcomes, ["completed"]);
+    assert_eq!(daemon.status()["counters"]["found_by_poll_only"], 0);
+    assert_eq!(daemon.json(&["inbox", "--kind", "misconfigured"]), serde_json::json!([]));
 }
 
 #[test]
@@ -119,9 +144,8 @@ fn a_directory_that_goes_while_an_agent_works_in_it_stops_only_the_next_one() {
     until("the task is done", || daemon.task_status("tsk") == "done");
     assert_eq!(daemon.until_ended("agt")["outcome"], "completed");
     daemon.task("tsk_2", "prj", "agt");
-    until("there is a second end", || daemon.ended("agt").len() == 2);
-    let ended = daemon.until_ended("agt");
-    assert_eq!(ended["outcome"], "start_failed", "{ended}");
-    assert!(ended["reason"].as_str().unwrap().contains("gone` does not exist"), "{ended}");
+    let fault = daemon.until_faulty("agt");
+    assert!(fault.contains("gone` does not exist"), "{fault}");
+    assert_eq!(daemon.ended("agt").len(), 1);
     daemon.until_nothing_is_left();
 }

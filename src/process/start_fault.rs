@@ -1,0 +1,141 @@
+//! Looks for what keeps a command from being executed, without executing it.
+
+use super::launcher::find_in_path;
+use crate::domain::CommandSpec;
+use crate::sys::executable::{fault_of_directory, fault_of_program};
+use crate::sys::user_names;
+
+/// A reason why a command cannot be executed until a person mends it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StartFault {
+    /// The working directory.
+    #[error("{0}")]
+    Directory(String),
+    /// The program of the agent or the check.
+    #[error("{0}")]
+    Program(String),
+    /// The program that starts the agent.
+    #[error("{0}")]
+    Wrapper(String),
+    /// The user that the agent runs as.
+    #[error("{0}")]
+    User(String),
+}
+
+/// Returns what keeps a command from being executed. It may block for long, because files and the
+/// users of a machine may be on the network.
+pub fn find_fault(command: &CommandSpec) -> Option<StartFault> {
+    let fault_of = |program: &str| match find_in_path(program, command) {
+        Ok(path) => fault_of_program(&path),
+        Err(error) => Some(error.to_string()),
+    };
+    let user = command.run_as.as_ref();
+    let of_user = user.and_then(|user| match user_names::uid_of(&user.name) {
+        Ok(None) => Some(format!("this machine has no user `{}`", user.name)),
+        Ok(Some(uid)) if uid != user.uid => {
+            Some(format!("user `{}` has another id than before", user.name))
+        }
+        _ => None,
+    });
+    let directory = &command.working_directory;
+    let of_directory = || {
+        if directory.is_absolute() {
+            return fault_of_directory(directory, user);
+        }
+        Some(format!("working directory `{}` is not absolute", directory.display()))
+    };
+    let of_program = || match command.wrap.first() {
+        None => fault_of(&command.program).map(StartFault::Program),
+        Some(wrapper) => fault_of(wrapper).map(StartFault::Wrapper).or_else(|| {
+            // A wrapper may see another file system, so only a bare name is looked up here.
+            let error = find_in_path(&command.program, command).err()?;
+            Some(StartFault::Program(error.to_string()))
+        }),
+    };
+    of_user
+        .map(StartFault::User)
+        .or_else(|| of_directory().map(StartFault::Directory))
+        .or_else(of_program)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::path::Path;
+
+    use super::*;
+    use crate::domain::{RunAs, Secret};
+
+    fn write(path: &Path, text: &str, mode: u32) {
+        std::fs::write(path, text).unwrap();
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    #[test]
+    fn what_only_a_person_mends_is_seen_without_a_start() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let name = |name: &str| path(name).to_str().unwrap().to_owned();
+        std::fs::create_dir(path("empty")).unwrap();
+        write(&path("good"), "#!/bin/sh\n", 0o755);
+        write(&path("plain"), "#!/bin/sh\n", 0o644);
+        write(&path("widow"), "#!/no/such/interpreter\n", 0o755);
+        let command = |program: &str| CommandSpec {
+            wrap: Vec::new(),
+            program: program.to_owned(),
+            arguments: Vec::new(),
+            environment: vec![("PATH".to_owned(), Secret::new(name("")))],
+            working_directory: folder.path().to_owned(),
+            stdin: None,
+            redact: Vec::new(),
+            files: Vec::new(),
+            files_in: None,
+            run_as: None,
+        };
+        let wrapped = |wrap: &str, program: &str| CommandSpec {
+            wrap: vec![wrap.to_owned()],
+            ..command(program)
+        };
+        let at = |directory: &str| CommandSpec {
+            working_directory: directory.into(),
+            ..command("good")
+        };
+        let elsewhere = CommandSpec {
+            environment: vec![("PATH".to_owned(), Secret::new(name("empty")))],
+            ..command("good")
+        };
+        let user = RunAs { name: "no-such-user-7".into(), uid: 7, gid: 7, groups: vec![7] };
+        let cases = [
+            (command("good"), None),
+            (command("absent"), Some("`absent` was not found in the PATH of the agent")),
+            (elsewhere, Some("`good` was not found in the PATH of the agent")),
+            (command(&name("absent")), Some("absent` does not exist")),
+            (command(&name("plain")), Some("plain` is not executable")),
+            (command(&name("empty")), Some("empty` is a directory")),
+            (command("widow"), Some("interpreter `/no/such/interpreter`")),
+            (wrapped("good", "good"), None),
+            (wrapped("absent", "good"), Some("`absent` was not found")),
+            (wrapped("good", "absent"), Some("`absent` was not found")),
+            (wrapped("good", "/in/a/container"), None),
+            (at(&name("absent")), Some("absent` does not exist")),
+            (at(&name("plain")), Some("plain` is not a directory")),
+            (at("relative"), Some("`relative` is not absolute")),
+            (
+                CommandSpec { run_as: Some(user), ..command("good") },
+                Some("no user `no-such-user-7`"),
+            ),
+        ];
+        for (command, expected) in cases {
+            let found = find_fault(&command).map(|fault| fault.to_string());
+            let is_expected = match (&found, expected) {
+                (Some(found), Some(expected)) => found.contains(expected),
+                (found, expected) => found.is_none() && expected.is_none(),
+            };
+            assert!(is_expected, "{command:?}: {found:?}, not {expected:?}");
+        }
+        let relative = at("relative");
+        assert!(matches!(find_fault(&relative), Some(StartFault::Directory(_))));
+        let both = wrapped("absent", "absent");
+        assert!(matches!(find_fault(&both), Some(StartFault::Wrapper(_))));
+    }
+}
