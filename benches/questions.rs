@@ -127,6 +127,7 @@ async fn cycles(n_pairs: usize, pairs: Pairs) -> Result<Times> {
             busy_workspaces: std::collections::BTreeSet::new(),
             removing_workspaces: std::collections::BTreeSet::new(),
             passed_hooks: None,
+            failing_hooks: std::collections::BTreeMap::new(),
             shared: agent_coordinator::domain::plan::shared::SharedFacts::default(),
             faults: std::collections::BTreeMap::new(),
             now: view.at,

@@ -400,6 +400,7 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             busy_workspaces: self.workspaces.busy(),
             removing_workspaces: self.workspaces.removing(),
             passed_hooks: self.workspaces.passed_hooks(),
+            failing_hooks: self.workspaces.hooks().map(HookRunner::failing).unwrap_or_default(),
             shared,
             instances,
             elapsed,

@@ -42,6 +42,7 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             busy_workspaces: BTreeSet::new(),
             removing_workspaces: BTreeSet::new(),
             passed_hooks: None,
+            failing_hooks: BTreeMap::new(),
             shared: SharedFacts::default(),
             faults: BTreeMap::new(),
             instances: instances.to_vec(),

@@ -19,7 +19,7 @@ use crate::domain::start_history::Backoff;
 use crate::domain::workspace::{Hook, HookFacts};
 use crate::domain::{
     AgentId, Attempt, Instance, InstanceKey, LaunchId, Phase, Purpose, RunAs, Secret, StopReason,
-    WorkspaceId,
+    Timestamp, WorkspaceId,
 };
 use crate::instance_dir;
 use crate::locks::lock;
@@ -66,10 +66,16 @@ struct Memory {
     after_run: BTreeMap<WorkspaceId, (LaunchId, Option<String>)>,
     /// The workspaces whose hook before the removal has passed.
     before_remove: BTreeSet<WorkspaceId>,
-    /// The number of failures in a row.
-    n_failures: BTreeMap<WorkspaceId, u32>,
+    /// The failures in a row.
+    failures: BTreeMap<WorkspaceId, Failures>,
     /// A launch found a workspace of another user than its agent's, although no provider names one.
     has_other_owners: bool,
+}
+
+/// The failures in a row of the hooks of a workspace.
+struct Failures {
+    n: u32,
+    since: Timestamp,
 }
 
 impl HookRunner {
@@ -150,13 +156,19 @@ impl HookRunner {
         memory.before_remove.remove(id);
     }
 
+    /// Returns since when the hooks of workspaces have been failing.
+    pub(super) fn failing(&self) -> BTreeMap<WorkspaceId, Timestamp> {
+        let memory = lock(&self.memory);
+        memory.failures.iter().map(|(id, failures)| (id.clone(), failures.since)).collect()
+    }
+
     /// Forgets a workspace whose files are gone.
     pub(super) fn forget(&self, id: &WorkspaceId) {
         let mut memory = lock(&self.memory);
         memory.before_run.remove(id);
         memory.before_remove.remove(id);
         memory.after_run.remove(id);
-        memory.n_failures.remove(id);
+        memory.failures.remove(id);
     }
 
     /// Returns whether there is a command for this hook.
@@ -195,7 +207,7 @@ impl HookRunner {
 
     /// Returns the pause after a hook of a workspace has failed.
     pub(super) fn pause(&self, id: &WorkspaceId) -> Duration {
-        let n_failures = lock(&self.memory).n_failures.get(id).copied().unwrap_or(1);
+        let n_failures = lock(&self.memory).failures.get(id).map_or(1, |failures| failures.n);
         self.settings().backoff.delay(n_failures)
     }
 
@@ -213,7 +225,8 @@ impl HookRunner {
         let mut memory = lock(&self.memory);
         if let Err(reason) = ended {
             if hook != Hook::AfterRun {
-                *memory.n_failures.entry(facts.id.clone()).or_default() += 1;
+                let first = || Failures { n: 0, since: SystemWorld.now() };
+                memory.failures.entry(facts.id.clone()).or_insert_with(first).n += 1;
             }
             drop(memory);
             tracing::warn!(
@@ -222,7 +235,7 @@ impl HookRunner {
             );
             return Err(hook.failure(&reason));
         }
-        memory.n_failures.remove(&facts.id);
+        memory.failures.remove(&facts.id);
         match hook {
             Hook::BeforeRun => {
                 memory.before_run.insert(facts.id.clone());

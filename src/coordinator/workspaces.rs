@@ -108,7 +108,7 @@ impl<C: ControlPlane> WorkspaceJobs<C> {
         self.hooks()?.passed()
     }
 
-    fn hooks(&self) -> Option<&HookRunner> {
+    pub(super) fn hooks(&self) -> Option<&HookRunner> {
         self.host.as_ref()?.hooks.as_deref()
     }
 
@@ -461,6 +461,7 @@ async fn before_run<C: ControlPlane>(
         }
         checkouts.lend_results(project, id).await?;
     }
+    checkouts.check(project, id)?;
     if let Err(failed) = run_hook(host, control, Hook::BeforeRun, id, None).await {
         return Ok(failed);
     }

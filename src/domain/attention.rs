@@ -95,6 +95,9 @@ words! {
 /// by itself.
 pub const QUOTA_AFTER: Duration = Duration::from_hours(1);
 
+/// The time after which a hook that fails needs a person. Before that, it is tried again.
+pub const HOOK_FAILS_AFTER: Duration = Duration::from_mins(10);
+
 /// The time after which a forge that does not answer needs a person.
 pub const FORGE_AWAY_AFTER: Duration = Duration::from_mins(10);
 
@@ -253,7 +256,9 @@ impl Attention {
             Cause::Account { .. } => AttentionKind::Account,
             Cause::Start { waiting, .. } => match waiting.reason {
                 WaitReason::Start(StartReason::Suspended) => AttentionKind::Suspended,
-                WaitReason::Start(StartReason::WorkspaceDisk) => AttentionKind::Workspace,
+                WaitReason::Start(StartReason::WorkspaceDisk | StartReason::HookFailed) => {
+                    AttentionKind::Workspace
+                }
                 _ => AttentionKind::Misconfigured,
             },
             Cause::Blocked { has_failed: true, .. } => AttentionKind::Failed,

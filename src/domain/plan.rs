@@ -72,6 +72,8 @@ pub struct Snapshot {
     /// The workspaces whose hook before the next launch has passed; `None` if there is no such
     /// hook.
     pub passed_hooks: Option<BTreeSet<WorkspaceId>>,
+    /// The workspaces whose hooks fail, and since when.
+    pub failing_hooks: BTreeMap<WorkspaceId, Timestamp>,
     /// The directories in which several agents may work.
     pub shared: SharedFacts,
     /// What keeps the launch of a key from being started on this machine until a person mends it.
@@ -145,6 +147,9 @@ pub struct Deferred {
     /// The starts that get a slot before it, if no slot is free.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub n_ahead: usize,
+    /// The time since which the hook fails that it waits for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Timestamp>,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
@@ -177,6 +182,7 @@ impl Deferred {
             also: Vec::new(),
             in_use: None,
             n_ahead: 0,
+            since: None,
         }
     }
 }
@@ -478,6 +484,9 @@ fn plan_starts(snapshot: &Snapshot, plan: &mut Plan) {
             {
                 deferred.detail = Some(fault.clone());
                 plan.wake(snapshot.now + FAULT_PAUSE);
+            }
+            if let (StartReason::HookFailed, Some(id)) = (reason, &candidate.workspace) {
+                deferred.since = snapshot.failing_hooks.get(id).copied();
             }
             plan.deferred.push(deferred);
             continue;

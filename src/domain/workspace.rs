@@ -335,6 +335,7 @@ impl Workspace {
         let was_made = self.base_commit.is_some() || self.launch.is_some();
         let state = match self.state {
             WorkspaceState::Broken if is_gone || !was_made => WorkspaceState::Wanted,
+            WorkspaceState::Ready if is_gone => WorkspaceState::Wanted,
             // Its content is kept before it is used again.
             WorkspaceState::Broken => WorkspaceState::InUse,
             state => state,

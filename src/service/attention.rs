@@ -54,7 +54,7 @@ impl Service {
             since: Some(rejected.since),
         }));
         let coordinators = self.board.all(now);
-        entries.extend(coordinators.iter().flat_map(of_view));
+        entries.extend(coordinators.iter().flat_map(|view| of_view(view, now)));
         if coordinators.is_empty() && self.board.unlisted_at().is_none() {
             entries.push(Attention { cause: Cause::NoCoordinator, since: None });
         }
@@ -173,10 +173,10 @@ fn of_rows(tx: &mut Read<'_>, now: Timestamp) -> Result<Vec<Attention>, StoreErr
 }
 
 /// Returns the entries that a coordinator reports about itself, or the one about its silence.
-fn of_view(view: &CoordinatorView) -> Vec<Attention> {
+fn of_view(view: &CoordinatorView, now: Timestamp) -> Vec<Attention> {
     let CoordinatorStatus { instances, deferred, .. } = &view.status;
     if view.is_there {
-        return attention::of_coordinator(instances, deferred);
+        return attention::of_coordinator(instances, deferred, now);
     }
     vec![attention::of_silent(view.status.as_silent(view.heard_at), instances)]
 }

@@ -182,6 +182,21 @@ fn a_failed_hook_before_a_launch_defers_the_start_until_it_passes() {
 }
 
 #[test]
+fn a_clone_that_is_gone_is_broken_before_its_hook_runs_and_is_made_again() {
+    let hooked = Hooked::new(&[("before_run", "[ -e BESIDE/go ]")]);
+    hooked.bed.daemon.task("tsk", "prj", "one");
+    hooked.until_said(&[WHY], "hook_failed");
+    fs::remove_dir_all(hooked.bed.tree("tsk")).unwrap();
+    until("the clone is broken", || hooked.shown()["state"] == "broken");
+    let inbox = hooked.bed.daemon.json(&["inbox", "--kind", "workspace"]);
+    assert_eq!(inbox.as_array().unwrap().len(), 1, "{inbox}");
+    hooked.write("go");
+    hooked.bed.daemon.done(&["workspace", "retry", "tsk"]);
+    hooked.bed.until_kept("tsk");
+    assert_eq!(hooked.bed.daemon.ended("one").len(), 1, "no launch failed");
+}
+
+#[test]
 fn a_hook_that_is_no_longer_configured_delays_nothing() {
     let hooked = Hooked::new(&[("before_run", "exit 1")]);
     hooked.bed.daemon.task("tsk", "prj", "one");

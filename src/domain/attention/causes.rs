@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Attention, Cause, QUOTA_AFTER, TaskInNeed};
+use super::{Attention, Cause, HOOK_FAILS_AFTER, QUOTA_AFTER, TaskInNeed};
 use crate::domain::account::Account;
 use crate::domain::activity::FailureClass;
 use crate::domain::id::{CoordinatorId, TaskId};
@@ -90,8 +90,12 @@ pub fn of_silent(host: SilentHost, instances: &[Instance]) -> Attention {
 
 /// Returns the entries that a coordinator that answers reports about itself: the processes that it
 /// cannot end, and the starts that it puts off for a reason of its machine. The store has all other
-/// reasons.
-pub fn of_coordinator(instances: &[Instance], deferred: &[Deferred]) -> Vec<Attention> {
+/// reasons. A hook that fails is tried again, so it needs a person only if it goes on failing.
+pub fn of_coordinator(
+    instances: &[Instance],
+    deferred: &[Deferred],
+    now: Timestamp,
+) -> Vec<Attention> {
     let unkillable = instances.iter().filter_map(|instance| {
         let since = instance.condition.unkillable_since?;
         let cause =
@@ -101,13 +105,15 @@ pub fn of_coordinator(instances: &[Instance], deferred: &[Deferred]) -> Vec<Atte
     let deferred = deferred.iter().filter(|deferred| {
         matches!(deferred.reason, StartReason::NoPasskey | StartReason::WorkspaceDisk)
             || deferred.is_by_fault()
+            || deferred.since.is_some_and(|since| now.since(since) >= HOOK_FAILS_AFTER)
     });
     let deferred = deferred.map(|deferred| {
         let waiting = Waiting {
             detail: deferred.detail.clone(),
             ..Waiting::of(WaitReason::Start(deferred.reason))
         };
-        Attention { cause: Cause::Start { key: deferred.key.clone(), waiting }, since: None }
+        let cause = Cause::Start { key: deferred.key.clone(), waiting };
+        Attention { cause, since: deferred.since }
     });
     unkillable.chain(deferred).collect()
 }
@@ -130,6 +136,8 @@ pub fn of_abandoned(
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::domain::account::{Parked, Probe};
     use crate::domain::attention::AttentionKind;
@@ -289,6 +297,7 @@ mod tests {
             also: Vec::new(),
             in_use: None,
             n_ahead: 0,
+            since: None,
         };
         let reasons = [
             StartReason::NoPasskey,
@@ -299,7 +308,7 @@ mod tests {
             StartReason::NoFreeSlot,
             StartReason::Backoff,
         ];
-        let entries = of_coordinator(&instances, &reasons.map(deferred));
+        let entries = of_coordinator(&instances, &reasons.map(deferred), AT);
         let told: Vec<_> = entries.iter().map(|entry| (entry.kind(), entry.since)).collect();
         let expected = [
             (AttentionKind::Unkillable, Some(AT)),
@@ -309,10 +318,16 @@ mod tests {
         ];
         assert_eq!(told, expected);
         let of_server = Deferred { detail: None, ..deferred(StartReason::Misconfigured) };
-        assert_eq!(of_coordinator(&[], &[of_server]), [], "the store tells it");
+        assert_eq!(of_coordinator(&[], &[of_server], AT), [], "the store tells it");
         assert_eq!(entries[0].launch(), Some(&launch("lch_1")));
         let text = entries[2].text(Language::English);
         assert!(text.contains("3 GiB are free"), "{text}");
+        let failing = [Deferred { since: Some(AT), ..deferred(StartReason::HookFailed) }];
+        let later = AT + HOOK_FAILS_AFTER;
+        assert_eq!(of_coordinator(&[], &failing, later - Duration::from_millis(1)), []);
+        let entries = of_coordinator(&[], &failing, later);
+        let told: Vec<_> = entries.iter().map(|entry| (entry.kind(), entry.since)).collect();
+        assert_eq!(told, [(AttentionKind::Workspace, Some(AT))]);
     }
 
     #[test]

@@ -86,6 +86,7 @@ fn snapshot(max_concurrent: usize) -> Snapshot {
         busy_workspaces: BTreeSet::new(),
         removing_workspaces: BTreeSet::new(),
         passed_hooks: None,
+        failing_hooks: BTreeMap::new(),
         shared: SharedFacts::default(),
         faults: BTreeMap::new(),
         now: NOW,
@@ -414,7 +415,8 @@ fn a_pair_that_may_not_start_waits_and_the_plan_says_until_when() {
             detail: None,
             also: Vec::new(),
             in_use: None,
-            n_ahead: 0
+            n_ahead: 0,
+            since: None
         }]
     );
 }

@@ -143,6 +143,16 @@ fn a_workspace_whose_folder_is_gone_is_made_again_from_what_was_kept() {
 }
 
 #[test]
+fn a_ready_workspace_is_made_again_only_if_its_folder_is_gone() {
+    let by: CoordinatorId = id("crd");
+    let ready = after_kept(workspace().on(prepared(), &by).claimed(id("lch")));
+    assert_eq!(ready.clone().retried(true).state, WorkspaceState::Wanted);
+    assert_eq!(ready.retried(false).state, WorkspaceState::Ready);
+    let used = workspace().on(prepared(), &by).claimed(id("lch"));
+    assert_eq!(used.retried(true).state, WorkspaceState::InUse, "its launch tells what it found");
+}
+
+#[test]
 fn a_removed_workspace_comes_back_and_stays_for_its_whole_time() {
     let by: CoordinatorId = id("crd");
     let used = after_kept(workspace().on(prepared(), &by).claimed(id("lch")));

@@ -471,7 +471,9 @@ impl Workspaces {
     /// `TaskNotFound`, `NoWorkspace`; `WorkspaceFailed` if nothing of it was kept.
     pub async fn restore(&self, id: &TaskId) -> Result<Workspace, ServiceError> {
         let found = self.of_task(id).await?.workspace;
-        if found.state == WorkspaceState::Broken {
+        let host = self.checkouts.get().filter(|_| found.state == WorkspaceState::Ready);
+        let is_lost = host.is_some_and(|host| host.is_gone(&found.project, &found.id));
+        if is_lost || found.state == WorkspaceState::Broken {
             return self.retry(id).await;
         }
         self.change(id, |workspace, new, now| match workspace.state {

@@ -111,3 +111,14 @@ fn a_failed_hook_is_tried_again_in_a_clone_that_is_made() {
     let other = of(vec![job("wsp_1")], BTreeSet::new());
     assert_eq!(other, [Action::Workspace(job("wsp_1"))], "its step runs the hook");
 }
+
+#[test]
+fn a_start_whose_hook_fails_says_since_when() {
+    let id: WorkspaceId = "wsp_1".parse().expect("an id");
+    for (reason, since) in [(StartReason::HookFailed, Some(NOW)), (StartReason::Held, None)] {
+        let waits = Candidate { reason, workspace: Some(id.clone()), ..waiting(key(1, 1), 0) };
+        let failing_hooks = BTreeMap::from([(id.clone(), NOW)]);
+        let plan = plan(&Snapshot { startable: vec![waits], failing_hooks, ..snapshot(1) });
+        assert_eq!(plan.deferred[0].since, since, "{reason}");
+    }
+}
