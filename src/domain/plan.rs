@@ -11,6 +11,7 @@ mod queue;
 pub mod shared;
 pub mod silence;
 pub mod slots;
+mod workspaces;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -32,6 +33,7 @@ use queue::Queue;
 use shared::{BeforeStart, Crowd, SharedFacts, SnapshotOrder, WorkTrees};
 use silence::{is_long, silence};
 use slots::Slots;
+use workspaces::{awaits_clean_clone, before_run, hook_before, is_being_removed, plan_workspaces};
 
 /// Times of an instance, measured by clocks that cannot be set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -395,55 +397,6 @@ fn report_claims_without_process(snapshot: &Snapshot, plan: &mut Plan) {
             plan.actions.push(Action::Report { launch: launch.id.clone(), report });
         }
     }
-}
-
-/// Takes the steps that workspaces need, one at a time for each workspace. A workspace is prepared
-/// before the claim, so that a slow preparation holds no slot and uses up no deadline.
-fn plan_workspaces(snapshot: &Snapshot, plan: &mut Plan) {
-    for job in &snapshot.jobs {
-        if !snapshot.busy_workspaces.contains(job.workspace()) {
-            plan.actions.push(Action::Workspace(job.clone()));
-        }
-    }
-    for candidate in &snapshot.startable {
-        if candidate.reason == StartReason::PreparingWorkspace && candidate.workspace.is_none() {
-            plan.actions.push(Action::WantWorkspace { key: candidate.key.clone() });
-        }
-        // A workspace that is to be made has its hook in that step.
-        let has_step = |id: &WorkspaceId| snapshot.jobs.iter().any(|job| job.workspace() == id);
-        if let (StartReason::HookFailed, Some(id)) = (candidate.reason, &candidate.workspace)
-            && !has_step(id)
-        {
-            plan.actions.extend(before_run(candidate, id, snapshot));
-        }
-    }
-}
-
-/// Returns the workspace of a candidate if a hook is to run in it before the start.
-fn hook_before<'a>(candidate: &'a Candidate, snapshot: &Snapshot) -> Option<&'a WorkspaceId> {
-    let passed = snapshot.passed_hooks.as_ref()?;
-    candidate.workspace.as_ref().filter(|workspace| !passed.contains(*workspace))
-}
-
-/// Returns the step that runs the hook, unless a step of the workspace is under way.
-fn before_run(candidate: &Candidate, id: &WorkspaceId, snapshot: &Snapshot) -> Option<Action> {
-    let job = || Job::BeforeRun { project: candidate.key.project.clone(), id: id.clone() };
-    (!snapshot.busy_workspaces.contains(id)).then(|| Action::Workspace(job()))
-}
-
-fn is_being_removed(candidate: &Candidate, snapshot: &Snapshot) -> bool {
-    let workspace = candidate.workspace.as_ref();
-    workspace.is_some_and(|id| snapshot.removing_workspaces.contains(id))
-}
-
-/// Returns whether the check of a candidate runs in a fresh clone that is not there yet.
-fn awaits_clean_clone(candidate: &Candidate, snapshot: &Snapshot) -> bool {
-    let is_wanted = |id: &WorkspaceId| {
-        let mut jobs = snapshot.jobs.iter();
-        jobs.any(|job| matches!(job, Job::PrepareClean { .. }) && job.workspace() == id)
-    };
-    let workspace = candidate.workspace.as_ref();
-    candidate.key.purpose == Purpose::Check && workspace.is_some_and(is_wanted)
 }
 
 /// Fills the free slots, those for chats first, in the order of [`queue`].
