@@ -128,6 +128,7 @@ async fn cycles(n_pairs: usize, pairs: Pairs) -> Result<Times> {
             removing_workspaces: std::collections::BTreeSet::new(),
             passed_hooks: None,
             failing_hooks: std::collections::BTreeMap::new(),
+            preparing: std::collections::BTreeMap::new(),
             shared: agent_coordinator::domain::plan::shared::SharedFacts::default(),
             faults: std::collections::BTreeMap::new(),
             now: view.at,

@@ -28,7 +28,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::time::{Interval, MissedTickBehavior};
+use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 use act::log_stops;
 use clocks::Clocks;
@@ -46,8 +46,11 @@ use workspaces::WorkspaceJobs;
 
 use crate::clock;
 use crate::domain::plan::{Action, Deferred, Limits, Plan, RunLimits, Snapshot, plan};
+use crate::domain::start_history::StartReason;
 use crate::domain::workspace::Job;
-use crate::domain::{CoordinatorId, Instance, LaunchFacts, LaunchId, Phase, Timestamp};
+use crate::domain::{
+    CoordinatorId, Instance, InstanceKey, LaunchFacts, LaunchId, Phase, Timestamp,
+};
 use crate::nudge::{Wakeups, sleep_until};
 use crate::provider::Providers;
 use crate::service::{CoordinatorStatus, Counters};
@@ -104,6 +107,8 @@ pub struct Coordinator<C, P> {
     seen_last: Option<(Vec<LaunchFacts>, Limits)>,
     /// The start of the silence of each agent that has been silent for long.
     silent: BTreeMap<LaunchId, Timestamp>,
+    /// The starts that wait for their clones, and since when.
+    preparing: BTreeMap<InstanceKey, Instant>,
     resource_gate: ResourceGate,
     wakeups: Wakeups,
     mode: watch::Receiver<Mode>,
@@ -153,6 +158,7 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             clocks: Clocks::default(),
             seen_last: None,
             silent: BTreeMap::new(),
+            preparing: BTreeMap::new(),
             resource_gate: ResourceGate::default(),
             config,
             configured: None,
@@ -336,6 +342,7 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             );
         }
         self.note_silent(&plan, now);
+        self.note_preparing(&plan);
         self.shared.note_crowds(plan.crowds);
         let wake_at = plan.wake_at;
         let deferred = plan.deferred;
@@ -400,6 +407,11 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             busy_workspaces: self.workspaces.busy(),
             removing_workspaces: self.workspaces.removing(),
             passed_hooks: self.workspaces.passed_hooks(),
+            preparing: self
+                .preparing
+                .iter()
+                .map(|(key, since)| (key.clone(), now.saturating_duration_since(*since)))
+                .collect(),
             failing_hooks: self.workspaces.hooks().map(HookRunner::failing).unwrap_or_default(),
             shared,
             instances,
@@ -436,6 +448,15 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             .iter()
             .map(|(launch, silence)| (launch.clone(), since(launch, *silence)))
             .collect();
+    }
+
+    /// Remembers since when each start waits for its clone.
+    fn note_preparing(&mut self, plan: &Plan) {
+        let now = self.processes.steady_now();
+        let before = std::mem::take(&mut self.preparing);
+        let waits = |deferred: &&Deferred| deferred.reason == StartReason::PreparingWorkspace;
+        let since = |it: &Deferred| (it.key.clone(), before.get(&it.key).copied().unwrap_or(now));
+        self.preparing = plan.deferred.iter().filter(waits).map(since).collect();
     }
 
     fn status(&self, now: Timestamp, deferred: Vec<Deferred>) -> CoordinatorStatus {

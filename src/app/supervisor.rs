@@ -243,6 +243,7 @@ pub(super) fn limits(config: &Config) -> Limits {
         start: config.limits,
         run: config.run,
         shared_at_once: config.workspace.shared_at_once,
+        clone_wait: config.start.clone_wait,
         ..Limits::of(config.general.max_concurrent, config.run.linger)
     }
 }

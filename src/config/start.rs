@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::declaration::keys;
-use super::kinds::{DAY, MINUTE, SECOND, durations, numbers};
+use super::kinds::{DAY, HOUR, MINUTE, SECOND, durations, numbers};
 use crate::domain::start_history::StartLimit;
 
 keys! {
@@ -19,6 +19,11 @@ keys! {
         /// Urgent starts come first, and the longest waiting before all others. A shorter time
         /// makes the order fairer. A longer one follows the priorities for longer.
         pub aging: Duration = 60 * MINUTE, durations(SECOND..=30 * DAY), Now;
+
+        /// The longest time that a free slot waits while the clone of the first start in the order
+        /// is prepared. A shorter time fills slots sooner. A longer one keeps the order also if
+        /// clones are made slowly. 0 starts the agents whose clones are ready.
+        pub clone_wait: Duration = 30 * SECOND, durations(Duration::ZERO..=HOUR), Now;
 
         /// The number of failures within `interval` that suspend an agent in a project until
         /// `resume`, or until a task of it is set in progress again. 0 allows any number. A smaller

@@ -168,7 +168,7 @@ agents: { agt_a: { passkey: 0123 } }
 checks: { tests: { command: [make, check], timeout: 5m, clean: true, protected: ['ci/**'], projects: [prj_a] } }
 checks_rounds: 3
 session: { default_timeout: 1h, max_timeout: 2h, cleanup_interval: 1m }
-start: { timeout: 1.5, aging: 2h, limit: 3, interval: 1h }
+start: { timeout: 1.5, aging: 2h, clone_wait: 7s, limit: 3, interval: 1h }
 stop: { timeout: 0, leak_grace: 1s }
 run: { linger: 5, max_runtime: 3h, silence_timeout: 20m }
 limits:
@@ -309,6 +309,7 @@ fn every_setting_arrives() {
         start: Start {
             timeout: Duration::from_millis(1_500),
             aging: 2 * hour,
+            clone_wait: seconds(7),
             limit: 3,
             interval: hour,
         },

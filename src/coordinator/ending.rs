@@ -43,6 +43,7 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             removing_workspaces: BTreeSet::new(),
             passed_hooks: None,
             failing_hooks: BTreeMap::new(),
+            preparing: BTreeMap::new(),
             shared: SharedFacts::default(),
             faults: BTreeMap::new(),
             instances: instances.to_vec(),

@@ -100,8 +100,8 @@ impl StartFaults {
     fn looks(&self, startable: &[Candidate], providers: &Providers) -> Vec<Look> {
         let mut looks = Vec::new();
         let mut of_agents: BTreeMap<(&str, &Path), Vec<InstanceKey>> = BTreeMap::new();
-        let may_start =
-            |it: &&Candidate| matches!(it.reason, StartReason::Ready | StartReason::Backoff);
+        let reasons = [StartReason::Ready, StartReason::Backoff, StartReason::PreparingWorkspace];
+        let may_start = |it: &&Candidate| reasons.contains(&it.reason);
         for candidate in startable.iter().filter(may_start) {
             if candidate.key.purpose == Purpose::Check {
                 let command = lock(&self.checks).get(&candidate.key).cloned();

@@ -33,7 +33,9 @@ use queue::Queue;
 use shared::{BeforeStart, Crowd, SharedFacts, SnapshotOrder, WorkTrees};
 use silence::{is_long, silence};
 use slots::Slots;
-use workspaces::{awaits_clean_clone, before_run, hook_before, is_being_removed, plan_workspaces};
+use workspaces::{
+    awaits_clean_clone, before_run, hook_before, is_being_removed, plan_workspaces, slot_wait,
+};
 
 /// Times of an instance, measured by clocks that cannot be set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -76,6 +78,8 @@ pub struct Snapshot {
     pub passed_hooks: Option<BTreeSet<WorkspaceId>>,
     /// The workspaces whose hooks fail, and since when.
     pub failing_hooks: BTreeMap<WorkspaceId, Timestamp>,
+    /// The starts that waited for their clones in the last plan, and for how long they have waited.
+    pub preparing: BTreeMap<InstanceKey, Duration>,
     /// The directories in which several agents may work.
     pub shared: SharedFacts,
     /// What keeps the launch of a key from being started on this machine until a person mends it.
@@ -407,13 +411,14 @@ fn plan_starts(snapshot: &Snapshot, plan: &mut Plan) {
         let instances = snapshot.instances.iter().filter(|instance| instance.is_live());
         live = instances.map(|instance| &instance.key).collect();
     }
+    let mut preparing: BTreeSet<&InstanceKey> = BTreeSet::new();
     let mut chats: Vec<&Candidate> = Vec::new();
     let mut tasks: Vec<&Candidate> = Vec::new();
     for candidate in &snapshot.startable {
         let reason = match candidate.reason {
             // A process of ours lives, so the key is not free, although the server says so.
             StartReason::Ready if live.contains(&candidate.key) => StartReason::Stopping,
-            StartReason::Ready | StartReason::Backoff
+            StartReason::Ready | StartReason::Backoff | StartReason::PreparingWorkspace
                 if snapshot.faults.contains_key(&candidate.key) =>
             {
                 StartReason::Misconfigured
@@ -427,7 +432,13 @@ fn plan_starts(snapshot: &Snapshot, plan: &mut Plan) {
             }
             reason => reason,
         };
-        if reason != StartReason::Ready {
+        let slot_wait = (reason == StartReason::PreparingWorkspace)
+            .then(|| slot_wait(candidate, snapshot))
+            .flatten();
+        if let Some(left) = slot_wait {
+            preparing.insert(&candidate.key);
+            plan.wake(snapshot.now + left);
+        } else if reason != StartReason::Ready {
             if let Some(until) = candidate.until {
                 plan.wake(until);
             }
@@ -485,7 +496,12 @@ fn plan_starts(snapshot: &Snapshot, plan: &mut Plan) {
                 if next.is_probe {
                     slots.note_probe(&next.ai_type);
                 }
-                // A start that waits for its hook or its snapshot has its slot already.
+                // A start that waits for its clone, its hook or its snapshot has its slot already.
+                if preparing.contains(&next.key) {
+                    queue.line_up(&next.key.project, &slots);
+                    put_off.push((next, StartReason::PreparingWorkspace, 0));
+                    continue;
+                }
                 if let Some(workspace) = hook_before(next, snapshot) {
                     plan.actions.extend(before_run(next, workspace, snapshot));
                     put_off.push((next, StartReason::PreparingWorkspace, 0));
@@ -513,6 +529,8 @@ fn plan_starts(snapshot: &Snapshot, plan: &mut Plan) {
         }
     }
     for (candidate, reason, n_ahead) in put_off {
+        let is_preparing = preparing.contains(&candidate.key);
+        let reason = if is_preparing { StartReason::PreparingWorkspace } else { reason };
         let also =
             slots.keeping(&candidate.key, &candidate.ai_type).filter(|other| *other != reason);
         let detail = match reason {

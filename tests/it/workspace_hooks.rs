@@ -197,6 +197,42 @@ fn a_clone_that_is_gone_is_broken_before_its_hook_runs_and_is_made_again() {
 }
 
 #[test]
+fn the_only_slot_waits_for_the_clone_of_the_urgent_task() {
+    let folder = tempfile::tempdir().unwrap();
+    let gate = folder.path().join("gate");
+    nix::unistd::mkfifo(&gate, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let slow = "[ $AGENT_ID != one ] || read line <BESIDE/gate";
+    let more = "max_concurrent: 1\nstart: { clone_wait: 1h }\n";
+    let settings = settings(folder.path(), more, &[("after_create", slow)]);
+    let both: &[(&str, &[&str])] = &[("one", COMMITS), ("two", COMMITS)];
+    let bed = Bed::configured(&settings, both).daemon_with_clones(both);
+    let daemon = &bed.daemon;
+    daemon.done(&["pause"]);
+    for (task, agent, priority) in [("tsk_2", "two", "low"), ("tsk_1", "one", "urgent")] {
+        let of = ["--project", "prj", "--assignee", agent, "--id", task, "--title", "a title"];
+        let rest = ["--status", "in_progress", "--priority", priority];
+        daemon.done(&[&["task", "add"], &of[..], &rest[..]].concat());
+    }
+    daemon.done(&["resume"]);
+    let is_deferred = |agent: &str, reason: &str| {
+        let status = daemon.status();
+        let mut deferred = status["deferred"].as_array().unwrap().iter();
+        deferred.any(|it| it["agent_id"] == agent && it["reason"] == reason)
+    };
+    until("the other clone is ready", || is_deferred("two", "no_free_slot"));
+    assert!(is_deferred("one", "preparing_workspace"));
+    assert!(daemon.open("two").is_empty() && daemon.ended("two").is_empty());
+    // This waits until the hook reads.
+    fs::write(&gate, "go\n").unwrap();
+    until("both tasks are done", || {
+        ["tsk_1", "tsk_2"].iter().all(|task| daemon.task_status(task) == "done")
+    });
+    until("both launches have ended", || daemon.status()["ended"].as_array().unwrap().len() == 2);
+    let claimed = |agent: &str| daemon.ended(agent)[0]["claimed_at"].as_str().unwrap().to_owned();
+    assert!(claimed("one") < claimed("two"), "the urgent task is first");
+}
+
+#[test]
 fn a_hook_that_is_no_longer_configured_delays_nothing() {
     let hooked = Hooked::new(&[("before_run", "exit 1")]);
     hooked.bed.daemon.task("tsk", "prj", "one");

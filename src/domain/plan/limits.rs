@@ -43,6 +43,8 @@ pub struct Limits {
     /// The greatest number of agents that work on tasks in one git work tree, in projects without
     /// clones.
     pub shared_at_once: Option<usize>,
+    /// The longest time that a slot waits for the clone of the start that is first in the order.
+    pub clone_wait: Duration,
     /// The server's limit that corresponds to `max_runtime`, for an agent with a session.
     pub session_maximum: Option<Duration>,
     /// The server's limit on the time that an agent may take to authenticate.
@@ -73,6 +75,7 @@ impl Limits {
                 silence_timeout: SilenceLimits { streams: None, others: None },
             },
             shared_at_once: None,
+            clone_wait: Duration::ZERO,
             session_maximum: None,
             start_timeout: None,
         }

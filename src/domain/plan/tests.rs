@@ -87,6 +87,7 @@ fn snapshot(max_concurrent: usize) -> Snapshot {
         removing_workspaces: BTreeSet::new(),
         passed_hooks: None,
         failing_hooks: BTreeMap::new(),
+        preparing: BTreeMap::new(),
         shared: SharedFacts::default(),
         faults: BTreeMap::new(),
         now: NOW,

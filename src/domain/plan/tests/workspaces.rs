@@ -1,5 +1,5 @@
 use super::*;
-use crate::domain::workspace::{CleanOrder, KeepOrder};
+use crate::domain::workspace::{CleanOrder, KeepOrder, Order};
 
 fn job(id: &str) -> Job {
     Job::Keep(KeepOrder {
@@ -110,6 +110,80 @@ fn a_failed_hook_is_tried_again_in_a_clone_that_is_made() {
     assert_eq!(of(Vec::new(), BTreeSet::from([id])), []);
     let other = of(vec![job("wsp_1")], BTreeSet::new());
     assert_eq!(other, [Action::Workspace(job("wsp_1"))], "its step runs the hook");
+}
+
+#[test]
+fn a_slot_waits_for_the_clone_of_the_first_start_for_some_time() {
+    let wait = Duration::from_secs(30);
+    let second = Duration::from_secs(1);
+    let urgent = |detail: Option<&str>| Candidate {
+        reason: StartReason::PreparingWorkspace,
+        priority: Priority::Urgent,
+        needs_clone: true,
+        workspace: Some("wsp_1".parse().expect("an id")),
+        detail: detail.map(str::to_owned),
+        ..waiting(key(1, 1), 9)
+    };
+    let of = |candidate: Candidate, n_slots: usize, waited: Duration| {
+        let limits = Limits { clone_wait: wait, ..snapshot(n_slots).limits };
+        let low = Candidate { priority: Priority::Low, ..waiting(key(2, 2), 0) };
+        let preparing = BTreeMap::from([(candidate.key.clone(), waited)]);
+        let startable = vec![low, candidate];
+        plan(&Snapshot { startable, preparing, limits, ..snapshot(1) })
+    };
+    let no_plan: [&str; 0] = [];
+    let waits = of(urgent(None), 1, Duration::ZERO);
+    assert_eq!(starts(&waits), no_plan);
+    let reasons: Vec<_> = waits.deferred.iter().map(|it| (&it.key, it.reason)).collect();
+    let expected =
+        [(&key(1, 1), StartReason::PreparingWorkspace), (&key(2, 2), StartReason::NoFreeSlot)];
+    assert_eq!(reasons, expected);
+    assert_eq!(waits.wake_at, Some(NOW + wait));
+    let last = of(urgent(None), 1, wait - second);
+    assert_eq!((starts(&last).is_empty(), last.wake_at), (true, Some(NOW + second)));
+    let other = ["agt_2/prj_2"];
+    assert_eq!(starts(&of(urgent(None), 1, wait)), other, "it has waited long enough");
+    assert_eq!(starts(&of(urgent(Some("no branch")), 1, Duration::ZERO)), other, "it has failed");
+    assert_eq!(starts(&of(urgent(None), 2, Duration::ZERO)), other, "there are two slots");
+    // The clone of a start behind it takes nothing from the first one.
+    let behind = Candidate { priority: Priority::Low, ..urgent(None) };
+    let plan = of(behind, 1, Duration::ZERO);
+    assert_eq!(starts(&plan), other);
+    assert_eq!(plan.deferred[0].reason, StartReason::PreparingWorkspace, "its own reason stays");
+}
+
+#[test]
+fn clones_are_prepared_in_the_order_of_the_starts() {
+    let order = |n: usize| Order {
+        id: format!("wsp_{n}").parse().expect("an id"),
+        project: "prj".parse().expect("an id"),
+        branch: "agents/prj-1".to_owned(),
+        source: "dir".into(),
+        agent: "agt".parse().expect("an id"),
+        base: None,
+        paths: Vec::new(),
+        lfs: false,
+        submodules: false,
+        dependencies: Vec::new(),
+        begins_at: None,
+        restores: None,
+        forge: None,
+        run_as: None,
+    };
+    let prepare = |n| Job::Prepare { order: Box::new(order(n)), max_disk: 1 };
+    let waits = |n: usize, priority| Candidate {
+        reason: StartReason::PreparingWorkspace,
+        priority,
+        workspace: Some(order(n).id),
+        ..waiting(key(n, 1), 0)
+    };
+    let startable =
+        vec![waits(1, Priority::Low), waits(2, Priority::Medium), waits(3, Priority::Urgent)];
+    // A person wants the files of the fourth one, and no start waits for it.
+    let jobs = vec![prepare(4), prepare(1), job("wsp_9"), prepare(2), prepare(3)];
+    let plan = plan(&Snapshot { startable, jobs, ..snapshot(1) });
+    let expected = [prepare(3), prepare(2), job("wsp_9"), prepare(1), prepare(4)];
+    assert_eq!(plan.actions, expected.map(Action::Workspace));
 }
 
 #[test]
