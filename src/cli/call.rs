@@ -166,8 +166,13 @@ fn complete(
     arguments
 }
 
+/// Returns whether the server could not use its store.
+fn is_unavailable(result: &Value) -> bool {
+    result["structuredContent"]["error_code"] == "unavailable"
+}
+
 /// Calls the tool once and returns its result. With `timeout`, it waits for a server that is away,
-/// and repeats a repeatable call whose answer was lost.
+/// and repeats a repeatable call whose answer was lost, or for which the store was away.
 async fn exchange(
     server: &ServerAddress,
     tool: &str,
@@ -175,26 +180,28 @@ async fn exchange(
     timeout: Duration,
 ) -> Result<Value, CliError> {
     let give_up_at = clock::now() + timeout;
+    let is_repeatable = REPEATABLE.contains(&tool);
     let mut pause = FIRST_PAUSE;
     loop {
         // A server of this program takes a call without a handshake.
         let asked =
             async { McpClient::open(server, None).await?.call_raw(tool, arguments.clone()).await };
-        let lost = match asked.await {
-            Ok(result) => return Ok(result),
-            Err(RequestError::Refused(message)) => return Err(CliError::Failed(message)),
-            Err(RequestError::Lost(lost)) => lost,
+        let answer = asked.await;
+        let may_repeat = match &answer {
+            Ok(result) => is_repeatable && is_unavailable(result),
+            Err(RequestError::Refused(_)) => false,
+            Err(RequestError::Lost(lost)) => is_repeatable || !matches!(lost, Lost::Answer(_)),
         };
-        let may_repeat = !matches!(lost, Lost::Answer(_)) || REPEATABLE.contains(&tool);
         if !may_repeat || clock::now() + pause > give_up_at {
-            return Err(match (lost, server) {
-                (Lost::NoServer(_), ServerAddress::Socket(socket)) => {
+            return answer.map_err(|error| match (error, server) {
+                (RequestError::Refused(message), _) => CliError::Failed(message),
+                (RequestError::Lost(Lost::NoServer(_)), ServerAddress::Socket(socket)) => {
                     CliError::NoDaemon { at: socket.display().to_string() }
                 }
-                (Lost::NoServer(problem), ServerAddress::Url(url)) => {
+                (RequestError::Lost(Lost::NoServer(problem)), ServerAddress::Url(url)) => {
                     CliError::NoDaemon { at: format!("{url} ({problem})") }
                 }
-                (lost, _) => CliError::Failed(format!("{tool}: {lost}")),
+                (RequestError::Lost(lost), _) => CliError::Failed(format!("{tool}: {lost}")),
             });
         }
         tokio::time::sleep(pause).await;
@@ -212,14 +219,16 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_call_is_made_again_when_the_server_had_no_room_for_it() {
+    async fn a_call_is_made_again_when_the_server_had_no_room_or_no_store_for_it() {
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("mcp.sock");
         let listener = UnixListener::bind(&socket).unwrap();
         let refusal = json!({ "jsonrpc": "2.0", "id": null, "error": { "code": -32000, "message": "it is full" } });
+        let away = json!({ "isError": true, "structuredContent": { "error_code": "unavailable" } });
+        let away = json!({ "jsonrpc": "2.0", "id": 1, "result": away });
         let answer = json!({ "jsonrpc": "2.0", "id": 1, "result": { "done": true } });
         let server = std::thread::spawn(move || {
-            for message in [&refusal, &refusal, &answer] {
+            for message in [&refusal, &refusal, &away, &answer] {
                 let (mut stream, _) = listener.accept().unwrap();
                 writeln!(stream, "{message}").unwrap();
             }
