@@ -142,6 +142,23 @@ impl Store {
         self.engine.read(body)
     }
 
+    /// Does what [`Store::read`] does, and waits for a database that cannot be reached, as
+    /// [`Store::write`] does. `body` may run more than once.
+    ///
+    /// # Errors
+    /// The errors of [`Store::read`].
+    pub fn read_with_patience<T, E, F>(
+        &self,
+        body: F,
+    ) -> impl Future<Output = Result<T, E>> + Send + use<T, E, F>
+    where
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+        F: FnMut(&mut Read<'_>) -> Result<T, E> + Send + 'static,
+    {
+        self.engine.read_with_patience(body)
+    }
+
     /// Commits what was handed over, then closes the store. Later calls answer
     /// [`StoreError::Closed`].
     pub async fn close(&self) {

@@ -144,7 +144,7 @@ impl Coordinators {
         let all = self.core.settings();
         let settings = all.workspace.clone();
         let checkouts = Arc::clone(&self.checkouts);
-        let read = self.core.read(move |tx| {
+        let read = self.core.read_now(move |tx| {
             let mut startable = startable::list(tx)?;
             let no_room = workspaces::no_room(tx, &checkouts, settings.max_disk)?;
             for facts in &mut startable {

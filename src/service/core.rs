@@ -109,8 +109,22 @@ impl Core {
         self.store.state()
     }
 
-    /// Reads with `body` from one snapshot. Dropping the future is harmless.
+    /// Reads with `body` from one snapshot. Waits for a database that cannot be reached, as a write
+    /// does, so `body` may run more than once. Dropping the future is harmless.
     pub(super) fn read<T, F>(
+        &self,
+        body: F,
+    ) -> impl Future<Output = Result<T, ServiceError>> + Send + use<T, F>
+    where
+        T: Send + 'static,
+        F: FnMut(&mut Read<'_>) -> Result<T, ServiceError> + Send + 'static,
+    {
+        self.store.read_with_patience(body)
+    }
+
+    /// Does the same as [`Self::read`], and fails at once while the database cannot be reached. It
+    /// is for those who must know that, and for loops that try again by themselves.
+    pub(super) fn read_now<T, F>(
         &self,
         body: F,
     ) -> impl Future<Output = Result<T, ServiceError>> + Send + use<T, F>

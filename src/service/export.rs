@@ -84,6 +84,7 @@ impl Service {
                 rest.extend(projects.chunks(PAGE).map(|page| Part::Projects(page.to_vec())));
                 rest.extend(projects.iter().map(|project| Part::Tasks(project.clone(), 0)));
                 rest.extend([Part::Chats, Part::LaterAgents, Part::End]);
+                let selected = selected.clone();
                 Ok(Export { selected, projects, rest, agents, counts: Counts::default() })
             })
             .await

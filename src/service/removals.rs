@@ -165,14 +165,14 @@ impl Removals {
         self.core
             .read(move |tx| {
                 if exists(tx, &Removable::Task(id.clone()))? {
-                    return Ok(id);
+                    return Ok(id.clone());
                 }
                 let there = tasks::find_short(tx, &short_id)?.map(|task| task.id);
                 let found = match there {
                     Some(there) => Some(there),
                     None => deletions::find_short(tx, &short_id)?,
                 };
-                Ok(found.unwrap_or(id))
+                Ok(found.unwrap_or_else(|| id.clone()))
             })
             .await
     }

@@ -92,12 +92,17 @@ impl Service {
         Ok(Health { timestamp: self.core.now(), n_agents, n_projects })
     }
 
+    /// Checks that the store answers at this moment.
+    pub async fn check_store(&self) -> Result<(), ServiceError> {
+        self.core.read_now(|tx| Ok(agents::count(tx)?)).await.map(drop)
+    }
+
     /// Returns the present state. If the store does not answer, it has only what coordinators
     /// report.
     pub async fn status(&self) -> Result<StatusView, ServiceError> {
         let recent = LaunchFilter { only_ended: true, limit: N_ENDED, ..LaunchFilter::default() };
         let now = self.core.now();
-        let read = self.core.read(move |tx| {
+        let read = self.core.read_now(move |tx| {
             let open = launches::list_open(tx)?;
             let ended = launches::list(tx, &recent)?;
             let of_launches = open.iter().chain(&ended).filter_map(|launch| launch.task.clone());

@@ -127,7 +127,7 @@ impl Tasks {
         &self,
         ids: BTreeSet<TaskId>,
     ) -> Result<BTreeMap<TaskId, (ShortId, String)>, ServiceError> {
-        self.core.read(move |tx| Ok(tasks::titles(tx, ids)?)).await
+        self.core.read(move |tx| Ok(tasks::titles(tx, ids.iter().cloned())?)).await
     }
 
     /// Returns the numbers of all tasks.

@@ -37,7 +37,7 @@ use crate::clock;
 use crate::domain::store_state::{Access, Database, StoreState};
 use crate::locks::lock;
 
-use writer::Writer;
+use writer::{Writer, pause_before_retry};
 
 /// The number of closures that wait for the writer, and the same number for the readers. The
 /// closures of callers that have gone away count, too. More callers wait until there is a place,
@@ -126,6 +126,12 @@ enum Answer<T, E> {
 }
 
 impl<T, E: From<StoreError>> Answer<T, E> {
+    /// The connection ended, or there is none.
+    fn is_lost(&self) -> bool {
+        matches!(self, Self::Failed(StoreError::Unavailable { source, .. })
+            if matches!(source.downcast_ref::<DbError>(), Some(DbError::Lost(_))))
+    }
+
     fn into_result(self) -> Result<T, E> {
         match self {
             Self::Done(result) => result,
@@ -248,7 +254,9 @@ fn read_once<T, E, F>(
     let has_failed = failure.is_some();
     let _ = answer.send(match (made, failure) {
         (Err(payload), _) => Answer::Panicked(payload),
-        (Ok(Ok(_)), Some(error)) => Answer::Failed(unreadable(error)),
+        (Ok(_), Some(error @ DbError::Lost(_))) | (Ok(Ok(_)), Some(error)) => {
+            Answer::Failed(unreadable(error))
+        }
         (Ok(result), _) => Answer::Done(result),
     });
     let began_at = clock::unpaused();
@@ -384,11 +392,8 @@ impl Engine {
                     }
                 }
             }
-            let longest_wait = match &*engine.0 {
-                Kind::Threads(threads) => threads.longest_wait,
-                Kind::Inline(_) => None,
-            };
-            answer_within(longest_wait, answered, "write to").await?.into_result()
+            let answered = async { answered.await.map_err(|_| StoreError::Closed) };
+            within(engine.longest_wait(), "write to", answered).await?.into_result()
         }
     }
 
@@ -398,6 +403,14 @@ impl Engine {
             && let Some(writer) = lock(writer).as_mut()
         {
             writer.make(vec![job]);
+        }
+    }
+
+    /// Returns the time after which a caller gets an error, if there is such a limit.
+    fn longest_wait(&self) -> Option<Duration> {
+        match &*self.0 {
+            Kind::Threads(threads) => threads.longest_wait,
+            Kind::Inline(_) => None,
         }
     }
 
@@ -414,24 +427,73 @@ impl Engine {
         F: FnOnce(&mut Read<'_>) -> Result<T, E> + Send + 'static,
     {
         let engine = self.clone();
+        async move { within(engine.longest_wait(), "read", engine.ask(body)).await?.into_result() }
+    }
+
+    /// Does what [`Engine::read`] does. While the database cannot be reached, it tries again for
+    /// as long as a write does. So `body` may run more than once.
+    ///
+    /// # Errors
+    /// The errors of [`Engine::read`].
+    pub fn read_with_patience<T, E, F>(
+        &self,
+        body: F,
+    ) -> impl Future<Output = Result<T, E>> + Send + use<T, E, F>
+    where
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+        F: FnMut(&mut Read<'_>) -> Result<T, E> + Send + 'static,
+    {
+        let engine = self.clone();
         async move {
-            let (answer, answered) = oneshot::channel();
-            let longest_wait = match &*engine.0 {
-                Kind::Threads(threads) => {
-                    let waiting = place_of(&threads.read_places).await?;
-                    let sender = lock(&threads.reads).clone().ok_or(StoreError::Closed)?;
-                    let job = Box::new(Reading { body, answer, _waiting: waiting });
-                    sender.send(job).map_err(|_| StoreError::Closed)?;
-                    threads.longest_wait
-                }
-                Kind::Inline(writer) => {
-                    let mut writer = lock(writer);
-                    let writer = writer.as_mut().ok_or(StoreError::Closed)?;
-                    read_once(&mut *writer.connection, &writer.meter, body, answer);
-                    None
+            let body = Arc::new(Mutex::new(body));
+            let answer = async {
+                loop {
+                    let body = Arc::clone(&body);
+                    let once = move |tx: &mut Read<'_>| {
+                        let mut body = lock(&body);
+                        (*body)(tx)
+                    };
+                    let answer = engine.ask(once).await?;
+                    let pause = engine.pause_before_read().filter(|_| answer.is_lost());
+                    let Some(pause) = pause else { return Ok::<_, StoreError>(answer) };
+                    tokio::time::sleep(pause).await;
                 }
             };
-            answer_within(longest_wait, answered, "read").await?.into_result()
+            within(engine.longest_wait(), "read", answer).await?.into_result()
+        }
+    }
+
+    /// Runs `body` once on a connection that reads.
+    async fn ask<T, E, F>(&self, body: F) -> Result<Answer<T, E>, StoreError>
+    where
+        T: Send + 'static,
+        E: Send + 'static,
+        F: FnOnce(&mut Read<'_>) -> Result<T, E> + Send + 'static,
+    {
+        let (answer, answered) = oneshot::channel();
+        match &*self.0 {
+            Kind::Threads(threads) => {
+                let waiting = place_of(&threads.read_places).await?;
+                let sender = lock(&threads.reads).clone().ok_or(StoreError::Closed)?;
+                let job = Box::new(Reading { body, answer, _waiting: waiting });
+                sender.send(job).map_err(|_| StoreError::Closed)?;
+            }
+            Kind::Inline(writer) => {
+                let mut writer = lock(writer);
+                let writer = writer.as_mut().ok_or(StoreError::Closed)?;
+                read_once(&mut *writer.connection, &writer.meter, body, answer);
+            }
+        }
+        answered.await.map_err(|_| StoreError::Closed)
+    }
+
+    /// Returns the pause before a read is tried again whose connection ended, or `None` if reads
+    /// have failed for long enough.
+    fn pause_before_read(&self) -> Option<Duration> {
+        match &*self.0 {
+            Kind::Threads(threads) => pause_before_retry(threads.meter.reads_fail_for()),
+            Kind::Inline(_) => None,
         }
     }
 
@@ -485,19 +547,16 @@ async fn place_of(places: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Store
 }
 
 /// Waits for the answer of a thread. The store may still carry out the request after this gave up.
-async fn answer_within<T>(
+async fn within<T>(
     longest_wait: Option<Duration>,
-    answered: oneshot::Receiver<T>,
     action: &'static str,
+    answer: impl Future<Output = Result<T, StoreError>>,
 ) -> Result<T, StoreError> {
-    let answer = match longest_wait {
-        None => answered.await,
-        Some(longest_wait) => tokio::time::timeout(longest_wait, answered).await.map_err(|_| {
-            let source = format!("the database has not answered for {longest_wait:?}");
-            StoreError::Unavailable { action, source: source.into() }
-        })?,
-    };
-    answer.map_err(|_| StoreError::Closed)
+    let Some(longest_wait) = longest_wait else { return answer.await };
+    tokio::time::timeout(longest_wait, answer).await.unwrap_or_else(|_| {
+        let source = format!("the database has not answered for {longest_wait:?}");
+        Err(StoreError::Unavailable { action, source: source.into() })
+    })
 }
 
 /// Takes turns with the other readers: one waits for the next job, and the others wait for that

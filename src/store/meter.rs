@@ -133,6 +133,12 @@ impl Meter {
         }
     }
 
+    /// Returns for how long reads have failed.
+    pub(super) fn reads_fail_for(&self) -> Duration {
+        let since = lock(&self.measured).reads_fail.as_ref().map(|failing| failing.since);
+        since.map_or(Duration::ZERO, |at| clock::unpaused().saturating_duration_since(at))
+    }
+
     pub(super) fn n_transactions(&self) -> u64 {
         self.n_transactions.load(Ordering::Relaxed)
     }

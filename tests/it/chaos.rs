@@ -1,6 +1,7 @@
 //! Kills the daemon again and again at random moments, while its agents start, work, leave
 //! descendants behind and end, and while it starts itself. The next daemon knows all agents, starts
-//! none twice, and loses no exit. The same holds if its PostgreSQL is killed.
+//! none twice, and loses no exit. The same holds if its PostgreSQL is killed. Then, no call of an
+//! agent or a person fails either.
 //!
 //! ```sh
 //! AGENT_COORDINATOR_TEST_KILLS=200 cargo test --test it chaos      the long form
@@ -39,6 +40,8 @@ const N_SLOTS: usize = 4;
 /// The longest life of a daemon and the longest time without one, in milliseconds.
 const LIFE: u64 = 600;
 const DEATH: u64 = 200;
+/// The longest time from the start of a person's command to a kill of PostgreSQL, in milliseconds.
+const ADDING: u64 = 100;
 /// In each of this many rounds, the next daemon is killed as well, before it is ready.
 const STILLBORN_EVERY: usize = 3;
 const SETTINGS: &str = "manifest: manifest.yaml\nmax_concurrent: 4\nbackoff: { initial: 1ms, max: 1ms }\n\
@@ -57,13 +60,14 @@ fn life(agent: &str) -> Vec<String> {
         "3) (env -i setsid sh -c 'read -r stat </proc/$$/stat; echo \"$stat\" >>escaped; exec sleep 600' >/dev/null 2>&1 &) ; \
          rest 0.05 ;;",
         "4) insist; take children:3 ;;",
-        "5) insist; take get-my-task >/dev/null; take report:success >/dev/null ;;",
+        "5) insist; { take get-my-task && take report:success; } >/dev/null 2>>failed ;;",
     ];
     vec![
         format!("alone:{agent}.alone"),
         format!("run:{}", note("started")),
-        // A call fails while the store can't be reached.
-        "run:insist() { until AGENT_SESSION_TOKEN=$(call authenticate --get session_token); \
+        // A call says in `failed` why it fails.
+        "run:insist() { \
+         until AGENT_SESSION_TOKEN=$(call authenticate --get session_token 2>>failed); \
          do rest 0.05; done; export AGENT_SESSION_TOKEN; }"
             .to_owned(),
         "run:dice=$(od -An -N2 -tu2 /dev/urandom | tr -d ' '); code=$((100 + dice % 100))"
@@ -244,13 +248,20 @@ fn survive_without_postgresql(daemon: &mut Daemon, cluster: &mut Cluster, n_kill
         thread::sleep(Duration::from_millis(dice.below(LIFE)));
         seen.look(daemon);
         let before = seen.living();
-        if n % 2 == 0 {
-            kill(cluster.pid(), Signal::KILL);
-        } else {
-            cluster.stop(Data::Kept);
-        }
-        thread::sleep(Duration::from_millis(dice.below(DEATH)));
-        cluster.start_again(&[]);
+        let add = ["task", "add", "--project", "prj", "--title", "added meanwhile"];
+        thread::scope(|scope| {
+            let added = scope.spawn(|| daemon.cli(&add));
+            thread::sleep(Duration::from_millis(dice.below(ADDING)));
+            if n % 2 == 0 {
+                kill(cluster.pid(), Signal::KILL);
+            } else {
+                cluster.stop(Data::Kept);
+            }
+            thread::sleep(Duration::from_millis(dice.below(DEATH)));
+            cluster.start_again(&[]);
+            let added = added.join().unwrap();
+            assert_eq!(added.code, 0, "a person waits for the store: {added:?}");
+        });
         until("the daemon has its database again", || {
             send_to(&daemon.state().join("control.sock"), "GET", "/api/status", b"").status == 200
         });
@@ -264,6 +275,12 @@ fn survive_without_postgresql(daemon: &mut Daemon, cluster: &mut Cluster, n_kill
         work_again(daemon);
     }
     end(daemon, &mut seen);
+    let failed = fs::read_to_string(daemon.work().join("failed")).unwrap_or_default();
+    assert_eq!(failed, "", "calls of agents wait for the store");
+    let tasks = daemon.json(&["task", "list"]);
+    let titles = tasks.as_array().unwrap().iter().map(|task| task["title"].as_str());
+    let n_added = titles.filter(|title| *title == Some("added meanwhile")).count();
+    assert_eq!(n_added, n_kills, "each task was added once");
     eprintln!("chaos: {} launches", seen.0.len());
 }
 

@@ -52,6 +52,11 @@ impl Bed {
 
 /// Returns the answer over HTTP to a script with this token.
 fn asked(daemon: &Daemon, token: &str, path: &str) -> String {
+    answer(ask(daemon, token, path))
+}
+
+/// Sends a request over HTTP with this token.
+fn ask(daemon: &Daemon, token: &str, path: &str) -> TcpStream {
     let status = daemon.status();
     let mut stream = TcpStream::connect(status["http"]["address"].as_str().unwrap()).unwrap();
     stream.set_read_timeout(Some(DEADLINE)).unwrap();
@@ -61,6 +66,10 @@ fn asked(daemon: &Daemon, token: &str, path: &str) -> String {
          Connection: close\r\n\r\n"
     )
     .unwrap();
+    stream
+}
+
+fn answer(mut stream: TcpStream) -> String {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     answer
@@ -154,16 +163,19 @@ fn status_says_that_the_database_is_away_and_agents_go_on() {
         bed.daemon.done(&["status"]).contains("The store has not answered for ")
     });
     assert!(has_line(&bed.daemon.done(&["metrics"]), "agent_coordinator_store_up 0"));
+    let ready = asked("/health/ready");
+    assert!(ready.starts_with("HTTP/1.1 503 "), "{ready}");
+    assert!(ready.contains("could not read the store: "), "{ready}");
     // The token of a script is in the store.
-    for path in ["/api/status", "/metrics", "/health/ready"] {
-        let answer = asked(path);
-        assert!(answer.starts_with("HTTP/1.1 503 "), "{path}: {answer}");
-        assert!(answer.contains("could not read the store: "), "{path}: {answer}");
-    }
+    let waiting = ["/api/status", "/metrics"].map(|path| ask(&bed.daemon, token.trim_end(), path));
     assert!(asked("/health/live").starts_with("HTTP/1.1 200 "));
     assert!(!is_gone(agent));
 
     bed.cluster.start_again(&[]);
+    for request in waiting {
+        let answer = answer(request);
+        assert!(answer.starts_with("HTTP/1.1 200 "), "it has waited for the store: {answer}");
+    }
     until("status is well again", || {
         let status = bed.daemon.status();
         status["health"] == "ok" && status["store"]["health"] == "ok"

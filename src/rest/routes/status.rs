@@ -497,6 +497,6 @@ async fn ready(State(state): State<RestState>) -> Result<&'static str, Problem> 
             "the server is stopping",
         ));
     }
-    state.service.health().await?;
+    state.service.check_store().await?;
     Ok("ok\n")
 }

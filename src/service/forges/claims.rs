@@ -148,10 +148,10 @@ impl Forges {
         let backoff = self.core.settings().backoff;
         let now = self.core.now();
         let pause_file = Arc::clone(&self.pause_file);
-        let reason = move |facts| pause_file.apply(facts).reason(backoff, now);
+        let reason = move |facts: StartFacts| pause_file.apply(facts).reason(backoff, now);
         let work = self.core.read(move |tx| match pauses::since(tx)? {
             Some(_) => Ok(None),
-            None => Ok(Some(read_open_work(tx, reason)?)),
+            None => Ok(Some(read_open_work(tx, &reason)?)),
         });
         let hosts_in_trouble = self.board.hosts_in_trouble();
         Ok(work.await?.map(|work| OpenWork { hosts_in_trouble, ..work }))

@@ -51,7 +51,7 @@ impl Launches {
         start_of_day: impl Fn(Timestamp) -> Timestamp + Send + 'static,
     ) -> Result<LaunchHistory, ServiceError> {
         let filter = filter.clone();
-        let read = self.core.read(move |tx| Ok(read(tx, &filter, midnight, start_of_day)?));
+        let read = self.core.read(move |tx| Ok(read(tx, &filter, midnight, &start_of_day)?));
         let found = read.await?;
         Ok(LaunchHistory {
             surroundings: found.surroundings.with_names().await,
@@ -73,7 +73,7 @@ impl Launches {
                 None => None,
             };
             let branch = workspace.map(|workspace| workspace.branch);
-            Ok((surroundings(tx, &[launch])?, branch))
+            Ok((surroundings(tx, std::slice::from_ref(&launch))?, branch))
         });
         let (surroundings, branch) = read.await?;
         Ok((surroundings.with_names().await, branch))

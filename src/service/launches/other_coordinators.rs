@@ -63,8 +63,8 @@ impl Launches {
             .map(|purpose| InstanceKey::new(agent.clone(), project.clone(), purpose));
         let now = self.core.now();
         let read = self.core.read(move |tx| {
-            for key in keys {
-                let open = startable::of_key(tx, &key)?.open.map(|open| (open.id, open.state));
+            for key in &keys {
+                let open = startable::of_key(tx, key)?.open.map(|open| (open.id, open.state));
                 // Until then, the agent may end by itself.
                 if let Some((launch, LaunchState::Stopping { reason, stop_at })) = open
                     && stop_at <= now

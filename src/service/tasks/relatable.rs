@@ -43,7 +43,7 @@ impl Tasks {
                 tasks::list_newest_open(tx, &project, limit + impossible.len())?
             } else {
                 let filter = TaskFilter {
-                    project: Some(project),
+                    project: Some(project.clone()),
                     only_open: true,
                     archived: ArchivedTasks::LeftOut,
                     ..TaskFilter::default()

@@ -41,7 +41,7 @@ impl Workspaces {
                 let agent = launch.map(|launch| launch.key.agent.clone());
                 SnapshotView { entry, agent, task }
             };
-            Ok::<_, ServiceError>(found.into_iter().map(view).collect())
+            Ok::<_, ServiceError>(found.iter().cloned().map(view).collect())
         });
         read.await
     }

@@ -152,9 +152,11 @@ impl Writer {
             Err(error) => {
                 self.abandon();
                 self.meter.fails(Access::Write, &error);
-                let error = Arc::new(error);
+                let in_doubt =
+                    self.in_doubt.as_ref().is_some_and(|(group, _)| *group == self.group);
+                let doubt = if in_doubt { "; the database may have made the change" } else { "" };
                 for job in group {
-                    job.answer(Some(unwritable(Box::new(Arc::clone(&error)))));
+                    job.answer(Some(unwritable(format!("{error}{doubt}").into())));
                 }
             }
         }
@@ -287,9 +289,9 @@ impl Writer {
     }
 }
 
-/// Returns the pause before the next attempt of a group while the database cannot be reached, or
-/// `None` if its callers have waited long enough. Each later group is tried once.
-fn pause_before_retry(lost_for: Duration) -> Option<Duration> {
+/// Returns the pause before the next attempt of a group or a read while the database cannot be
+/// reached, or `None` if callers have waited long enough. Each later one is tried once.
+pub(super) fn pause_before_retry(lost_for: Duration) -> Option<Duration> {
     (lost_for <= LONGEST_OUTAGE).then_some(RECONNECT_INTERVAL)
 }
 

@@ -13,7 +13,7 @@ use agent_coordinator::domain::Task;
 use agent_coordinator::postgres_url::PostgresUrl;
 use agent_coordinator::rows::tasks;
 use agent_coordinator::store::postgres::open::{self, OpenErrorKind, Options};
-use agent_coordinator::store::{Engine, StoreError, TaskFilter, Value, Write};
+use agent_coordinator::store::{Engine, Read, StoreError, TaskFilter, Value, Write};
 use rustix::process::Signal;
 use tokio::task::JoinHandle;
 
@@ -77,11 +77,13 @@ async fn names(engine: &Engine) -> Vec<String> {
     all.unwrap().into_iter().map(|task| task.title).collect()
 }
 
-/// Writers that add tasks one after the other, until the end.
+/// Writers that add tasks one after the other, and a reader, until the end.
 struct Load {
     engine: Engine,
     is_over: Arc<AtomicBool>,
     writers: Vec<JoinHandle<BTreeMap<String, Result<(), String>>>>,
+    /// Returns the first error of a read.
+    reader: JoinHandle<Result<(), StoreError>>,
 }
 
 impl Load {
@@ -100,7 +102,21 @@ impl Load {
             }
         };
         let writers = (0..N_WRITERS).map(|n| tokio::spawn(writer(n))).collect();
-        Self { engine: engine.clone(), is_over, writers }
+        let reader = tokio::spawn({
+            let (engine, is_over) = (engine.clone(), Arc::clone(&is_over));
+            async move {
+                while !is_over.load(Ordering::Relaxed) {
+                    let twice = |tx: &mut Read<'_>| {
+                        tx.exists("SELECT 1 FROM tasks LIMIT 1", &[])?;
+                        tx.exists("SELECT 1 FROM tasks LIMIT 1", &[])
+                    };
+                    let read: Result<bool, StoreError> = engine.read_with_patience(twice).await;
+                    read?;
+                }
+                Ok(())
+            }
+        });
+        Self { engine: engine.clone(), is_over, writers, reader }
     }
 
     /// Ends the load. Each task was acknowledged and is there once.
@@ -110,6 +126,8 @@ impl Load {
         for writer in self.writers {
             answers.extend(writer.await.unwrap());
         }
+        let read = self.reader.await.unwrap();
+        assert!(read.is_ok(), "a read waited for the server in vain: {read:?}");
         let found = names(&self.engine).await;
         for (name, answer) in &answers {
             let n_found = found.iter().filter(|found| *found == name).count();
