@@ -55,7 +55,8 @@ keys! {
         /// The greatest number of labels and comments that are written to a host within an hour.
         /// GitHub documents 500 an hour for requests that create content, and people may use the
         /// same account. Servers of your own may allow more. Notes that work was stopped count, and
-        /// never wait.
+        /// never wait. Each item at work keeps the writes that it needs for its end, so further
+        /// items are claimed only if the budget has room for them.
         pub writes_per_hour: Option<u32> = Some(450), numbers(1..=1_000_000).or_off(), Now;
 
         /// The longest time for which a host may still carry out a label, comment or draft after

@@ -93,7 +93,18 @@ impl Gate {
     /// Returns the limit that keeps work of this urgency from beginning now.
     pub(super) fn held(&self, urgency: Urgency) -> Option<Held> {
         let state = self.lock();
-        match state.traffic.begin(self.now(), state.pace, urgency) {
+        self.held_by(state.traffic.begin(self.now(), state.pace, urgency))
+    }
+
+    /// Returns the limit that keeps an item from being claimed now. It needs this number of writes,
+    /// and other items of the host owe `n_reserved`.
+    pub(super) fn held_claim(&self, n_needed: u32, n_reserved: u32) -> Option<Held> {
+        let state = self.lock();
+        self.held_by(state.traffic.claim(self.now(), state.pace, n_needed, n_reserved))
+    }
+
+    fn held_by(&self, decided: Result<(), Hold>) -> Option<Held> {
+        match decided {
             Err(Hold::Budget(until)) => Some(Held::Budget(self.at(until))),
             Err(Hold::Limit(until) | Hold::Interval(until)) => Some(Held::Limit(self.at(until))),
             Ok(()) | Err(Hold::Queue) => None,

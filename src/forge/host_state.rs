@@ -334,6 +334,12 @@ impl HostState {
         self.gate.held(urgency)
     }
 
+    /// Returns the limit that keeps an item from being claimed now. It needs this number of writes,
+    /// and other items of the host owe `n_reserved`.
+    pub(super) fn held_claim(&self, n_needed: u32, n_reserved: u32) -> Option<Held> {
+        self.gate.held_claim(n_needed, n_reserved)
+    }
+
     /// Returns an error while work of this urgency may not begin.
     pub(super) fn check_held(&self, urgency: Urgency) -> Result<(), Unanswered> {
         match self.held(urgency) {

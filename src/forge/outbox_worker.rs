@@ -30,7 +30,7 @@ use crate::clock;
 use crate::crash_point::{self, CrashPoint};
 use crate::domain::forge::labels::{LabelState, is_same};
 use crate::domain::forge::marker::Marker;
-use crate::domain::forge::pacing::Urgency;
+use crate::domain::forge::pacing::{Urgency, n_owed};
 use crate::domain::forge::texts::Texts;
 use crate::domain::forge::{
     Claimants, Comment, Eligibility, FolderPlace, ForgeItem, ItemFacts, ItemState, LabelDelta,
@@ -169,12 +169,22 @@ impl OutboxWorker {
         let mut due = Vec::new();
         let mut next_at = None;
         let mut budget_until = None;
+        // Other tokens of the host have the same budget.
+        let config = &self.host_state.config;
+        let is_of_host =
+            |item: &&ForgeItem| item.key.forge == config.kind && item.key.host == config.host();
+        let at_work = items.iter().filter(is_of_host).filter(|item| !is_unclaimed(item));
+        let mut n_reserved: u32 = at_work.map(n_owed).sum();
         for item in
             items.into_iter().filter(|item| self.host_state.has(item) && !item.pending.is_empty())
         {
             let is_asked = !matches!(item.pending.first(), Some(PendingWrite::Folder { .. }));
             let urgency = Urgency::of(&item.state);
-            let held = self.host_state.held(urgency).filter(|_| is_asked);
+            let held = if is_unclaimed(&item) {
+                self.host_state.held_claim(n_owed(&item), n_reserved)
+            } else {
+                self.host_state.held(urgency).filter(|_| is_asked)
+            };
             if let Some(Held::Budget(until)) = held {
                 budget_until =
                     Some(budget_until.map_or(until, |earlier: Instant| earlier.min(until)));
@@ -186,6 +196,9 @@ impl OutboxWorker {
                 let at = (clock::now() + wait).max(held_until.unwrap_or_else(clock::now));
                 next_at = Some(next_at.map_or(at, |earlier: Instant| earlier.min(at)));
             } else {
+                if is_unclaimed(&item) {
+                    n_reserved += n_owed(&item);
+                }
                 due.push((urgency, item.id));
             }
         }
@@ -537,6 +550,11 @@ impl OutboxWorker {
     fn texts(&self) -> Texts {
         Texts::new(self.host_state.service.settings().language)
     }
+}
+
+/// Returns whether nothing was written to an item so far.
+const fn is_unclaimed(item: &ForgeItem) -> bool {
+    matches!(item.state, ItemState::Claiming { after_comment: None })
 }
 
 /// Returns the result of the next future that ends. It waits forever while there is none.

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::{ItemEnd, ItemState};
+use super::{ForgeItem, ForgeKind, ItemEnd, ItemState, PendingWrite, Publish, WorkState};
 
 /// The longest pause that a host can ask for. After that it is asked again.
 pub const LONGEST_LIMIT: Duration = Duration::from_hours(1);
@@ -17,9 +17,9 @@ const HOUR: Duration = Duration::from_hours(1);
 /// Writes that begin within this time after another are counted together. They count for an hour
 /// after the last one that could be among them, so the budget errs on the safe side.
 const MINUTE: Duration = Duration::from_mins(1);
-/// A tenth of the budget is kept for work that has begun, because a claim needs more than one
-/// write.
-const RESERVED_PART: u32 = 10;
+/// The writes of a claim: the label and the comment of the beginning, and the removal of the bot's
+/// label.
+const CLAIM_WRITES: u32 = 3;
 
 /// The urgency of a write. The gate sends waiting writes in the order of these variants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,6 +43,34 @@ impl Urgency {
             | ItemState::Paused { .. }
             | ItemState::Ended(ItemEnd::Done | ItemEnd::Expired | ItemEnd::Elsewhere) => Self::Work,
         }
+    }
+}
+
+/// Returns the number of writes that an item still needs, so that it can end within the budget:
+/// those that are pending, and those of its end while it is worked on. An item that was put aside
+/// may never go on, so it keeps nothing for its end.
+pub fn n_owed(item: &ForgeItem) -> u32 {
+    let n_label = match item.key.forge {
+        // One request adds a label, and another one removes the label of before.
+        ForgeKind::GitHub => 2,
+        ForgeKind::GitLab => 1,
+    };
+    let n_of = |write: &PendingWrite| match write {
+        PendingWrite::Claim => CLAIM_WRITES,
+        PendingWrite::Label { .. } => n_label,
+        PendingWrite::Withdraw | PendingWrite::Comment { .. } | PendingWrite::PullRequest => 1,
+        PendingWrite::Push | PendingWrite::Folder { .. } => 0,
+    };
+    let n_pending: u32 = item.pending.iter().map(n_of).sum();
+    let publishes = item.publication.as_ref().is_some_and(|to| to.publish == Publish::PullRequest);
+    match item.state {
+        ItemState::Claiming { .. }
+        | ItemState::Active(WorkState::Processing)
+        | ItemState::Pausing
+        | ItemState::Stopping(_) => n_pending + n_label + 1 + u32::from(publishes),
+        ItemState::Active(WorkState::Blocked | WorkState::Failed)
+        | ItemState::Paused { .. }
+        | ItemState::Ended(_) => n_pending,
     }
 }
 
@@ -111,12 +139,31 @@ impl Traffic {
     /// Returns [`Hold::Limit`] or [`Hold::Budget`].
     pub fn begin(&self, now: Duration, pace: Pace, urgency: Urgency) -> Result<(), Hold> {
         self.read(now)?;
-        let budget = match (pace.writes_per_hour, urgency) {
-            (None, _) | (_, Urgency::Stop) => return Ok(()),
-            (Some(budget), Urgency::Work) => budget,
-            (Some(budget), Urgency::Claim) => budget - budget / RESERVED_PART,
-        };
-        self.room_at(now, budget).map_or(Ok(()), |at| Err(Hold::Budget(at)))
+        match (pace.writes_per_hour, urgency) {
+            (None, _) | (_, Urgency::Stop) => Ok(()),
+            (Some(budget), Urgency::Work | Urgency::Claim) => self.check_room(now, budget, 1),
+        }
+    }
+
+    /// Decides whether an item that needs `n_needed` writes may be claimed now. `n_reserved` is the
+    /// number of writes that other items of the host owe.
+    ///
+    /// # Errors
+    /// Returns [`Hold::Limit`] or [`Hold::Budget`].
+    pub fn claim(
+        &self,
+        now: Duration,
+        pace: Pace,
+        n_needed: u32,
+        n_reserved: u32,
+    ) -> Result<(), Hold> {
+        self.read(now)?;
+        match pace.writes_per_hour {
+            None => Ok(()),
+            // One item at a time goes on also with a budget that is smaller than its need.
+            Some(budget) if n_reserved == 0 => self.check_room(now, budget, n_needed.min(budget)),
+            Some(budget) => self.check_room(now, budget, n_needed.saturating_add(n_reserved)),
+        }
     }
 
     /// Decides whether a write may be sent now. `is_first` says whether it is the first of those
@@ -131,8 +178,7 @@ impl Traffic {
         urgency: Urgency,
         is_first: bool,
     ) -> Result<(), Hold> {
-        // A claim that has begun must be finished, so it may use the reserved part, too.
-        self.begin(now, pace, urgency.min(Urgency::Work))?;
+        self.begin(now, pace, urgency)?;
         if !is_first {
             return Err(Hold::Queue);
         }
@@ -167,18 +213,26 @@ impl Traffic {
         self.minutes.iter().copied().filter(move |(begin, _)| !is_over(*begin, now))
     }
 
-    /// Returns the time at which the budget has room for one more write; `None` if it has room now.
-    fn room_at(&self, now: Duration, budget: u32) -> Option<Duration> {
-        let mut n_writes: u64 = self.minutes(now).map(|(_, n)| u64::from(n)).sum();
-        let mut room_at = None;
+    /// Checks that the budget has room for `n_more` writes.
+    ///
+    /// # Errors
+    /// Returns [`Hold::Budget`] until it has room. If a whole hour is too short for them, the hold
+    /// lasts a minute.
+    fn check_room(&self, now: Duration, budget: u32, n_more: u32) -> Result<(), Hold> {
+        if n_more > budget {
+            return Err(Hold::Budget(now + MINUTE));
+        }
+        let n_sent: u64 = self.minutes(now).map(|(_, n)| u64::from(n)).sum();
+        let mut n_writes = n_sent + u64::from(n_more);
+        let mut room = Ok(());
         for (begin, n) in self.minutes(now) {
-            if n_writes < u64::from(budget) {
+            if n_writes <= u64::from(budget) {
                 break;
             }
             n_writes -= u64::from(n);
-            room_at = Some(begin + MINUTE + HOUR);
+            room = Err(Hold::Budget(begin + MINUTE + HOUR));
         }
-        room_at
+        room
     }
 }
 
@@ -190,6 +244,9 @@ fn is_over(begin: Duration, now: Duration) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::Timestamp;
+    use crate::domain::forge::labels::LabelState;
+    use crate::domain::forge::{Base, FolderPlace, ItemKey, Publication, StopCause};
 
     const NOW: Duration = Duration::from_hours(5);
     const SECOND: Duration = Duration::from_secs(1);
@@ -264,23 +321,99 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_the_budget_is_kept_for_what_has_begun() {
-        let pace = Pace { writes_per_hour: Some(100), ..PACE };
-        let traffic = after(90, NOW);
+    fn a_claim_needs_room_for_its_own_writes_and_for_those_of_the_items_at_work() {
         let now = NOW + 100 * SECOND;
-        assert_eq!(traffic.begin(now, pace, Urgency::Work), Ok(()));
-        assert!(matches!(traffic.begin(now, pace, Urgency::Claim), Err(Hold::Budget(_))));
-        assert_eq!(traffic.write(now, pace, Urgency::Claim, true), Ok(()), "it has begun");
-        let small = Pace { writes_per_hour: Some(1), ..PACE };
-        assert_eq!(Traffic::default().begin(now, small, Urgency::Claim), Ok(()));
+        let room_at = NOW + MINUTE + HOUR;
+        for (n_sent, budget, n_needed, n_reserved, expected) in [
+            (0, 100, 7, 0, Ok(())),
+            (93, 100, 7, 0, Ok(())),
+            (94, 100, 7, 0, Err(room_at)),
+            (53, 100, 7, 40, Ok(())),
+            (54, 100, 7, 40, Err(room_at)),
+            // The items at work may end before the hour is over.
+            (0, 100, 7, 94, Err(now + MINUTE)),
+            (0, 100, 7, u32::MAX, Err(now + MINUTE)),
+            // One item at a time, with a budget that is too small for it.
+            (0, 1, 7, 0, Ok(())),
+            (1, 1, 7, 0, Err(room_at)),
+            (0, 1, 7, 3, Err(now + MINUTE)),
+        ] {
+            let pace = Pace { writes_per_hour: Some(budget), ..PACE };
+            let found = after(n_sent, NOW).claim(now, pace, n_needed, n_reserved);
+            let expected = expected.map_err(Hold::Budget);
+            assert_eq!(found, expected, "{n_sent} {budget} {n_needed} {n_reserved}");
+        }
+        let traffic = after(99, NOW);
+        assert_eq!(traffic.claim(now, PACE, 7, u32::MAX), Ok(()), "without a budget");
+        let pace = Pace { writes_per_hour: Some(100), ..PACE };
+        for urgency in [Urgency::Work, Urgency::Claim] {
+            assert_eq!(traffic.begin(now, pace, urgency), Ok(()), "{urgency:?}: it has begun");
+        }
+    }
+
+    fn example(
+        forge: ForgeKind,
+        state: ItemState,
+        pending: Vec<PendingWrite>,
+        publish: Publish,
+    ) -> ForgeItem {
+        let base = Base {
+            target: "main".to_owned(),
+            commit: String::new(),
+            upstream: String::new(),
+            is_read_only: false,
+            diff_base: None,
+            push_to: None,
+        };
+        let task = "tsk".parse().expect("an id");
+        let agent = "agt".parse().expect("an id");
+        let project = "prj".parse().expect("an id");
+        let key = ItemKey { forge, ..ItemKey::example() };
+        let id = "itm".parse().expect("an id");
+        let item = ForgeItem::new(id, task, key, agent, project, Timestamp::from_millis(0));
+        let publication = Some(Publication::new(publish, base));
+        ForgeItem { state, pending, publication, ..item }
+    }
+
+    #[test]
+    fn an_item_owes_what_is_pending_and_the_writes_of_its_end() {
+        let label = PendingWrite::Label { state: LabelState::Done };
+        let comment = PendingWrite::Comment { number: 1, text: String::new() };
+        let claiming = ItemState::Claiming { after_comment: None };
+        let processing = ItemState::Active(WorkState::Processing);
+        let blocked = ItemState::Active(WorkState::Blocked);
+        let done = ItemState::Ended(ItemEnd::Done);
+        let end = vec![label.clone(), comment.clone()];
+        let with_draft = vec![PendingWrite::Push, PendingWrite::PullRequest, label, comment];
+        let folder = PendingWrite::Folder { place: FolderPlace::Completed };
+        for (state, pending, publish, at_github, at_gitlab) in [
+            (claiming.clone(), vec![PendingWrite::Claim], Publish::Nothing, 6, 5),
+            (claiming, vec![PendingWrite::Claim], Publish::PullRequest, 7, 6),
+            (processing.clone(), Vec::new(), Publish::Nothing, 3, 2),
+            (processing.clone(), Vec::new(), Publish::Push, 3, 2),
+            (processing.clone(), Vec::new(), Publish::PullRequest, 4, 3),
+            (processing, end.clone(), Publish::Nothing, 6, 4),
+            (ItemState::Stopping(StopCause::Closed), Vec::new(), Publish::Nothing, 3, 2),
+            (blocked.clone(), Vec::new(), Publish::PullRequest, 0, 0),
+            (blocked, end, Publish::PullRequest, 3, 2),
+            (done.clone(), with_draft, Publish::PullRequest, 4, 3),
+            (done, vec![folder], Publish::Push, 0, 0),
+        ] {
+            for (forge, expected) in
+                [(ForgeKind::GitHub, at_github), (ForgeKind::GitLab, at_gitlab)]
+            {
+                let item = example(forge, state.clone(), pending.clone(), publish);
+                assert_eq!(n_owed(&item), expected, "{forge:?} {state:?} {pending:?} {publish:?}");
+            }
+        }
     }
 
     #[test]
     fn a_stop_goes_first_and_a_claim_last() {
         let states = [
             ItemState::Claiming { after_comment: None },
-            ItemState::Active(super::super::WorkState::Failed),
-            ItemState::Stopping(super::super::StopCause::Closed),
+            ItemState::Active(WorkState::Failed),
+            ItemState::Stopping(StopCause::Closed),
         ];
         let mut urgencies: Vec<Urgency> = states.iter().map(Urgency::of).collect();
         urgencies.sort();

@@ -4,12 +4,13 @@ use std::time::{Duration, Instant};
 
 use agent_coordinator::domain::forge::ForgeKind;
 
-use super::{BOT, Bed, NAME};
+use super::{BOT, Bed, NAME, n_comments};
 use crate::daemon::Daemon;
 use crate::forge::fake::{Fake, Fault, Item, TOKEN, Times};
 use crate::support::{until, until_some};
 
 const WORKS: &[&str] = &["authenticate", "get-my-task", "report:success"];
+const WAITS: &[&str] = &["authenticate", "get-my-task", "wait-for:go", "report:success"];
 const GOES_ON: &[&str] = &["authenticate", "get-my-task", "sleep:600"];
 
 /// Starts a bed with this `forge` section.
@@ -167,6 +168,23 @@ fn a_used_up_budget_holds_claims_and_is_shown_and_a_stop_is_written_all_the_same
     for issue in &others {
         bed.until_labelled(issue, "coding agent processing");
     }
+}
+
+#[test]
+fn an_item_that_has_begun_has_the_writes_of_its_end() {
+    const N_AGENTS: usize = 4;
+    let section = "poll_interval: 100ms, write_interval: 0s, writes_per_hour: 14";
+    let bed = running(WAITS, N_AGENTS, |fake| settings_with_agents(fake, N_AGENTS, section));
+    let issues = issues(&bed, N_AGENTS);
+    let labelled = |label: &str| issues.iter().filter(|it| it.labels() == [label]).count();
+    until("two are at work", || labelled("coding agent processing") == 2);
+    until("the others wait", || bed.host()["writes_held_until"].is_string());
+    std::fs::write(bed.daemon.work().join("go"), "").unwrap();
+    let n_told = || issues.iter().map(|issue| n_comments(issue, "Task done")).sum::<usize>();
+    until("both are done", || labelled("coding agent done") == 2 && n_told() == 2);
+    assert_eq!(labelled("coding agent"), N_AGENTS - 2, "nothing was written to the others");
+    let n_writes = ["POST *", "DELETE *"].map(|pattern| bed.fake.n_requests(pattern));
+    assert_eq!(n_writes.iter().sum::<usize>(), 12, "six for each");
 }
 
 #[test]
