@@ -1,5 +1,6 @@
 //! Turns a launch into a command line: the program for an `ai_type`, its arguments, environment and
-//! prompt. Turns the output of that program into facts ([`output`]). All of this is pure.
+//! prompt. Turns the output of that program into facts ([`output`]). All of this is pure, except
+//! for what [`Host`] is asked.
 //!
 //! This module knows the configuration of providers and nothing of processes. `coordinator` calls
 //! it, and so does `cli check`, which shows the commands that would be started. A provider is an
@@ -84,6 +85,15 @@ pub struct AgentUser {
     pub shell: PathBuf,
 }
 
+/// What presets ask about the files of this host.
+#[derive(Debug, Clone, Copy)]
+pub struct Host {
+    /// Returns whether a file exists and is not empty.
+    pub has_contents: fn(&Path) -> bool,
+    /// Returns the folders that git writes to for a commit in a directory.
+    pub git_folders: fn(&Path) -> Vec<PathBuf>,
+}
+
 /// All inputs of command lines except the launch.
 #[derive(Debug, Clone)]
 pub struct Providers {
@@ -113,6 +123,7 @@ pub struct Providers {
     pub users: BTreeMap<String, AgentUser>,
     /// The directory of those launch files that such users may read.
     pub users_files: PathBuf,
+    pub host: Host,
 }
 
 /// The reason why the agents of a provider need the server's HTTP address.
@@ -265,6 +276,8 @@ impl Providers {
                         ))
                     }),
                     given: &given,
+                    working_directory: &request.working_directory,
+                    host: self.host,
                 });
                 if *telemetry == Telemetry::Off {
                     let quiet = built_in.quiet.iter();

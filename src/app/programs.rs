@@ -15,14 +15,23 @@ use crate::clock;
 use crate::config::{CommandLine, Config, Environment, Preset, ProviderConfig};
 use crate::domain::agent::DEFAULT_AI_TYPE;
 use crate::locks::lock;
-use crate::provider::{CORRECT_PROGRAM, Login, installation_of, login_of, program_of};
+use crate::provider::{CORRECT_PROGRAM, Host, Login, installation_of, login_of, program_of};
 use crate::rest::{FoundProgram, MissingProgram, ProgramLogin, Programs};
 use crate::sys::ownership::is_only_of_root;
+use crate::workspace::git_folders;
 
 /// The time that a CLI has to print its version.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(5);
 /// The time for which the version of a program is kept.
 const VERSION_KEPT_FOR: Duration = Duration::from_mins(1);
+
+/// The files of this host.
+pub const HOST: Host = Host {
+    has_contents: |path| {
+        std::fs::metadata(path).is_ok_and(|found| found.is_file() && found.len() > 0)
+    },
+    git_folders,
+};
 
 /// Returns the search for the programs of this configuration.
 pub(super) fn programs(config: &Config, environment: &Environment) -> Programs {
@@ -168,10 +177,7 @@ pub fn login(preset: Preset, entry: &ProviderConfig, environment: &Environment) 
         let set = entry.environment.get(name).map(|value| value.reveal().to_owned());
         set.or_else(|| environment.variable(name).map(str::to_owned))
     };
-    let has_contents = |path: &PathBuf| {
-        std::fs::metadata(path).is_ok_and(|found| found.is_file() && found.len() > 0)
-    };
-    login_of(preset, variable, has_contents)
+    login_of(preset, variable, HOST.has_contents)
 }
 
 /// Returns the program that a name or a path stands for.

@@ -11,6 +11,7 @@ use tokio::task::JoinHandle;
 
 use super::isolation;
 use super::parts::Parts;
+use super::programs::HOST;
 use super::{identity, notify};
 use crate::cgroup;
 use crate::clock;
@@ -171,6 +172,7 @@ impl CoordinatorIdentity {
                 program: self.means.program.clone(),
                 users: isolation::users(config),
                 users_files: isolation::users_files(config),
+                host: HOST,
             },
             state_dir: config.paths.state_dir.clone(),
         }

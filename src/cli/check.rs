@@ -160,6 +160,7 @@ fn check(
         program: std::env::current_exe().unwrap_or_default(),
         users: app::users(config),
         users_files: app::users_files(config),
+        host: app::programs::HOST,
     };
     let agents =
         manifest.as_ref().map(|(_, manifest)| manifest.agents.as_slice()).unwrap_or_default();

@@ -10,6 +10,7 @@ use crate::domain::start_history::{Candidate, StartReason};
 use crate::domain::{Activity, Guidance, InstanceKey, Language, Priority, Purpose, StopReason};
 use crate::nudge::Nudge;
 use crate::process::{BootInstant, StartError, StartRequest};
+use crate::provider::Host;
 use crate::service::ServerView;
 
 const NOW: Timestamp = Timestamp::from_millis(1_000_000);
@@ -129,6 +130,7 @@ fn no_providers() -> Providers {
         withheld_variables: BTreeSet::new(),
         redacted: Vec::new(),
         users_files: PathBuf::from("/files"),
+        host: Host { has_contents: |_| false, git_folders: |_| Vec::new() },
     }
 }
 

@@ -24,7 +24,13 @@ fn arguments(run: &Run<'_>) -> Vec<String> {
     let mut arguments: Vec<String> =
         ["exec", "--json", "--skip-git-repo-check"].map(str::to_owned).into();
     match run.permissions {
-        Permissions::Project => arguments.extend(["-s".to_owned(), "workspace-write".to_owned()]),
+        Permissions::Project => {
+            arguments.extend(["-s".to_owned(), "workspace-write".to_owned()]);
+            // Its sandbox lets an agent read a repository in its directory, but make no commit.
+            for folder in (run.host.git_folders)(run.working_directory) {
+                arguments.extend(["--add-dir".to_owned(), folder.to_string_lossy().into_owned()]);
+            }
+        }
         Permissions::Bypass => {
             arguments.push("--dangerously-bypass-approvals-and-sandbox".to_owned());
         }

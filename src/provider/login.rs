@@ -1,7 +1,7 @@
 //! Finds out whether the CLI of a preset has a login, from variables and from the files in which it
 //! keeps one. It never reads what is in them, and never starts the CLI.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::preset;
 use crate::config::Preset;
@@ -40,7 +40,7 @@ const fn files(preset: Preset) -> (&'static str, &'static str, &'static [&'stati
 pub fn login_of(
     preset: Preset,
     variable: impl Fn(&str) -> Option<String>,
-    has_contents: impl Fn(&PathBuf) -> bool,
+    has_contents: impl Fn(&Path) -> bool,
 ) -> Login {
     let is_set = |name: &str| variable(name).is_some_and(|value| !value.is_empty());
     if let Some(name) = preset::of(preset).logins.iter().find(|name| is_set(name)) {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use super::{claude, codex, copilot, gemini, opencode, qwen};
+use super::{Host, claude, codex, copilot, gemini, opencode, qwen};
 use crate::config::{Permissions, Preset, Telemetry};
 use crate::domain::{LaunchFile, Secret};
 
@@ -46,6 +46,8 @@ pub(super) struct Run<'a> {
     pub files: &'a Path,
     /// The variables that the agent has from other sources.
     pub given: &'a BTreeMap<String, Secret>,
+    pub working_directory: &'a Path,
+    pub host: Host,
 }
 
 impl Run<'_> {

@@ -28,6 +28,7 @@ fn providers(entries: impl IntoIterator<Item = (&'static str, ProviderConfig)>) 
         program: PathBuf::from("/bin/agent-coordinator"),
         users: BTreeMap::new(),
         users_files: PathBuf::from("/run/files"),
+        host: Host { has_contents: |_| false, git_folders: |_| Vec::new() },
     }
 }
 
@@ -225,6 +226,21 @@ fn presets_by_permissions_and_by_the_way_to_the_server() {
         }
         insta::assert_snapshot!(name, all.join("\n\n"));
     }
+}
+
+/// The sandbox of codex has a repository in its directory read-only.
+#[test]
+fn codex_may_write_to_the_repository_of_its_directory() {
+    let git_folders = |directory: &Path| vec![directory.join(".git"), PathBuf::from("/git/own")];
+    let host = Host { git_folders, ..providers([]).host };
+    let with = |permissions| {
+        let entry = providers([("codex", permitted(Preset::Codex, permissions))]);
+        command(&Providers { host, ..entry }, "codex").arguments.join(" ")
+    };
+    let sandbox = with(Permissions::Project);
+    let expected = "-s workspace-write --add-dir /proj_a/.git --add-dir /git/own -c ";
+    assert!(sandbox.contains(expected), "{sandbox}");
+    assert!(!with(Permissions::Bypass).contains("--add-dir"));
 }
 
 #[test]

@@ -94,6 +94,20 @@ pub fn find_work_tree(directory: &Path) -> Option<PathBuf> {
     above.into_iter().find(|folder| Repository::of(folder).is_some()).map(Path::to_owned)
 }
 
+/// Returns the folders that git writes to for a commit in `directory`. An agent may have written to
+/// them, so only an entry `.git` that is a file leads elsewhere, and the repository of a linked work
+/// tree must be around its own folder. Blocks.
+pub fn git_folders(directory: &Path) -> Vec<PathBuf> {
+    let top = find_work_tree(directory).filter(|top| !top.join(".git").is_symlink());
+    let Some(Repository { own, common }) = top.and_then(|top| Repository::of(&top)) else {
+        return Vec::new();
+    };
+    let folders = [common, own].map(|folder| folder.canonicalize().unwrap_or(folder));
+    let [common, own] = &folders;
+    let is_around = own.parent() == Some(common.join("worktrees").as_path());
+    folders.iter().skip(usize::from(!is_around)).cloned().collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -124,6 +138,30 @@ mod tests {
         assert_eq!(find_work_tree(&other), Some(other.canonicalize().unwrap()));
         let found = Repository::of(&other).unwrap();
         assert_eq!(found.objects().canonicalize().unwrap(), top.join(".git/objects"));
+        assert_eq!(git_folders(&other), [top.join(".git"), own.clone()]);
+    }
+
+    #[test]
+    fn an_agent_that_writes_to_its_repository_names_no_other_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().canonicalize().unwrap();
+        let made = |name: &str| {
+            let git = folder.join(name).join(".git");
+            std::fs::create_dir_all(git.join("objects")).unwrap();
+            std::fs::write(git.join("HEAD"), "ref: refs/heads/main\n").unwrap();
+            git
+        };
+        let victim = made("victim");
+        let git = made("mine");
+        let below = folder.join("mine/below");
+        std::fs::create_dir(&below).unwrap();
+        assert_eq!(git_folders(&below), [git.clone()]);
+        std::fs::write(git.join("commondir"), victim.to_str().unwrap()).unwrap();
+        assert_eq!(git_folders(&below), [git.clone()]);
+        std::fs::rename(&git, folder.join("mine/moved")).unwrap();
+        std::os::unix::fs::symlink(&victim, &git).unwrap();
+        assert_eq!(git_folders(&below), [] as [PathBuf; 0]);
+        assert_eq!(git_folders(&folder), [] as [PathBuf; 0], "no repository");
     }
 
     #[test]

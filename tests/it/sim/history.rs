@@ -9,7 +9,7 @@ use std::time::Duration;
 use agent_coordinator::coordinator::{Coordinator, CoordinatorConfig, Mode};
 use agent_coordinator::domain::plan::{Limits, StartLimits};
 use agent_coordinator::domain::{Guidance, Language};
-use agent_coordinator::provider::Providers;
+use agent_coordinator::provider::{self, Providers};
 use tokio::sync::watch;
 use tokio::time::Sleep;
 
@@ -252,6 +252,7 @@ fn providers() -> Providers {
         withheld_variables: std::collections::BTreeSet::new(),
         redacted: Vec::new(),
         users_files: "/run/files".into(),
+        host: provider::Host { has_contents: |_| false, git_folders: |_| Vec::new() },
     }
 }
 
