@@ -9,7 +9,7 @@ use super::follow::say;
 use super::kept::telling;
 use super::named::Named;
 use super::output::{Form, plain, print_json, print_line};
-use super::workspace::{changes, of_task, others, print_changed, print_others};
+use super::workspace::{changes, in_no_commit, of_task, others, print_changed, print_others};
 use crate::config::Environment;
 use crate::domain::TaskId;
 use crate::domain::workspace::WorkspaceState;
@@ -49,9 +49,17 @@ impl DiffTask {
             // A program, such as `git apply`, gets every byte.
             stdout.write_all(&diff)?;
         }
-        if stat {
-            for line in others(&of_task(client, &task).await?) {
-                say(&line);
+        let is_empty = diff.is_empty() && !uncommitted;
+        if stat || is_empty {
+            let workspace = of_task(client, &task).await?;
+            let n_files = workspace.content.as_ref().map_or(0, |content| content.n_uncommitted);
+            if is_empty && n_files > 0 {
+                let files = in_no_commit(n_files);
+                let short_id = &workspace.short_id;
+                say(&format!("{files}: `task diff {short_id} --uncommitted` shows that"));
+            }
+            for line in others(&workspace).iter().filter(|_| stat) {
+                say(line);
             }
         }
         Ok(())

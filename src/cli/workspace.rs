@@ -253,7 +253,10 @@ fn print_workspace(workspace: &WorkspaceBody) -> Result<(), CliError> {
 /// Prints the result of a task, and what became of it.
 pub(super) fn print_result(workspace: &WorkspaceBody) -> Result<(), CliError> {
     let branch = plain(&workspace.branch);
-    print_line(&format!("result: {} on the branch {branch}", changes(workspace)))?;
+    let content = workspace.content.as_ref();
+    let is_only_files = content.is_some_and(|it| it.n_commits == 0 && it.n_uncommitted > 0);
+    let place = if is_only_files { String::new() } else { format!(" on the branch {branch}") };
+    print_line(&format!("result: {}{place}", changes(workspace)))?;
     print_others(workspace)?;
     print_fate(workspace)
 }
@@ -292,6 +295,9 @@ pub(super) fn changes(workspace: &WorkspaceBody) -> String {
     if content.n_commits == 0 && content.n_uncommitted == 0 && content.others.is_empty() {
         return "changed nothing".to_owned();
     }
+    if content.n_commits == 0 && content.n_uncommitted > 0 {
+        return in_no_commit(content.n_uncommitted);
+    }
     let uncommitted = match content.n_uncommitted {
         0 => String::new(),
         n => format!(", {n} uncommitted"),
@@ -300,6 +306,11 @@ pub(super) fn changes(workspace: &WorkspaceBody) -> String {
         "{} commits, {} files +{} -{}{uncommitted}",
         content.n_commits, content.n_files, content.n_additions, content.n_deletions
     )
+}
+
+/// Returns the number of files that are in no commit.
+pub(super) fn in_no_commit(n_files: u32) -> String {
+    format!("{n_files} {} in no commit", if n_files == 1 { "file" } else { "files" })
 }
 
 fn state(workspace: &WorkspaceBody) -> String {

@@ -62,6 +62,32 @@ fn a_result_is_listed_until_it_is_merged_or_discarded() {
 }
 
 #[test]
+fn a_result_that_is_in_no_commit_is_told_wherever_a_person_looks() {
+    let steps: &[&str] = &[
+        "authenticate",
+        "get-my-task",
+        "run:for name in a b c; do echo $name >$name.txt; done",
+        "report:success",
+    ];
+    let bed = Bed::new(&[("one", steps)]);
+    let daemon = &bed.daemon;
+    daemon.task("tsk", "prj", "one");
+    until("it is listed", || inbox(&bed, "unmerged").len() == 1);
+    let told = "a title: PRJ-1 is done: 3 files in no commit, not merged";
+    assert_eq!(inbox(&bed, "unmerged"), [told]);
+    assert_eq!(step(&bed), "merge");
+    let shown = daemon.done(&["task", "show", "tsk"]);
+    assert!(shown.contains("result: 3 files in no commit\n"), "{shown}");
+    let page = daemon.page("/ui/parts/projects/prj/board", "en");
+    assert!(page.contains("<span class=\"second\">3 files in no commit</span>"), "{page}");
+    let diff = daemon.cli(&["task", "diff", "tsk"]);
+    assert_eq!((diff.code, diff.stdout.as_str()), (0, ""));
+    assert!(diff.stderr.contains("`task diff PRJ-1 --uncommitted`"), "{diff:?}");
+    daemon.done(&["task", "merge", "tsk", "--with-uncommitted"]);
+    assert_eq!((inbox(&bed, "unmerged"), step(&bed)), (vec![], Value::Null));
+}
+
+#[test]
 fn a_published_result_and_an_archived_task_are_not_listed() {
     let bed = Bed::new(&[("one", COMMITS)]);
     let daemon = &bed.daemon;

@@ -25,6 +25,11 @@ pub enum WaitingResult {
         /// The branches and commits beside it.
         tips: Vec<String>,
     },
+    /// All that its agent left are files in no commit.
+    Files {
+        task: TaskInNeed,
+        n_files: u32,
+    },
     /// It is decided, and its agent left more beside it.
     Beside {
         task: TaskInNeed,
@@ -75,7 +80,8 @@ pub fn of_results(
             entries.push(Attention { since, cause: Cause::Result(result) });
             continue;
         }
-        if content.is_of_earlier_version() {
+        let is_only_files = content.is_only_files();
+        if content.is_of_earlier_version() && !is_only_files {
             continue;
         }
         let tips = content.open_others().map(|other| other.name().to_owned()).collect();
@@ -86,6 +92,9 @@ pub fn of_results(
         }
         let result = match step {
             MergeStep::Choose => WaitingResult::Undecided { task, tips },
+            MergeStep::Merge if is_only_files => {
+                WaitingResult::Files { task, n_files: content.n_uncommitted }
+            }
             MergeStep::Merge | MergeStep::Resolve | MergeStep::Compare => {
                 let Content { n_additions, n_deletions, .. } = *content;
                 WaitingResult::ToMerge { task, n_additions, n_deletions, tips }
@@ -121,6 +130,7 @@ impl WaitingResult {
             Self::Conflict { .. } => AttentionKind::Conflict,
             Self::Left { .. } => AttentionKind::InterruptedMerge,
             Self::ToMerge { .. }
+            | Self::Files { .. }
             | Self::Undecided { .. }
             | Self::Beside { .. }
             | Self::Many { .. } => AttentionKind::Unmerged,
@@ -131,6 +141,7 @@ impl WaitingResult {
     pub(super) fn subject(&self) -> String {
         match self {
             Self::ToMerge { task, .. } | Self::Conflict { task, .. } => task.id.to_string(),
+            Self::Files { task, .. } => format!("{} files", task.id),
             Self::Undecided { task, .. } => format!("{} undecided", task.id),
             Self::Beside { task, .. } => format!("{} beside", task.id),
             Self::Left { merge, .. } => merge.workspace.to_string(),
@@ -141,6 +152,7 @@ impl WaitingResult {
     pub(super) const fn task(&self) -> Option<&TaskInNeed> {
         match self {
             Self::ToMerge { task, .. }
+            | Self::Files { task, .. }
             | Self::Undecided { task, .. }
             | Self::Beside { task, .. }
             | Self::Conflict { task, .. } => Some(task),
@@ -182,6 +194,13 @@ impl WaitingResult {
                         "{short_id} は完了: +{n_additions} −{n_deletions}、未マージ{}",
                         more(Language::Japanese)
                     ),
+                )
+            }
+            Self::Files { task: TaskInNeed { short_id, .. }, n_files } => {
+                let plural = if *n_files == 1 { "" } else { "s" };
+                (
+                    format!("{short_id} is done: {n_files} file{plural} in no commit, not merged"),
+                    format!("{short_id} は完了: 未コミットのファイル {n_files} 件、未マージ"),
                 )
             }
             Self::Beside { task: TaskInNeed { short_id, .. }, tips } => (
@@ -257,6 +276,9 @@ impl WaitingResult {
     pub(super) fn remedy(&self) -> Option<String> {
         Some(match self {
             Self::ToMerge { task, .. } => format!("`task merge {}`", task.short_id),
+            Self::Files { task, .. } => {
+                format!("`task merge {} --with-uncommitted`", task.short_id)
+            }
             Self::Undecided { task, .. } => {
                 format!("`task result {} --take BRANCH`", task.short_id)
             }
@@ -371,6 +393,18 @@ mod tests {
             );
         }
         assert_eq!(entries.len(), 4);
+    }
+
+    #[test]
+    fn a_result_that_is_in_no_commit_says_so() {
+        let mut files = result(1, MergeStep::Merge);
+        let left = Content { n_uncommitted: 3, ..Content::default() };
+        files.workspace.content = Some(left);
+        let expected = "SHOP-1 is done: 3 files in no commit, not merged".to_owned();
+        assert_eq!(told(vec![files.clone()]), [(Unmerged, "Sell tea".to_owned(), expected)]);
+        let entry = of_results(vec![files], &BTreeMap::new()).pop().unwrap();
+        let Cause::Result(found) = entry.cause else { panic!("{entry:?}") };
+        assert_eq!(found.remedy().unwrap(), "`task merge SHOP-1 --with-uncommitted`");
     }
 
     #[test]

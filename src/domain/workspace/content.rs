@@ -69,6 +69,12 @@ impl Content {
         self.n_commits == 0 && self.n_uncommitted == 0 && self.others.is_empty()
     }
 
+    /// Returns whether all that the agent left are files in no commit, which no merge takes unasked,
+    /// and no forge gets.
+    pub const fn is_only_files(&self) -> bool {
+        self.n_commits == 0 && self.n_uncommitted > 0 && !self.is_undecided
+    }
+
     /// Returns whether a person does not need a tip beside the result.
     pub fn is_dropped(&self, other: &OtherTip) -> bool {
         self.dropped.contains(&other.commit)

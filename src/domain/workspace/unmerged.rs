@@ -89,7 +89,8 @@ impl Workspace {
             return None;
         }
         let beside = content.open_others().next().map(|_| MergeStep::Compare);
-        if self.merged_commit.is_some() || is_at_forge {
+        let is_only_files = content.is_only_files();
+        if self.merged_commit.is_some() || is_at_forge && !is_only_files {
             return beside;
         }
         if content.is_undecided {
@@ -100,7 +101,8 @@ impl Workspace {
         }
         let is_published =
             self.published_commit.is_some() && self.published_commit == content.head_commit;
-        if content.n_commits > 0 && !is_published { Some(MergeStep::Merge) } else { beside }
+        let has_result = content.n_commits > 0 && !is_published;
+        if has_result || is_only_files { Some(MergeStep::Merge) } else { beside }
     }
 }
 
@@ -207,6 +209,24 @@ mod tests {
             let archived = Task { archived_at: Some(AT), ..task(TaskStatus::Done) };
             assert_eq!(workspace.merge_step(&archived, false), None, "{name}, archived");
         }
+    }
+
+    #[test]
+    fn files_in_no_commit_wait_for_a_person_if_there_is_no_more() {
+        let done = task(TaskStatus::Done);
+        let merge = Some(MergeStep::Merge);
+        let files = workspace(Content { n_commits: 0, n_uncommitted: 3, ..content() });
+        assert_eq!(files.merge_step(&done, false), merge);
+        assert_eq!(files.merge_step(&done, true), merge, "a forge gets only commits");
+        let published = files.content.as_ref().and_then(|content| content.head_commit.clone());
+        let published = Workspace { published_commit: published, ..files.clone() };
+        assert_eq!(published.merge_step(&done, false), merge);
+        assert_eq!(files.clone().merged("m".to_owned(), true).merge_step(&done, false), None);
+        let discarded = Workspace { discarded_at: Some(AT), ..files };
+        assert_eq!(discarded.merge_step(&done, false), None);
+        let beside = workspace(Content { n_uncommitted: 3, ..content() });
+        let merged = beside.merged("m".to_owned(), false);
+        assert_eq!(merged.merge_step(&done, false), None, "the merge has named them");
     }
 
     #[test]

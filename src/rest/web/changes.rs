@@ -95,6 +95,8 @@ pub(super) struct CardResult {
     pub(super) n_deletions: u32,
     pub(super) n_uncommitted: u32,
     pub(super) is_merged: bool,
+    /// All that its agent left are files in no commit.
+    pub(super) is_only_files: bool,
     pub(super) is_unchanged: bool,
 }
 
@@ -571,6 +573,7 @@ fn card_result(workspace: Workspace) -> Option<(TaskId, CardResult)> {
         n_additions: content.n_additions,
         n_deletions: content.n_deletions,
         n_uncommitted: content.n_uncommitted,
+        is_only_files: content.is_only_files() && workspace.merged_commit.is_none(),
         is_unchanged: content.is_unchanged(),
         is_merged: workspace.merged_commit.is_some(),
     };

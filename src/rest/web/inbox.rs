@@ -347,7 +347,9 @@ impl Entry {
 fn place_of(w: &'static Words, result: &WaitingResult) -> (String, &'static str) {
     let changes = |task: &TaskInNeed| format!("/ui/tasks/{}?tab=changes", task.short_id);
     match result {
-        WaitingResult::ToMerge { task, .. } => (changes(task), w.merge),
+        WaitingResult::ToMerge { task, .. } | WaitingResult::Files { task, .. } => {
+            (changes(task), w.merge)
+        }
         WaitingResult::Undecided { task, .. } => (changes(task), w.choose_result()),
         WaitingResult::Beside { task, .. } => (changes(task), w.changes),
         WaitingResult::Conflict { task, .. } | WaitingResult::Left { task: Some(task), .. } => {

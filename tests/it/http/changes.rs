@@ -128,7 +128,7 @@ fn a_reader_sees_what_an_agent_changed_and_merges_it() {
     for text in [
         "<span class=\"mark good\">Ready</span>",
         "2 files, 1 commit on <code>agents/shop-1</code> · from <code>main</code>",
-        "1 uncommitted",
+        "1 file in no commit",
         "<tr class=\"hunk\"><td class=\"ln\"></td><td class=\"ln\"></td><td>@@ -1,3 +1,3 @@</td></tr>",
         "<tr class=\"del\"><td class=\"ln\">2</td><td class=\"ln\"></td><td>two</td></tr>",
         "<tr class=\"add\"><td class=\"ln\"></td><td class=\"ln\">2</td><td>&#60;b&#62;TWO&#60;/b&#62;</td></tr>",

@@ -74,7 +74,7 @@ impl Words {
 
     pub(in crate::rest::web) fn of_uncommitted(&self, n_files: u32) -> String {
         match self.language {
-            Language::English => format!("{n_files} uncommitted"),
+            Language::English => format!("{n_files} file{} in no commit", ending(n_files == 1)),
             Language::Japanese => format!("未コミット {n_files} 件"),
         }
     }
