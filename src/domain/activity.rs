@@ -120,12 +120,12 @@ impl From<FailureClass> for Failure {
 
 impl Failure {
     /// Returns this failure after an earlier one. It keeps what the earlier one knew of the same
-    /// failure.
+    /// failure. Of the ends of two quotas, the later one counts.
     fn after(self, earlier: Option<Self>) -> Self {
         let known = earlier
             .filter(|earlier| earlier.class == self.class)
             .and_then(|earlier| earlier.resets_at);
-        Self { resets_at: self.resets_at.or(known), ..self }
+        Self { resets_at: self.resets_at.max(known), ..self }
     }
 }
 

@@ -13,6 +13,7 @@ mod copilot;
 mod gemini;
 mod lines;
 mod opencode;
+mod reset;
 mod trouble;
 
 use jiff::Zoned;
@@ -58,12 +59,13 @@ pub fn recognise(line: &str, now: Now) -> Option<Vec<OutputFact>> {
         return None;
     }
     if !line.starts_with('{') {
-        return gemini::read_text(line).or_else(|| opencode::read_log(line));
+        let text = gemini::read_text(line).or_else(|| opencode::read_log(line));
+        return text.or_else(|| claude::read_text(line, now));
     }
     let line: Value = serde_json::from_str(line).ok()?;
     let kind = line["type"].as_str()?;
     match Family::of(kind, &line) {
-        Family::Claude => Some(claude::read(kind, &line)),
+        Family::Claude => Some(claude::read(kind, &line, now)),
         Family::Copilot => copilot::read(kind, &line),
         Family::Gemini => Some(gemini::read(kind, &line)),
         Family::Opencode => opencode::read(kind, &line),

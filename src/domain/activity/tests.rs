@@ -99,6 +99,10 @@ fn the_end_of_a_quota_is_kept_when_the_refusal_is_told_again() {
     let known =
         heard([failed(FailureClass::Quota, Some(7)), failed(FailureClass::Quota, None)]).failure;
     assert_eq!(known.and_then(|failure| failure.resets_at), Some(Timestamp::from_millis(7)));
+    for ends in [[7, 9], [9, 7]] {
+        let later = heard(ends.map(|end| failed(FailureClass::Quota, Some(end)))).failure;
+        assert_eq!(later.and_then(|failure| failure.resets_at), Some(Timestamp::from_millis(9)));
+    }
     let other =
         heard([failed(FailureClass::Quota, Some(7)), failed(FailureClass::Auth, None)]).failure;
     assert_eq!(other, Some(FailureClass::Auth.into()));

@@ -6,20 +6,21 @@
 
 use serde_json::Value;
 
-use super::{called, got, one_line, said, text_of, trouble};
+use super::reset::refused;
+use super::{Now, called, got, one_line, said, text_of, trouble};
 use crate::domain::activity::Mark;
 use crate::domain::cli_lines::{claude_answer, claude_total, number};
 use crate::domain::{Failure, FailureClass, OutputFact, Timestamp, Usage};
 
-pub(super) fn read(kind: &str, line: &Value) -> Vec<OutputFact> {
+pub(super) fn read(kind: &str, line: &Value, now: Now) -> Vec<OutputFact> {
     let session = Mark::of(line["session_id"].as_str().unwrap_or_default());
     match kind {
         "system" => read_system(line),
-        "assistant" => read_answer(session, line),
+        "assistant" => read_answer(session, line, now),
         "user" => blocks(&line["message"]["content"], "tool_result")
             .filter_map(|block| got(&block["content"]))
             .collect(),
-        "result" => read_result(session, line),
+        "result" => read_result(session, line, now),
         "rate_limit_event" => read_limit(&line["rate_limit_info"]).into_iter().collect(),
         _ => Vec::new(),
     }
@@ -67,7 +68,7 @@ fn read_system(line: &Value) -> Vec<OutputFact> {
     }
 }
 
-fn read_answer(session: Mark, line: &Value) -> Vec<OutputFact> {
+fn read_answer(session: Mark, line: &Value, now: Now) -> Vec<OutputFact> {
     let message = &line["message"];
     let content = message["content"].as_array().into_iter().flatten();
     let mut facts: Vec<OutputFact> = content
@@ -81,12 +82,14 @@ fn read_answer(session: Mark, line: &Value) -> Vec<OutputFact> {
         .collect();
     // The CLI made this answer up, because there was none.
     if line["is_api_error_message"] == true || message["model"] == "<synthetic>" {
-        facts.extend(class_of(line, "api_error_status").map(trouble::failed));
+        let text = text_of(&message["content"]);
+        let class = class_of(line, "api_error_status").or_else(|| class_of_text(&text));
+        facts.extend(class.map(|class| refused(class, &text, now)));
         return facts;
     }
     // This is qwen's form.
     if let Some(error) = text_of(&message["content"]).strip_prefix("[API Error: ") {
-        facts.extend(trouble::of_text(error).map(trouble::failed));
+        facts.extend(trouble::of_text(error).map(|class| refused(class, error, now)));
         return facts;
     }
     facts.push(OutputFact::Recovered);
@@ -97,7 +100,7 @@ fn read_answer(session: Mark, line: &Value) -> Vec<OutputFact> {
     facts
 }
 
-fn read_result(session: Mark, line: &Value) -> Vec<OutputFact> {
+fn read_result(session: Mark, line: &Value, now: Now) -> Vec<OutputFact> {
     let usage = claude_total(line);
     let mut facts = vec![OutputFact::Total { session, usage }];
     // The CLI also says "success" when the service refused.
@@ -106,12 +109,8 @@ fn read_result(session: Mark, line: &Value) -> Vec<OutputFact> {
         let text = text.or_else(|| line["subtype"].as_str()).unwrap_or_default();
         facts.extend(said(text));
         let class = trouble::of_status(number(&line["api_error_status"]));
-        let is_from_service = text.contains("API Error");
-        facts.extend(
-            class
-                .or_else(|| trouble::of_text(text).filter(|_| is_from_service))
-                .map(trouble::failed),
-        );
+        let class = class.or_else(|| class_of_text(text));
+        facts.extend(class.map(|class| refused(class, text, now)));
     }
     facts
 }
@@ -129,6 +128,31 @@ fn read_limit(limit: &Value) -> Option<OutputFact> {
 /// the status.
 fn class_of(line: &Value, status: &str) -> Option<FailureClass> {
     class_of_word(line["error"].as_str()?).or_else(|| trouble::of_status(number(&line[status])))
+}
+
+/// Returns the class of a text that the CLI made, if it comes from the service, or is about a limit.
+fn class_of_text(text: &str) -> Option<FailureClass> {
+    if is_limit(text) {
+        return Some(FailureClass::Quota);
+    }
+    trouble::of_text(text).filter(|_| text.contains("API Error"))
+}
+
+/// Returns whether a text says that a limit of the account was reached, in one of claude's forms:
+/// "You've hit your limit", "… your weekly limit", "5-hour limit reached".
+fn is_limit(text: &str) -> bool {
+    let text = text.to_lowercase();
+    let hit = text.split_once("hit your ").is_some_and(|(_, rest)| rest.contains("limit"));
+    // A context has a limit, too, and never resets.
+    let reached = text.contains("limit reached") && text.contains("resets ");
+    hit || reached || text.contains("out of extra usage")
+}
+
+/// Returns the facts of a limit in plain text, which `claude -p` prints without a form of output.
+pub(super) fn read_text(line: &str, now: Now) -> Option<Vec<OutputFact>> {
+    let is_told = line.starts_with("You") && line.contains("resets ") && is_limit(line);
+    let told = || said(line).into_iter().chain([refused(FailureClass::Quota, line, now)]);
+    is_told.then(|| told().collect())
 }
 
 fn class_of_word(error: &str) -> Option<FailureClass> {

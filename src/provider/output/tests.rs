@@ -119,6 +119,36 @@ fn each_family_tells_its_trouble() {
     check_trouble(printed!("copilot_overload"), Overload, None);
 }
 
+#[test]
+fn claude_tells_a_limit_in_its_own_words() {
+    let check = |text: &str, resets_at: Option<&str>| {
+        let result =
+            format!(r#"{{"type":"result","session_id":"s","is_error":true,"result":"{text}"}}"#);
+        check_trouble(&result, FailureClass::Quota, resets_at);
+        let answer = format!(
+            r#"{{"type":"assistant","session_id":"s","message":{{"model":"<synthetic>","content":[{{"type":"text","text":"{text}"}}]}}}}"#
+        );
+        check_trouble(&answer, FailureClass::Quota, resets_at);
+    };
+    let nine = Some("2026-11-23T09:01:00.000Z");
+    check("You've hit your limit · resets 9am (UTC)", nine);
+    check("You’ve hit your weekly limit · resets 9am (UTC)", nine);
+    let december = Some("2026-12-01T03:11:00.000Z");
+    check("You've hit your limit · resets Dec 1, 4:10am (Europe/Berlin)", december);
+    // In the zone of the agent, which is Tokyo.
+    check("5-hour limit reached ∙ resets 6pm", nine);
+    check("You're out of extra usage · resets soon", None);
+    // Without a form of output, it is a line of its own.
+    check_trouble("You've hit your limit · resets 9am (UTC)", FailureClass::Quota, nine);
+    for other in ["You've hit your limit", "I hit your limit of 5 files, which resets daily"] {
+        assert_eq!(heard([other]).failure, None, "{other}");
+    }
+    let context = "Context limit reached · /compact or /clear to continue";
+    let other =
+        format!(r#"{{"type":"result","session_id":"s","is_error":true,"result":"{context}"}}"#);
+    assert_eq!(heard([other.as_str()]).failure, None);
+}
+
 /// The output of codex 0.169.0 for a quota that ends in 90 minutes, and in three days.
 #[test]
 fn codex_names_the_end_of_a_quota_in_local_time() {
