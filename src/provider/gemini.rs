@@ -98,9 +98,10 @@ fn settings(run: &Run<'_>) -> String {
     };
     entry["trust"] = true.into();
     entry["timeout"] = tool_timeout_ms().into();
+    let login = login(&|name: &str| run.given(name).map(str::to_owned));
     let mut settings = json!({
         "mcpServers": { SERVER_NAME: entry },
-        "security": { "auth": { "selectedType": login(run) } },
+        "security": { "auth": { "selectedType": login.as_str() } },
         // The detection would end an agent at its fifth call with the same arguments, and a waiting
         // agent polls with the same ones.
         "model": { "disableLoopDetection": true },
@@ -113,18 +114,37 @@ fn settings(run: &Run<'_>) -> String {
     settings.to_string()
 }
 
+/// The kind of a login, by which gemini looks for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// The Google account of a person.
+    Account,
+    Key,
+    Vertex,
+}
+
+impl Kind {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Account => "oauth-personal",
+            Self::Key => "gemini-api-key",
+            Self::Vertex => "vertex-ai",
+        }
+    }
+}
+
 /// Returns the kind of login. Without a variable that says otherwise, it is the login of a person
 /// in a browser.
-fn login(run: &Run<'_>) -> &'static str {
-    let is_true = |name| run.given(name) == Some("true");
+pub(super) fn login(variable: &impl Fn(&str) -> Option<String>) -> Kind {
+    let is_true = |name| variable(name).as_deref() == Some("true");
     if is_true("GOOGLE_GENAI_USE_GCA") {
-        "oauth-personal"
+        Kind::Account
     } else if is_true("GOOGLE_GENAI_USE_VERTEXAI") {
-        "vertex-ai"
-    } else if run.given("GEMINI_API_KEY").is_some() {
+        Kind::Vertex
+    } else if variable("GEMINI_API_KEY").is_some() {
         // Without this setting, gemini misreads a key beside a base URL, and then refuses it.
-        "gemini-api-key"
+        Kind::Key
     } else {
-        "oauth-personal"
+        Kind::Account
     }
 }

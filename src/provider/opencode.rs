@@ -2,10 +2,11 @@
 
 use serde_json::{Value, json};
 
+use super::login::{Login, login_of};
 use super::preset::{
     BuiltIn, Composition, Run, SERVER_NAME, SOCKET_VARIABLE, Server, tool_timeout_ms,
 };
-use crate::config::Permissions;
+use crate::config::{Permissions, Preset};
 
 pub(super) const OPENCODE: BuiltIn = BuiltIn {
     program: "opencode",
@@ -35,7 +36,7 @@ fn compose(run: &Run<'_>) -> Composition {
     }
     arguments.extend_from_slice(run.extra);
     // This overrides the user's own files, key by key.
-    let config = ("OPENCODE_CONFIG_CONTENT", config(&run.server));
+    let config = ("OPENCODE_CONFIG_CONTENT", config(run));
     // Without its log, opencode does not report a refusal after which it repeats its request, for
     // as long as that takes. The log is set by variables, because `--log-level` twice (here and in
     // `cli_args`) ends opencode.
@@ -45,8 +46,8 @@ fn compose(run: &Run<'_>) -> Composition {
     Composition { arguments, environment, ..Composition::default() }
 }
 
-fn config(server: &Server<'_>) -> String {
-    let mut entry = match server {
+fn config(run: &Run<'_>) -> String {
+    let mut entry = match &run.server {
         Server::Bridge { program, socket } => json!({
             "type": "local", "command": [program.to_string_lossy(), Value::from("mcp")],
             "environment": { SOCKET_VARIABLE: socket.to_string_lossy() },
@@ -55,12 +56,25 @@ fn config(server: &Server<'_>) -> String {
     };
     entry["enabled"] = true.into();
     entry["timeout"] = tool_timeout_ms().into();
-    json!({
+    let mut config = json!({
         "mcp": { SERVER_NAME: entry },
         "permission": { format!("{SERVER_NAME}_*"): "allow" },
         // A request without a person to allow it is refused. Without this setting, the refusal ends
         // the agent.
         "experimental": { "continue_loop_on_deny": true },
-    })
-    .to_string()
+    });
+    if !may_use_hosted(run) {
+        config["disabled_providers"] = json!(["opencode"]);
+    }
+    config.to_string()
+}
+
+/// Returns whether the agent may use the models that are hosted by the makers of opencode. Without a
+/// login, opencode takes a free one, and the text of the project would go to a service that no
+/// person chose. With one, this key stays as the user's own files have it.
+fn may_use_hosted(run: &Run<'_>) -> bool {
+    let is_chosen = run.model.is_some_and(|model| model.starts_with("opencode/"));
+    let variable = |name: &str| run.given(name).map(str::to_owned);
+    is_chosen
+        || !matches!(login_of(Preset::Opencode, variable, run.host.has_contents), Login::No(_))
 }

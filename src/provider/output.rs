@@ -60,7 +60,7 @@ pub fn recognise(line: &str, now: Now) -> Option<Vec<OutputFact>> {
     }
     if !line.starts_with('{') {
         let text = gemini::read_text(line).or_else(|| opencode::read_log(line));
-        return text.or_else(|| claude::read_text(line, now));
+        return text.or_else(|| copilot::read_text(line)).or_else(|| claude::read_text(line, now));
     }
     let line: Value = serde_json::from_str(line).ok()?;
     let kind = line["type"].as_str()?;

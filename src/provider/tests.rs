@@ -244,6 +244,35 @@ fn codex_may_write_to_the_repository_of_its_directory() {
 }
 
 #[test]
+fn opencode_has_no_hosted_model_without_a_login() {
+    let forbids = |model: Option<&str>, variables: &[(&str, &str)], has_file: bool| {
+        let set = variables.iter().chain(&[("HOME", "/home/dev")]);
+        let environment = set.map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        let has_contents: fn(&Path) -> bool = if has_file { |_| true } else { |_| false };
+        let host = Host { has_contents, ..providers([]).host };
+        let command_line = CommandLine::Preset {
+            preset: Preset::Opencode,
+            program: None,
+            model: model.map(str::to_owned),
+            permissions: Permissions::Project,
+            telemetry: Telemetry::Off,
+        };
+        let entry = ProviderConfig { command_line, ..ProviderConfig::of_preset(Preset::Opencode) };
+        let entries = providers([("a", entry)]);
+        let providers = Providers { environment: environment.collect(), host, ..entries };
+        let command = command(&providers, "a");
+        let config = variable(&command, "OPENCODE_CONFIG_CONTENT").expect("a configuration");
+        config.contains(r#""disabled_providers":["opencode"]"#)
+    };
+    assert!(forbids(None, &[], false));
+    assert!(forbids(Some("ollama/small"), &[], false));
+    assert!(!forbids(None, &[], true));
+    assert!(!forbids(None, &[("OPENCODE_API_KEY", "key")], false));
+    assert!(!forbids(None, &[("ANTHROPIC_API_KEY", "key")], false));
+    assert!(!forbids(Some("opencode/big-pickle"), &[], false), "a person chose it");
+}
+
+#[test]
 fn a_preset_needs_no_entry() {
     for (name, preset) in Preset::ALL {
         let entry = providers([(name, permitted(preset, Permissions::Project))]);

@@ -101,10 +101,10 @@ fn a_login_is_found_by_its_variable_or_its_file_and_never_shown() {
     assert!(text.contains(".codex/auth.json"), "{text}");
     assert_eq!(finding(&findings, "provider copilot").0, "unknown");
 
-    let secret = [("OPENAI_API_KEY", "sk-never-shown")];
+    let secret = [("CODEX_API_KEY", "sk-never-shown")];
     let (_, findings) = doctor(&daemon, &["codex"], &secret);
     let (state, text) = finding(&findings, "provider codex");
-    assert!(state == "ok" && text.contains("OPENAI_API_KEY is set"), "{text}");
+    assert!(state == "ok" && text.contains("CODEX_API_KEY is set"), "{text}");
 
     fs::create_dir(daemon.folder().join(".codex")).unwrap();
     daemon.write(".codex/auth.json", "{}");

@@ -130,10 +130,20 @@ fn class_of(line: &Value, status: &str) -> Option<FailureClass> {
     class_of_word(line["error"].as_str()?).or_else(|| trouble::of_status(number(&line[status])))
 }
 
-/// Returns the class of a text that the CLI made, if it comes from the service, or is about a limit.
+/// Returns the class of a text that the CLI made, if it comes from the service, or is about a limit
+/// or a login.
 fn class_of_text(text: &str) -> Option<FailureClass> {
+    // These are texts of qwen before its first request.
+    const NO_LOGIN: [&str; 3] = [
+        "No auth type is selected",
+        "Missing API key for ",
+        "Qwen OAuth free tier was discontinued",
+    ];
     if is_limit(text) {
         return Some(FailureClass::Quota);
+    }
+    if NO_LOGIN.iter().any(|start| text.starts_with(start)) {
+        return Some(FailureClass::Auth);
     }
     trouble::of_text(text).filter(|_| text.contains("API Error"))
 }

@@ -58,6 +58,12 @@ pub(super) fn read(kind: &str, line: &Value) -> Option<Vec<OutputFact>> {
     })
 }
 
+/// Returns the facts of the line that copilot prints without a login.
+pub(super) fn read_text(line: &str) -> Option<Vec<OutputFact>> {
+    let is_known = line == "Error: No authentication information found.";
+    is_known.then(|| said(line).into_iter().chain([trouble::failed(FailureClass::Auth)]).collect())
+}
+
 fn class_of(data: &Value) -> Option<FailureClass> {
     let by_word = match data["errorType"].as_str() {
         Some("authentication" | "authorization") => Some(FailureClass::Auth),

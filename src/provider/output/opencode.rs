@@ -30,9 +30,21 @@ pub(super) fn read(kind: &str, line: &Value) -> Option<Vec<OutputFact>> {
 }
 
 /// Reads a line of its log (`OPENCODE_PRINT_LOGS`). Only the log reports a failed attempt that
-/// opencode will repeat.
+/// opencode will repeat, and why it ends without an attempt.
 pub(super) fn read_log(line: &str) -> Option<Vec<OutputFact>> {
     let is_error = line.starts_with("timestamp=") && line.contains(" level=ERROR ");
+    let failed = line.split_once(" message=failed ").filter(|_| is_error);
+    if let Some((_, error)) = failed.and_then(|(_, rest)| rest.split_once(r#" error=""#)) {
+        let class = match error.split(':').next()? {
+            "ProviderNoProvidersError" => FailureClass::Auth,
+            "ProviderModelNotFoundError" if names_model_itself(error) => FailureClass::Auth,
+            "ProviderModelNotFoundError" => FailureClass::Config,
+            _ => return None,
+        };
+        return Some(
+            said(error.split('"').next()?).into_iter().chain([trouble::failed(class)]).collect(),
+        );
+    }
     // Another model makes the title of the session. Its failures do not stop the agent.
     if !is_error || !line.contains(r#" message="stream error" "#) || line.contains(" small=true ") {
         return None;
@@ -40,6 +52,14 @@ pub(super) fn read_log(line: &str) -> Option<Vec<OutputFact>> {
     let (_, error) = line.split_once(r#" error.error=""#)?;
     let error = error.trim_end_matches('"');
     Some(said(error).into_iter().chain(trouble::of_text(error).map(trouble::failed)).collect())
+}
+
+/// Returns whether opencode proposes the very model that it did not find: it knows the model, and has
+/// no login for the provider.
+fn names_model_itself(error: &str) -> bool {
+    let model = error.split_once("not found: ").and_then(|(_, rest)| rest.split_once('/'));
+    let parts = model.and_then(|(_, rest)| rest.split_once(". Did you mean: "));
+    parts.is_some_and(|(model, proposed)| proposed.split([',', '?']).next() == Some(model))
 }
 
 fn usage(part: &Value) -> Usage {

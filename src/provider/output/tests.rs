@@ -112,9 +112,16 @@ fn each_family_tells_its_trouble() {
     check_trouble(printed!("gemini_auth"), Auth, None);
     check_trouble(printed!("gemini_quota"), Quota, Some("2026-01-01T01:00:00.000Z"));
     check_trouble(printed!("qwen_auth"), Auth, None);
+    check_trouble(printed!("qwen_no_login"), Auth, None);
+    check_trouble(printed!("qwen_no_key"), Auth, None);
+    check_trouble(printed!("qwen_old_login"), Auth, None);
     check_trouble(printed!("opencode_auth"), Auth, None);
+    check_trouble(printed!("opencode_no_login"), Auth, None);
+    check_trouble(printed!("opencode_other_login"), Auth, None);
+    check_trouble(printed!("opencode_config"), Config, None);
     check_trouble(printed!("opencode_quota"), Quota, Some("2026-01-01T01:00:00.000Z"));
     check_trouble(printed!("copilot_auth"), Auth, None);
+    check_trouble(printed!("copilot_no_login"), Auth, None);
     check_trouble(printed!("copilot_quota"), Quota, None);
     check_trouble(printed!("copilot_overload"), Overload, None);
 }
