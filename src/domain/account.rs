@@ -12,6 +12,9 @@
 //! A parked account starts no agent of any pair. When its time is over, it starts one agent. The
 //! others follow when that agent has authenticated, because an agent needs a working model to do
 //! that.
+//!
+//! Some CLIs wait for a quota inside their run. Such an agent parks its account while it runs. It
+//! tries the account itself, so no other agent does that, and the account works when it goes on.
 
 use std::time::Duration;
 
@@ -48,6 +51,7 @@ pub struct Parked {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Probe {
     pub launch: LaunchId,
+    /// The time of its start, or of the parking if it runs and waits for its quota.
     pub at: Timestamp,
 }
 
@@ -147,12 +151,13 @@ impl Account {
             (Some(parked), Some(failure))
                 if launch.claimed_at <= parked.since && !is_probe(&parked) =>
             {
-                let named =
-                    failure.resets_at.map(|_| parking.until(failure, parked.n_failures, at));
-                Some(Parked {
-                    until: named.map_or(parked.until, |named| named.max(parked.until)),
-                    ..parked
-                })
+                Some(parked.named_again(failure, at, parking))
+            }
+            // It waited for its quota, and its end reports the failure that parked the account.
+            (Some(parked), Some(failure))
+                if parked.is_waited_for(&launch.id) && at < parked.until =>
+            {
+                Some(Parked { probe: None, ..parked.named_again(failure, at, parking) })
             }
             (Some(parked), Some(failure)) => {
                 let n_failures = parked.n_failures.saturating_add(1);
@@ -168,6 +173,37 @@ impl Account {
                     }
                     _ => Some(parked),
                 }
+            }
+        };
+        Self { parked, ..self }
+    }
+
+    /// Returns the account after its running `launch` reported its present failure. The refusal of a
+    /// quota parks the account until then, or until this launch goes on.
+    #[must_use]
+    pub fn after_report(
+        self,
+        launch: &Launch,
+        failure: Option<Failure>,
+        at: Timestamp,
+        parking: Parking,
+    ) -> Self {
+        let is_probe =
+            |parked: &Parked| parked.probe.as_ref().is_some_and(|probe| probe.launch == launch.id);
+        let parked = match (self.parked, failure) {
+            (Some(parked), None) if is_probe(&parked) && launch.authenticated_at.is_some() => None,
+            (parked, None) => parked,
+            (parked, Some(failure)) if failure.class != FailureClass::Quota => parked,
+            (None, Some(quota)) => Some(Parked::by(quota, 1, at, parking).waited_for(launch)),
+            (Some(parked), Some(quota)) if at < parked.until => {
+                let again = parked.named_again(quota, at, parking);
+                let is_tried = again.probe.is_some();
+                Some(if is_tried { again } else { again.waited_for(launch) })
+            }
+            (Some(parked), Some(quota)) => {
+                let n_failures = parked.n_failures.saturating_add(1);
+                let again = Parked::by(quota, n_failures, at, parking).waited_for(launch);
+                Some(Parked { first: parked.first, ..again })
             }
         };
         Self { parked, ..self }
@@ -198,6 +234,22 @@ impl Parked {
     fn by(failure: Failure, n_failures: u32, at: Timestamp, parking: Parking) -> Self {
         let until = parking.until(failure, n_failures, at);
         Self { class: failure.class, since: at, first: at, until, n_failures, probe: None }
+    }
+
+    /// Returns the same parking after its failure was reported once more.
+    fn named_again(self, failure: Failure, at: Timestamp, parking: Parking) -> Self {
+        let named = failure.resets_at.map(|_| parking.until(failure, self.n_failures, at));
+        Self { until: named.map_or(self.until, |named| named.max(self.until)), ..self }
+    }
+
+    fn waited_for(self, launch: &Launch) -> Self {
+        Self { probe: Some(Probe { launch: launch.id.clone(), at: self.since }), ..self }
+    }
+
+    /// Returns whether `launch` runs and waits for its quota.
+    pub fn is_waited_for(&self, launch: &LaunchId) -> bool {
+        let waits = |probe: &Probe| probe.launch == *launch && probe.at == self.since;
+        self.probe.as_ref().is_some_and(waits)
     }
 }
 

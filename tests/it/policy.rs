@@ -178,6 +178,35 @@ fn a_quota_that_is_used_up_parks_its_provider_and_nobody_else() {
     assert_eq!(parked(&daemon), []);
 }
 
+/// The agent behaves like opencode, which tries again as often as it takes.
+#[test]
+fn an_agent_that_waits_for_its_quota_parks_its_account_until_it_goes_on() {
+    let daemon = Daemon::running("max_concurrent: 9\nparking: { initial: 1h, max: 1h }");
+    daemon.project("prj");
+    let waits = [
+        "authenticate",
+        "get-my-task",
+        &print("opencode_waits.jsonl"),
+        "wait-for:go",
+        &print("opencode.jsonl"),
+        "sleep:600",
+    ];
+    give_work(&daemon, "agt_a", "claude", &waits);
+    until("the account is parked", || {
+        parked(&daemon) == [("claude".to_owned(), "quota".to_owned())]
+    });
+    give_work(&daemon, "agt_b", "claude", &["authenticate", "sleep:600"]);
+    until_deferred(&daemon, "agt_b", "parked");
+    let status = daemon.status();
+    assert_eq!(status["instances"].as_array().unwrap().len(), 1, "{status}");
+    let waiting = &status["instances"][0]["launch_id"];
+    assert_eq!(&status["parked"][0]["tried_by"], waiting);
+    fs::write(daemon.work().join("go"), "").unwrap();
+    daemon.until_in_state("agt_b", "running");
+    assert_eq!(parked(&daemon), []);
+    daemon.until_in_state("agt_a", "running");
+}
+
 #[test]
 fn a_login_that_fails_parks_its_provider_for_longer_each_time() {
     let daemon = Daemon::running(

@@ -157,3 +157,65 @@ fn a_wrong_clock_parks_nobody_for_longer_than_was_decided() {
 fn a_person_releases_at_once() {
     assert_eq!(parked().released().state_at(NOW), AccountState::Works);
 }
+
+fn reported(launch: &Launch, account: Account, failure: Option<Failure>, at: Timestamp) -> Account {
+    account.after_report(launch, failure, at, PARKING)
+}
+
+#[test]
+fn an_agent_that_waits_for_its_quota_parks_its_account_until_it_goes_on() {
+    let waits = authenticated(claimed(1, NOW), NOW);
+    for class in FailureClass::ALL.iter().filter(|class| **class != FailureClass::Quota) {
+        assert_eq!(reported(&waits, fresh(), Some((*class).into()), NOW), fresh(), "{class}");
+    }
+    let parked = reported(&waits, fresh(), Some(quota(None)), NOW);
+    assert_eq!(parked.state_at(NOW + MINUTE), AccountState::Parked(NOW + 5 * MINUTE));
+    assert!(parked.parked.as_ref().unwrap().is_waited_for(&waits.id));
+    // It says so again, and a later one names the end.
+    assert_eq!(reported(&waits, parked.clone(), Some(quota(None)), NOW + MINUTE), parked);
+    let named = quota(Some(NOW + 101 * MINUTE));
+    let named = reported(&waits, parked.clone(), Some(named), NOW + MINUTE);
+    assert_eq!(named.state_at(NOW + MINUTE), AccountState::Parked(NOW + 111 * MINUTE));
+    // It still waits when the time is over.
+    let later = NOW + 6 * MINUTE;
+    let longer = reported(&waits, parked.clone(), Some(quota(None)), later);
+    assert_eq!(longer.state_at(later), AccountState::Parked(later + 10 * MINUTE));
+    assert_eq!(longer.parked.as_ref().unwrap().first, NOW);
+    // Only the agent that waits tells that the account works, and only when it goes on.
+    let overload = Some(FailureClass::Overload.into());
+    assert_eq!(reported(&waits, parked.clone(), overload, NOW + MINUTE), parked);
+    let other = authenticated(claimed(2, NOW), NOW);
+    assert_eq!(reported(&other, parked.clone(), None, NOW + MINUTE), parked);
+    assert_eq!(reported(&waits, parked, None, NOW + MINUTE), fresh());
+}
+
+#[test]
+fn the_end_of_an_agent_that_waited_is_not_another_failure() {
+    let waits = authenticated(claimed(1, NOW), NOW);
+    let parked = reported(&waits, fresh(), Some(quota(None)), NOW);
+    let ended = ended(waits, Some(quota(None)), NOW + MINUTE);
+    let after = parked.clone().after(&ended, NOW + MINUTE, PARKING).parked.unwrap();
+    assert_eq!((after.n_failures, after.until, &after.probe), (1, NOW + 5 * MINUTE, &None));
+    // Another agent still waits, and its account works when that one goes on.
+    let other = authenticated(claimed(2, NOW), NOW);
+    let both = parked.clone().after(&ended, NOW + MINUTE, PARKING);
+    let both = reported(&other, both, Some(quota(None)), NOW + 2 * MINUTE);
+    assert_eq!(both.parked.as_ref().map(|parked| parked.n_failures), Some(1));
+    assert_eq!(reported(&other, both, None, NOW + 3 * MINUTE), fresh());
+    // Its refusal is newer than the parking.
+    let later = NOW + 6 * MINUTE;
+    let after = parked.after(&ended, later, PARKING).parked.unwrap();
+    assert_eq!((after.n_failures, after.until), (2, later + 10 * MINUTE));
+}
+
+#[test]
+fn a_probe_that_waits_for_its_quota_parks_the_account_again() {
+    let later = NOW + 5 * MINUTE;
+    let probe = claimed(2, later);
+    let tried = parked().after_claim(&probe.id, later);
+    assert_eq!(reported(&probe, tried.clone(), None, later), tried, "it has not worked yet");
+    let again = reported(&probe, tried, Some(quota(None)), later);
+    assert_eq!(again.state_at(later), AccountState::Parked(later + 10 * MINUTE));
+    let works = again.after(&authenticated(probe, later), later, PARKING);
+    assert_eq!(works, fresh());
+}

@@ -118,6 +118,7 @@ fn each_family_tells_its_trouble() {
     check_trouble(printed!("opencode_auth"), Auth, None);
     check_trouble(printed!("opencode_no_login"), Auth, None);
     check_trouble(printed!("opencode_other_login"), Auth, None);
+    check_trouble(printed!("opencode_waits"), Quota, None);
     check_trouble(printed!("opencode_config"), Config, None);
     check_trouble(printed!("opencode_quota"), Quota, Some("2026-01-01T01:00:00.000Z"));
     check_trouble(printed!("copilot_auth"), Auth, None);

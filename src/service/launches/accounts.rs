@@ -4,13 +4,13 @@
 use crate::domain::account::Parked;
 use crate::domain::account::Parking;
 use crate::domain::event::NewEvent;
-use crate::domain::{Account, Launch, LaunchState, Refusal};
-use crate::rows::{Transaction, accounts, agents};
+use crate::domain::{Account, Failure, FailureClass, Launch, LaunchState, Refusal};
+use crate::rows::{Transaction, accounts, agents, launches};
 use crate::store::StoreError;
 
 use super::Launches;
-use crate::service::ServiceError;
 use crate::service::core::Core;
+use crate::service::{Inputs, ServiceError};
 
 impl Launches {
     /// Lets agents of a provider start again although its account is parked. Repeating it changes
@@ -57,7 +57,7 @@ pub(in crate::service) async fn correct(core: &Core) -> Result<(), ServiceError>
 pub(in crate::service) fn log_accounts<'a>(accounts: impl Iterator<Item = &'a Account>) {
     for Account { ai_type, parked, .. } in accounts {
         match parked {
-            Some(Parked { probe: Some(probe), .. }) => {
+            Some(Parked { probe: Some(probe), since, .. }) if probe.at != *since => {
                 tracing::info!(provider = ai_type, launch_id = %probe.launch, "trying the account again");
             }
             Some(Parked { class, until, n_failures, .. }) => {
@@ -90,10 +90,49 @@ pub(in crate::service) fn note_state(
     }
     let before = accounts::get(tx, &launch.ai_type)?;
     let after = before.clone().after(launch, tx.now(), parking);
+    put_after(tx, launch, &before, &after)
+}
+
+/// Notes the effect of the present failure of a running launch on its account.
+pub(super) fn note_report(
+    tx: &mut Transaction<'_>,
+    launch: &Launch,
+    failure: Option<Failure>,
+    parking: Parking,
+) -> Result<(), StoreError> {
+    let before = accounts::get(tx, &launch.ai_type)?;
+    let after = before.clone().after_report(launch, failure, tx.now(), parking);
+    put_after(tx, launch, &before, &after)
+}
+
+/// Parks an account for longer if an agent still waits for its quota: that agent tries it. Returns
+/// whether one does.
+pub(super) fn is_waited_for(
+    tx: &mut Transaction<'_>,
+    inputs: &Inputs,
+    account: &Account,
+) -> Result<bool, StoreError> {
+    let probe = account.parked.as_ref().and_then(|parked| parked.probe.as_ref());
+    let Some(probe) = probe else { return Ok(false) };
+    let failure = inputs.heard.activities.failure_of(&probe.launch);
+    let quota = failure.filter(|failure| failure.class == FailureClass::Quota);
+    let launch = launches::get(tx, &probe.launch)?.filter(Launch::is_open);
+    let (Some(launch), Some(_)) = (launch, quota) else { return Ok(false) };
+    note_report(tx, &launch, quota, inputs.settings.parking)?;
+    Ok(true)
+}
+
+/// Writes the account of a launch if the launch changed it.
+fn put_after(
+    tx: &mut Transaction<'_>,
+    launch: &Launch,
+    before: &Account,
+    after: &Account,
+) -> Result<(), StoreError> {
     if after != before {
-        let event = accounts::event(&after, tx.now());
+        let event = accounts::event(after, tx.now());
         tx.event(NewEvent { launch: Some(launch.id.clone()), ..event });
-        put(tx, &after)?;
+        put(tx, after)?;
     }
     Ok(())
 }

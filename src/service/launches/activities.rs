@@ -6,10 +6,11 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::domain::{Activity, Execution, Launch, LaunchId, Usage};
-use crate::rows::launches;
+use crate::domain::{Activity, Execution, Failure, Launch, LaunchId, Usage};
+use crate::rows::{accounts, launches};
 
 use super::Launches;
+use super::accounts::note_report;
 use crate::service::ServiceError;
 
 /// The newest report about each open launch that has one.
@@ -31,6 +32,11 @@ impl Activities {
         self.lock().retain(|launch, _| is_open(launch));
     }
 
+    /// Returns the present failure of a launch.
+    pub(in crate::service) fn failure_of(&self, launch: &LaunchId) -> Option<Failure> {
+        self.lock().get(launch)?.failure
+    }
+
     pub(in crate::service) fn forget(&self, launch: &LaunchId) {
         self.lock().remove(launch);
     }
@@ -46,12 +52,14 @@ impl Launches {
     ) -> Result<(), ServiceError> {
         let progress = newer.progress.map(|progress| self.core.redacted(&progress).into_owned());
         let newer = Activity { progress, ..newer };
-        let is_known = self.heard.activities.lock().contains_key(id);
-        let of = id.clone();
-        let is_open = self
-            .core
-            .read(move |tx| Ok(launches::get(tx, &of)?.is_some_and(|launch| launch.is_open())));
-        if is_known || is_open.await? {
+        let known = self.heard.activities.lock().get(id).map(|known| known.failure);
+        let is_open = if known == Some(newer.failure) {
+            true
+        } else {
+            // The account of the launch follows before the report counts as known.
+            self.note_failure(id, newer.failure).await?
+        };
+        if is_open {
             let mut activities = self.heard.activities.lock();
             let earlier = activities.get(id).cloned().unwrap_or_default();
             let newest = newer.after(earlier.clone());
@@ -61,6 +69,39 @@ impl Launches {
             activities.insert(id.clone(), newest);
         }
         Ok(())
+    }
+
+    /// Notes the effect of the present failure of a launch on its account. Returns whether the
+    /// launch is open.
+    async fn note_failure(
+        &self,
+        id: &LaunchId,
+        failure: Option<Failure>,
+    ) -> Result<bool, ServiceError> {
+        let parking = self.core.settings().parking;
+        let of = id.clone();
+        let now = self.core.now();
+        // Most reports change nothing, and do not use the only writer.
+        let found = self.core.read(move |tx| {
+            let Some(launch) = launches::get(tx, &of)?.filter(Launch::is_open) else {
+                return Ok(None);
+            };
+            let before = accounts::get(tx, &launch.ai_type)?;
+            let is_news = before.clone().after_report(&launch, failure, now, parking) != before;
+            Ok(Some(is_news))
+        });
+        let is_news = found.await?;
+        if is_news == Some(true) {
+            let of = id.clone();
+            let note = self.core.write(move |tx| {
+                if let Some(launch) = launches::get(tx, &of)?.filter(Launch::is_open) {
+                    note_report(tx, &launch, failure, parking)?;
+                }
+                Ok(())
+            });
+            note.await?;
+        }
+        Ok(is_news.is_some())
     }
 }
 

@@ -86,6 +86,13 @@ impl Launches {
                     ControlFlow::Continue(facts) => facts,
                 };
                 let purpose = facts.key.purpose;
+                // A check does not use the account.
+                if purpose != Purpose::Check
+                    && accounts::is_waited_for(tx, &inputs, &facts.account)?
+                {
+                    let reason = StartReason::Parked;
+                    return Ok((purpose, ShouldStart { reason, claim: None }));
+                }
                 let by = question.by.clone();
                 let answer = match purpose {
                     Purpose::Check => checks::claim(tx, &inputs, facts, by)?,
