@@ -230,8 +230,9 @@ pub(super) fn parked_line(parked: &ParkedBody, now: Timestamp) -> String {
         Some(launch) => format!("{launch} tries whether it works again"),
         None if *until <= now => "the next start tries whether it works again".to_owned(),
         None => format!(
-            "no agent of it starts for {}, or until `resume --provider {provider}`",
-            ago(now, *until)
+            "no agent of it starts for {}{}, or until `resume --provider {provider}`",
+            ago(now, *until),
+            if parked.guessed { " (guessed)" } else { "" }
         ),
     };
     format!("parked: {provider} ({reason}): {until}")

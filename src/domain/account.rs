@@ -251,6 +251,15 @@ impl Parked {
         let waits = |probe: &Probe| probe.launch == *launch && probe.at == self.since;
         self.probe.as_ref().is_some_and(waits)
     }
+
+    /// Returns whether the end of its quota was guessed, because its failure named none, or none that
+    /// can be.
+    pub fn is_guessed(&self, parking: Parking) -> bool {
+        let unnamed = Failure::from(FailureClass::Quota);
+        let guess = parking.until(unnamed, self.n_failures, self.since);
+        let is_bound = self.until == guess || self.until == self.since + MAX_PARKING;
+        is_bound && self.class == FailureClass::Quota
+    }
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::domain::account::Parking;
 use crate::domain::id::LaunchId;
 use crate::domain::series::Series;
 use crate::domain::store_state::{Access, StoreFailure, StoreState};
@@ -42,6 +43,7 @@ pub struct StatusView {
     pub held: Vec<StartHistory>,
     /// Accounts whose agents are not started.
     pub parked: Vec<Account>,
+    pub parking: Parking,
     /// The pause file, if it exists.
     pub pause_file: Option<PathBuf>,
     pub forges: Vec<ForgeStatus>,
@@ -164,6 +166,7 @@ impl Service {
             short_ids,
             held,
             parked,
+            parking: self.core.settings().parking,
             pause_file: self.pause_file.get(),
             forges: self.forges.all(),
             forge_items,

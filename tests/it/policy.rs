@@ -199,8 +199,8 @@ fn an_agent_that_waits_for_its_quota_parks_its_account_until_it_goes_on() {
     until_deferred(&daemon, "agt_b", "parked");
     let status = daemon.status();
     assert_eq!(status["instances"].as_array().unwrap().len(), 1, "{status}");
-    let waiting = &status["instances"][0]["launch_id"];
-    assert_eq!(&status["parked"][0]["tried_by"], waiting);
+    let (parked_by, waiting) = (&status["parked"][0], &status["instances"][0]["launch_id"]);
+    assert_eq!((&parked_by["tried_by"], &parked_by["guessed"]), (waiting, &json!(true)));
     fs::write(daemon.work().join("go"), "").unwrap();
     daemon.until_in_state("agt_b", "running");
     assert_eq!(parked(&daemon), []);

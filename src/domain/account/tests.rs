@@ -219,3 +219,24 @@ fn a_probe_that_waits_for_its_quota_parks_the_account_again() {
     let works = again.after(&authenticated(probe, later), later, PARKING);
     assert_eq!(works, fresh());
 }
+
+#[test]
+fn an_end_that_no_failure_names_is_guessed() {
+    let day = Duration::from_hours(24);
+    let past = Some(Timestamp::from_millis(0));
+    let cases = [
+        (None, true),
+        (past, true),
+        (Some(NOW), true),
+        (Some(NOW + 365 * day), true),
+        (Some(NOW + MINUTE), false),
+        (Some(NOW + 7 * day), false),
+    ];
+    for (resets_at, is_guessed) in cases {
+        for n in [1, 9] {
+            let parked = Parked::by(quota(resets_at), n, NOW, PARKING);
+            assert_eq!(parked.is_guessed(PARKING), is_guessed, "{resets_at:?}");
+            assert!(parked.until > NOW && parked.until <= NOW + MAX_PARKING);
+        }
+    }
+}

@@ -9,7 +9,7 @@ use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 
 use crate::config::ConfigurationState;
-use crate::domain::account::Parked;
+use crate::domain::account::Parking;
 use crate::domain::activity::FailureClass;
 use crate::domain::machine::Machine;
 use crate::domain::plan::Deferred;
@@ -241,6 +241,9 @@ pub struct ParkedBody {
     /// The launch that tries whether it works again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tried_by: Option<LaunchId>,
+    /// `until` was guessed, because the CLI named no end of the quota, or one that cannot be.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub guessed: bool,
 }
 
 /// A provider whose program is not installed: none of its agents can start.
@@ -278,10 +281,17 @@ impl NotInstalledBody {
 
 impl ParkedBody {
     /// Returns `None` for an account that works.
-    pub(super) fn of(account: Account) -> Option<Self> {
-        let Parked { class, since, until, n_failures, probe, .. } = account.parked?;
-        let tried_by = probe.map(|probe| probe.launch);
-        Some(Self { provider: account.ai_type, reason: class, since, until, n_failures, tried_by })
+    pub(super) fn of(account: Account, parking: Parking) -> Option<Self> {
+        let parked = account.parked?;
+        Some(Self {
+            guessed: parked.is_guessed(parking),
+            provider: account.ai_type,
+            reason: parked.class,
+            since: parked.since,
+            until: parked.until,
+            n_failures: parked.n_failures,
+            tried_by: parked.probe.map(|probe| probe.launch),
+        })
     }
 }
 
@@ -349,6 +359,8 @@ impl From<StatusView> for StatusBody {
         let mut forge_items: Vec<ForgeItemBody> =
             view.forge_items.into_iter().map(ForgeItemBody::from).collect();
         forge_items.iter_mut().for_each(|item| item.add_short_id(&view.short_ids));
+        let parked = view.parked.into_iter();
+        let parked = parked.filter_map(|account| ParkedBody::of(account, view.parking));
         let to_merge = view.to_merge.into_iter();
         let to_merge =
             to_merge.map(|(project_id, n_results)| ToMergeBody { project_id, n_results });
@@ -370,7 +382,7 @@ impl From<StatusView> for StatusBody {
             unlisted_coordinator_at: view.unlisted_coordinator_at,
             instances,
             deferred: deferred.into_iter().chain(held).collect(),
-            parked: view.parked.into_iter().filter_map(ParkedBody::of).collect(),
+            parked: parked.collect(),
             not_installed: Vec::new(),
             pause_file: view.pause_file.is_some(),
             pause_file_path: view.pause_file.map(|path| path.display().to_string()),

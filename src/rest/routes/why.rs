@@ -129,7 +129,7 @@ impl From<Why> for WhyBody {
         }
         let reason =
             rules.iter().find(|rule| rule.keeps).map_or(StartReason::Ready, |rule| rule.rule);
-        let parked = ParkedBody::of(why.account);
+        let parked = ParkedBody::of(why.account, why.parking);
         let of = Self {
             purpose: why.key.purpose,
             at: why.at,

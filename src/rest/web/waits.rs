@@ -267,6 +267,7 @@ mod tests {
             until: at,
             n_failures: 1,
             tried_by: None,
+            guessed: false,
         };
         let facts = WaitFacts {
             agent: Some("Ada".to_owned()),

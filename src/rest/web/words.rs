@@ -546,6 +546,7 @@ texts! {
     forge_items: "Forge items", "フォージの項目";
     owed: "Pending:", "未処理:";
     tried_again: "tried again", "再試行:";
+    guessed: "guessed", "推定";
     dry_run: "dry run", "試行のみ";
     heard: "last contact", "最終応答";
     counters: "Since startup", "起動後の累計";

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::domain::account::Parking;
 use crate::domain::agent::{AgentStatus, ProjectStatus};
 use crate::domain::id::{AgentId, CoordinatorId, LaunchId, ProjectId, TaskId};
 use crate::domain::plan::Deferred;
@@ -37,6 +38,7 @@ pub struct Why {
     pub task: Option<TaskId>,
     /// The account of the agent's provider.
     pub account: Account,
+    pub parking: Parking,
     /// The pause file, if it exists.
     pub pause_file: Option<PathBuf>,
     /// The reason, for people, why the clone for its task is not ready.
@@ -178,6 +180,7 @@ impl Launches {
             task: facts.task.map(|task| task.id),
             n_failures: facts.record.n_failures,
             account: facts.account,
+            parking: self.core.settings().parking,
             key: facts.key,
             deferred,
             last_end,
