@@ -146,6 +146,10 @@ pub struct LaunchFacts {
     /// its shim.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_shim_unknown: bool,
+    /// True if it is a chat in which all messages are answered, that has been silent for a while,
+    /// and that has no open view.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_at_rest: bool,
 }
 
 /// An event in the life of a launch.
@@ -231,6 +235,7 @@ impl From<Launch> for LaunchFacts {
             is_authenticated: launch.authenticated_at.is_some(),
             idle_ms: None,
             is_shim_unknown: false,
+            is_at_rest: false,
             id: launch.id,
             key: launch.key,
             coordinator: launch.coordinator,

@@ -5,6 +5,7 @@
 //! twice, so the next cycle repairs a cycle that stopped half-way. Reconciling (processes that
 //! started, exited, ended, or are to stop) comes before starts.
 
+mod chats;
 pub mod gates;
 mod limits;
 mod queue;
@@ -27,6 +28,7 @@ use super::launch::{ExitStatus, LaunchFacts, LaunchState, ProcessEnd, StopReason
 use super::start_history::{Candidate, StartReason};
 use super::time::Timestamp;
 use super::workspace::Job;
+pub use chats::counts_for;
 use gates::{Closed, Resources};
 pub use limits::{Limits, RunLimits, StartLimits};
 use queue::Queue;
@@ -528,6 +530,8 @@ fn plan_starts(snapshot: &Snapshot, plan: &mut Plan) {
             n_ahead += 1;
         }
     }
+    let reasons = put_off.iter().map(|(candidate, reason, _)| (*candidate, *reason));
+    plan.actions.extend(chats::ending_for(reasons, snapshot));
     for (candidate, reason, n_ahead) in put_off {
         let is_preparing = preparing.contains(&candidate.key);
         let reason = if is_preparing { StartReason::PreparingWorkspace } else { reason };

@@ -21,6 +21,8 @@ use crate::domain::{Candidate, LaunchFacts, LaunchId, Purpose, Refusal, Timestam
 use crate::locks::lock;
 use crate::rows::{launches, startable};
 
+use super::chats::presence::Attendances;
+use super::chats::silence;
 use super::clocks::Clocks;
 use super::core::Core;
 use super::launches::shims::Shims;
@@ -91,6 +93,7 @@ pub struct Coordinators {
     heard: super::Heard,
     waiting: Waiting,
     clocks: Arc<Clocks>,
+    attendances: Arc<Attendances>,
     shims: Arc<Shims>,
     pause_file: Arc<PauseFile>,
     board: Arc<CoordinatorBoard>,
@@ -110,6 +113,7 @@ impl Coordinators {
             heard,
             waiting,
             clocks,
+            attendances,
             shims,
             pause_file,
             coordinators: board,
@@ -126,6 +130,7 @@ impl Coordinators {
             heard,
             waiting,
             clocks,
+            attendances,
             shims,
             pause_file,
             board,
@@ -151,21 +156,24 @@ impl Coordinators {
                 workspaces::look_up(tx, facts, no_room.as_deref())?;
             }
             let open = launches::list_open(tx)?;
+            let answered = silence::list_answered(tx, &open)?;
             let shared = workspaces::shared_directories(tx, &open)?;
             let clean = workspaces::clean_jobs(tx, &all, &checkouts, &startable)?;
             let room = (no_room.is_none(), !clean.is_empty());
             let mut jobs = workspaces::jobs(tx, &settings, &checkouts, room, at)?;
             jobs.extend(clean);
-            Ok((startable, open, shared, jobs))
+            Ok((startable, open, answered, shared, jobs))
         });
-        let (startable, launches, shared_directories, jobs) = read.await?;
+        let (startable, launches, answered, shared_directories, jobs) = read.await?;
         let startable = startable
             .into_iter()
             .filter_map(|facts| self.pause_file.apply(facts).candidate(backoff, aging, at));
         let launches = launches.into_iter().map(|launch| {
             let idle_ms = self.clocks.idle_for(&self.heard, &launch).and_then(millis);
             let is_shim_unknown = launch.pid.is_some() && !self.shims.is_reported(&launch.id);
-            LaunchFacts { idle_ms, is_shim_unknown, ..LaunchFacts::from(launch) }
+            let is_at_rest = answered.contains(&launch.id)
+                && silence::is_at_rest(&self.clocks, &self.attendances, &launch);
+            LaunchFacts { idle_ms, is_shim_unknown, is_at_rest, ..LaunchFacts::from(launch) }
         });
         Ok(ServerView {
             at,

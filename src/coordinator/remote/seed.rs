@@ -254,6 +254,7 @@ impl RemoteControlPlane {
             is_authenticated: true,
             idle_ms: None,
             is_shim_unknown: false,
+            is_at_rest: false,
         })
         .collect()
     }

@@ -6,6 +6,7 @@ use crate::domain::instance::Condition;
 use crate::domain::key::Purpose;
 use crate::domain::task::Priority;
 
+mod chats;
 mod faults;
 mod order;
 mod properties;
@@ -64,6 +65,7 @@ fn launch(id: &str, key: InstanceKey, state: LaunchState) -> LaunchFacts {
         is_authenticated: false,
         idle_ms: None,
         is_shim_unknown: false,
+        is_at_rest: false,
     }
 }
 

@@ -1,9 +1,10 @@
-//! The open panels of chats. When the last panel closes, the chat ends after a short delay, because
-//! a reloaded page closes its panel and opens it again.
+//! The open panels of chats: those of the page, and the requests by which `chat` reads messages.
+//! When the last panel closes, the chat ends after a short delay, because a reloaded page closes
+//! its panel and opens it again.
 //!
-//! Only a chat that had a panel ends like this: a chat that a script opened has none from the
-//! beginning. The panels are in memory. After a restart of the server they come back by themselves,
-//! and a chat without a panel ends by its silence.
+//! Only a chat that had a panel ends like this: a chat that a script opened by REST has none from
+//! the beginning. The panels are in memory. After a restart of the server they come back by
+//! themselves, and a chat without a panel ends by its silence.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -40,6 +41,11 @@ struct Table {
 impl Attendances {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Assignment, Table>> {
         lock(&self.tables)
+    }
+
+    /// Returns whether a panel is open at the chat.
+    pub(in crate::service) fn is_attended(&self, chat: &Assignment) -> bool {
+        self.lock().get(chat).is_some_and(|table| table.n_open > 0)
     }
 
     /// Returns the time when the next chat without a panel ends.

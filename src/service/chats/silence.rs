@@ -1,13 +1,15 @@
-//! The silence of a chat: the time until the chat ends, and its restart.
+//! The silence of a chat: the time until the chat ends or gives its slot away, and its restart.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::domain::stopwatch::AtFirst;
-use crate::domain::{Launch, LaunchId, LaunchState, Purpose, Timestamp};
-use crate::rows::messages;
-use crate::store::{ChatEnd, MessageFilter};
+use crate::domain::{Assignment, InstanceKey, Launch, LaunchId, LaunchState, Purpose, Timestamp};
+use crate::rows::{messages, start_histories};
+use crate::store::{ChatEnd, MessageFilter, Read, StoreError};
 
-use super::agents::visible;
+use super::agents::{newest_unread_after, visible};
+use super::presence::Attendances;
 use crate::service::ServiceError;
 use crate::service::clocks::{Clocks, Look, Subject};
 use crate::service::core::Core;
@@ -34,6 +36,36 @@ pub(in crate::service) async fn left(
     };
     let allowed = core.settings().chat.idle_timeout.saturating_add(patience);
     Ok(Some(allowed.saturating_sub(lasted)))
+}
+
+/// The silence after which a chat without an open view gives its slot to a start that waits.
+const REST: Duration = Duration::from_secs(30);
+
+/// Returns the running chats in which the agent has answered all messages.
+pub(in crate::service) fn list_answered(
+    tx: &mut Read<'_>,
+    open: &[Launch],
+) -> Result<BTreeSet<LaunchId>, StoreError> {
+    let mut answered = BTreeSet::new();
+    for launch in open.iter().filter(|launch| began_at(launch).is_some()) {
+        let read_up_to = start_histories::get(tx, &launch.key)?.read_up_to;
+        if newest_unread_after(tx, &launch.key, read_up_to)?.is_none() {
+            answered.insert(launch.id.clone());
+        }
+    }
+    Ok(answered)
+}
+
+/// Returns whether a chat in which all messages are answered may give its slot away.
+pub(in crate::service) fn is_at_rest(
+    clocks: &Clocks,
+    attendances: &Attendances,
+    launch: &Launch,
+) -> bool {
+    let InstanceKey { agent, project, .. } = launch.key.clone();
+    let lasted = clocks.known_to_last(Look::Overdue, &Subject::Chat(launch.id.clone()));
+    lasted.is_some_and(|lasted| lasted >= REST)
+        && !attendances.is_attended(&Assignment { project, agent })
 }
 
 /// Restarts the silence of the chat of this launch. It is called before the message is committed,

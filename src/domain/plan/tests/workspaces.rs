@@ -139,7 +139,7 @@ fn a_slot_waits_for_the_clone_of_the_first_start_for_some_time() {
         [(&key(1, 1), StartReason::PreparingWorkspace), (&key(2, 2), StartReason::NoFreeSlot)];
     assert_eq!(reasons, expected);
     assert_eq!(waits.wake_at, Some(NOW + wait));
-    let last = of(urgent(None), 1, wait - second);
+    let last = of(urgent(None), 1, wait.saturating_sub(second));
     assert_eq!((starts(&last).is_empty(), last.wake_at), (true, Some(NOW + second)));
     let other = ["agt_2/prj_2"];
     assert_eq!(starts(&of(urgent(None), 1, wait)), other, "it has waited long enough");
