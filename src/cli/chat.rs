@@ -69,6 +69,9 @@ enum ChatCommand {
         /// The message; `-` reads it from standard input
         #[arg(allow_hyphen_values = true)]
         content: String,
+        /// Wait for the answer and print it; then the chat ends, unless others view it
+        #[arg(long)]
+        wait: bool,
         #[command(flatten)]
         form: Form,
     },
@@ -99,6 +102,17 @@ enum ChatCommand {
 
 /// The time that the daemon holds a request for new messages, in seconds.
 const HOLD: u64 = 30;
+/// How a request reads messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reading {
+    /// It is answered at once.
+    Now,
+    /// It waits for a message.
+    Held,
+    /// It waits for a message, and is an open view of the chat, which ends after its last view.
+    Attending,
+}
+
 /// The number of earlier messages that are shown when a chat is opened.
 const N_EARLIER: u16 = 10;
 
@@ -138,16 +152,20 @@ impl ChatCommand {
                     ))
                 }
             }
-            Self::Send { chat, content, form } => {
+            Self::Send { chat, content, wait, form } => {
                 let chat = chat.find(client).await?;
                 let content =
                     if content == "-" { io::read_to_string(io::stdin())? } else { content };
                 let said = chat.say(client, new_id(), content).await?;
+                if wait {
+                    let answer = chat.answer_to(client, said.id).await?;
+                    return if form.json { print_json(&answer) } else { print_message(&answer) };
+                }
                 if form.json { print_json(&said) } else { print_line(said.id.as_str()) }
             }
             Self::Show { chat, after, limit, form } => {
                 let chat = chat.find(client).await?;
-                let found = chat.read(client, after.as_ref(), limit, 0).await?;
+                let found = chat.read(client, after.as_ref(), limit, Reading::Now).await?;
                 if form.json {
                     return print_json(&found);
                 }
@@ -158,7 +176,7 @@ impl ChatCommand {
                 let after = match after {
                     Some(after) => Some(after),
                     None => chat
-                        .read(client, None, 1, 0)
+                        .read(client, None, 1, Reading::Now)
                         .await?
                         .messages
                         .pop()
@@ -169,7 +187,7 @@ impl ChatCommand {
                 } else {
                     print_message
                 };
-                chat.follow(client, after, print).await
+                chat.follow(client, after, Reading::Held, print).await
             }
         }
     }
@@ -189,17 +207,33 @@ impl Chat {
         client.post(&self.path("messages"), &MessageRequest { id: Some(id), content }).await
     }
 
-    /// Returns the messages after one, or the newest. The daemon waits up to `wait` seconds for
-    /// one.
+    /// Returns the messages after one, or the newest.
     async fn read(
         &self,
         client: &Client,
         after: Option<&MessageId>,
         limit: u16,
-        wait: u64,
+        reading: Reading,
     ) -> Result<MessagesBody, CliError> {
         let after = after.map(|after| format!("&after={after}")).unwrap_or_default();
-        client.get(&self.path(&format!("messages?limit={limit}&wait={wait}{after}"))).await
+        let wait = if reading == Reading::Now { 0 } else { HOLD };
+        let attend = if reading == Reading::Attending { "&attend=true" } else { "" };
+        client.get(&self.path(&format!("messages?limit={limit}&wait={wait}{attend}{after}"))).await
+    }
+
+    /// Returns the first message of the agent after one message, and views the chat until then.
+    async fn answer_to(&self, client: &Client, said: MessageId) -> Result<MessageBody, CliError> {
+        let mut after = said;
+        loop {
+            let found = self.read(client, Some(&after), 200, Reading::Attending).await?;
+            if let Some(newest) = found.messages.last() {
+                after = newest.id.clone();
+            }
+            let is_answer = |message: &MessageBody| message.sender_id == self.agent.as_str();
+            if let Some(answer) = found.messages.into_iter().find(is_answer) {
+                return Ok(answer);
+            }
+        }
     }
 
     /// Prints new messages after one message, without end.
@@ -207,31 +241,37 @@ impl Chat {
         &self,
         client: &Client,
         mut after: Option<MessageId>,
+        reading: Reading,
         mut print: impl FnMut(&MessageBody) -> Result<(), CliError>,
     ) -> Result<(), CliError> {
         loop {
-            let found = self.read(client, after.as_ref(), 200, HOLD).await?;
+            let found = self.read(client, after.as_ref(), 200, reading).await?;
             found.messages.iter().try_for_each(&mut print)?;
             after = found.messages.into_iter().next_back().map(|message| message.id).or(after);
         }
     }
 
     /// Holds a conversation. It sends lines from standard input and prints the messages of others.
-    /// Its end leaves the chat open, so that the agent can still answer.
+    /// After the end of the input it stays until the agent has answered. Then the chat ends, unless
+    /// another person views it.
     async fn talk(&self, client: &Client) -> Result<(), CliError> {
         let _: ChatBody = client.post(&self.path("start"), &()).await?;
-        let earlier = self.read(client, None, N_EARLIER, 0).await?;
+        let earlier = self.read(client, None, N_EARLIER, Reading::Now).await?;
         earlier.messages.iter().try_for_each(print_message)?;
         if io::stdin().is_terminal() {
-            let Self { agent, project } = self;
             eprintln!(
-                "The agent is being started. Each line is a message; Ctrl-D leaves, and the chat stays open until \
-                 `chat end {agent} {project}`."
+                "The agent is being started. Each line is a message; Ctrl-D leaves, and ends the \
+                 chat after the answer."
             );
         }
         let after = earlier.messages.into_iter().next_back().map(|message| message.id);
+        // The messages of this person, and the number of those without an answer.
         let own = std::cell::RefCell::new(HashSet::new());
+        let n_unanswered = tokio::sync::watch::Sender::new(0_usize);
         let print = |message: &MessageBody| {
+            if message.sender_id == self.agent.as_str() {
+                n_unanswered.send_replace(0);
+            }
             if own.borrow().contains(&message.id) { Ok(()) } else { print_message(message) }
         };
         let say_all = async {
@@ -240,13 +280,16 @@ impl Chat {
                 if !line.trim().is_empty() {
                     let id = new_id();
                     own.borrow_mut().insert(id.clone());
+                    n_unanswered.send_modify(|n| *n += 1);
                     self.say(client, id, line).await?;
                 }
             }
+            // The sender lives as long as this.
+            let _ = n_unanswered.subscribe().wait_for(|n| *n == 0).await;
             Ok(())
         };
         tokio::select! {
-            ended = self.follow(client, after, print) => ended,
+            ended = self.follow(client, after, Reading::Attending, print) => ended,
             said = say_all => said,
         }
     }

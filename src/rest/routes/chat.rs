@@ -10,7 +10,7 @@ use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 
 use crate::domain::limits;
-use crate::domain::{AgentId, Message, MessageId, ProjectId, Purpose, Timestamp};
+use crate::domain::{AgentId, Assignment, Message, MessageId, ProjectId, Purpose, Timestamp};
 use crate::rest::api::{Api, about};
 use crate::rest::extract::{InBody, InPath, InQuery};
 use crate::rest::page::{MAX_LIMIT, limit_of};
@@ -90,6 +90,10 @@ pub struct MessageQuery {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = u64::MAX))]
     pub wait: Option<u64>,
+    /// True if the request is an open view of the chat. A few seconds after its last view is
+    /// closed, the chat ends.
+    #[serde(default)]
+    pub attend: bool,
 }
 
 /// Messages in their order.
@@ -183,7 +187,7 @@ async fn end(
     end_with(state, InPath((project, request.agent_id))).await
 }
 
-async fn end_with(
+pub(in crate::rest) async fn end_with(
     State(state): State<RestState>,
     InPath((project, agent)): InPath<(ProjectId, AgentId)>,
 ) -> Result<Json<ChatBody>, Problem> {
@@ -219,6 +223,9 @@ async fn read(
     let limit = limit_of(query.limit)?;
     let timeout = Duration::from_secs(query.wait.unwrap_or(0).min(MAX_WAIT));
     let page = ChatPage { after: query.after, before: query.before, limit };
+    let _view = query.attend.then(|| {
+        state.service.chats.attend(Assignment { project: project.clone(), agent: agent.clone() })
+    });
     let found = state.service.chats.conversation(&agent, &project, &page, timeout).await?;
     Ok(Json(MessagesBody {
         messages: found.messages.into_iter().map(MessageBody::from).collect(),
