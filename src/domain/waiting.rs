@@ -14,7 +14,7 @@ use super::task::TaskStatus;
 use super::time::Timestamp;
 use super::words::words;
 
-pub use facts::{Inactive, SilentHost, WaitFacts, host_name};
+pub use facts::{ChatInSlot, Inactive, SilentHost, WaitFacts, host_name};
 
 /// The reason of a wait.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,6 +52,8 @@ words! {
         EditAgent = "edit_agent",
         /// Prepare the clone of the task again.
         RetryWorkspace = "retry_workspace",
+        /// End a chat that uses a slot of the limit.
+        EndChat = "end_chat",
         /// Change the limit of running agents in the configuration.
         ChangeLimits = "change_limits",
         /// Merge the result of the task, or decide otherwise about it.
@@ -214,7 +216,7 @@ impl Waiting {
     }
 
     /// Returns the action that ends it, if a person can end it at once.
-    pub const fn action(&self) -> Option<WaitAction> {
+    pub fn action(&self) -> Option<WaitAction> {
         match &self.reason {
             WaitReason::NoAssignee => Some(WaitAction::Assign),
             WaitReason::Blocked | WaitReason::OtherTaskFirst(_) | WaitReason::HostSilent => None,
@@ -232,7 +234,10 @@ impl Waiting {
                 StartReason::NoFreeSlot
                 | StartReason::ProjectLimit
                 | StartReason::AgentLimit
-                | StartReason::ProviderLimit => Some(WaitAction::ChangeLimits),
+                | StartReason::ProviderLimit => match &self.facts {
+                    Some(facts) if facts.chat.is_some() => Some(WaitAction::EndChat),
+                    _ => Some(WaitAction::ChangeLimits),
+                },
                 _ => None,
             },
         }
@@ -259,7 +264,10 @@ impl Waiting {
                 Language::Japanese => format!("{task} を先に実行"),
             },
             WaitReason::HostSilent => self.facts().silent_sentence(language),
-            WaitReason::Start(reason) => self.start_sentence(*reason, language),
+            WaitReason::Start(reason) => {
+                let chat = self.facts().chat_part(language).unwrap_or_default();
+                self.start_sentence(*reason, language) + &chat
+            }
         };
         let end = self.last_end.as_ref().map(|(outcome, line)| {
             let line = line.as_ref().map_or_else(String::new, |line| format!(": {line}"));

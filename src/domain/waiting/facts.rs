@@ -1,6 +1,6 @@
 //! The facts that the sentence of a wait names: people, objects, limits and hosts.
 
-use crate::domain::id::CoordinatorId;
+use crate::domain::id::{AgentId, CoordinatorId, ProjectId};
 use crate::domain::language::Language;
 use crate::domain::plan::InUse;
 use crate::domain::start_history::StartReason;
@@ -29,6 +29,8 @@ pub struct WaitFacts {
     pub host: Option<String>,
     /// The starts that get a slot before it.
     pub n_ahead: usize,
+    /// A chat that counts for this limit.
+    pub chat: Option<ChatInSlot>,
     /// The host that is to run it and does not answer.
     pub silent_host: Option<SilentHost>,
 }
@@ -40,6 +42,15 @@ pub enum Inactive {
     Project,
     ArchivedAgent,
     ArchivedProject,
+}
+
+/// A chat that uses a slot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChatInSlot {
+    pub agent: AgentId,
+    pub project: ProjectId,
+    /// The name of the agent.
+    pub name: String,
 }
 
 /// A host that does not answer.
@@ -64,6 +75,7 @@ impl WaitFacts {
         in_use: None,
         host: None,
         n_ahead: 0,
+        chat: None,
         silent_host: None,
     };
 
@@ -130,6 +142,15 @@ impl WaitFacts {
             _ => return None,
         };
         name.as_ref().zip(self.in_use)
+    }
+
+    /// Returns the part of the sentence about the chat that uses a slot.
+    pub(super) fn chat_part(&self, language: Language) -> Option<String> {
+        let name = &self.chat.as_ref()?.name;
+        Some(match language {
+            Language::English => format!(", a chat with {name} runs"),
+            Language::Japanese => format!("（{name} とのチャットが実行中）"),
+        })
     }
 
     pub(super) fn silent_sentence(&self, language: Language) -> String {

@@ -100,6 +100,7 @@ fn a_sentence_names_the_person_the_objects_and_the_limit() {
         in_use: Some(InUse { n_running: 2, limit: 2 }),
         host: Some("build-1".to_owned()),
         n_ahead: 3,
+        chat: None,
         silent_host: Some(SilentHost {
             coordinator: "build-1".parse().unwrap(),
             machine: None,

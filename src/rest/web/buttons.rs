@@ -40,7 +40,7 @@ impl From<WhyAction> for Button {
         let icon = (post == "/ui/do/resume" && values.contains("agent")).then_some("i-play");
         let does = match href {
             Some(href) => Does::Leads { href },
-            None => Does::Posts { path: post.to_owned(), values, question: None },
+            None => Does::Posts { path: post, values, question: None },
         };
         Self { text: text.to_owned(), icon, look: "", does }
     }

@@ -173,6 +173,7 @@ pub(super) fn routes() -> Router<RestState> {
         .route("/ui/parts/projects/{project}/agents/{agent}/chat/standing", get(standing))
         .route("/ui/parts/projects/{project}/agents/{agent}/chat/messages", get(messages))
         .route("/ui/do/projects/{project}/agents/{agent}/chat/start", post(chat::start_with))
+        .route("/ui/do/projects/{project}/agents/{agent}/chat/end", post(chat::end_with))
         .route("/ui/do/projects/{project}/agents/{agent}/chat/messages", post(chat::say))
 }
 

@@ -7,7 +7,7 @@ use super::agent::login_command;
 use super::shown::{Since, When};
 use super::words::Words;
 use crate::domain::start_history::StartReason;
-use crate::domain::waiting::{Inactive, WaitAction, WaitReason, Waiting};
+use crate::domain::waiting::{ChatInSlot, Inactive, WaitAction, WaitReason, Waiting};
 use crate::domain::{AgentId, Language, ProjectId, TaskId, Timestamp};
 
 /// A wait, as pages show it.
@@ -59,7 +59,7 @@ pub(super) struct WhyAction {
     pub(super) href: Option<String>,
     /// The place of the task on its board, for a link that leads to the task.
     pub(super) panel: Option<Box<PanelLink>>,
-    pub(super) post: &'static str,
+    pub(super) post: String,
     /// The fields of the form, as JSON.
     pub(super) values: String,
 }
@@ -119,7 +119,7 @@ impl WhyAction {
             text: w.show_login,
             href: Some(format!("/ui/projects/{project}/agents/{agent}")),
             panel: None,
-            post: "",
+            post: String::new(),
             values: String::new(),
         })
     }
@@ -138,10 +138,17 @@ impl WhyAction {
     ) -> Option<Self> {
         let text = w.of_wait_action(action);
         let link = |href: String| {
-            Some(Self { text, href: Some(href), panel: None, post: "", values: String::new() })
+            Some(Self {
+                text,
+                href: Some(href),
+                panel: None,
+                post: String::new(),
+                values: String::new(),
+            })
         };
-        let form = |post, values: serde_json::Value| {
-            Some(Self { text, href: None, panel: None, post, values: values.to_string() })
+        let form = |post: &str, values: serde_json::Value| {
+            let values = values.to_string();
+            Some(Self { text, href: None, panel: None, post: post.to_owned(), values })
         };
         let About { agent, project, task } = about;
         let to_task = |tab: &str, edits| {
@@ -180,6 +187,11 @@ impl WhyAction {
             }
             // The changes of the task have the button, beside what went wrong.
             WaitAction::RetryWorkspace | WaitAction::Merge => to_task("changes", ""),
+            WaitAction::EndChat => {
+                let ChatInSlot { agent, project, .. } = waiting.facts().chat.as_ref()?;
+                let post = format!("/ui/do/projects/{project}/agents/{agent}/chat/end");
+                Some(Self { post, ..form("", serde_json::json!({}))? })
+            }
             WaitAction::ChangeLimits => link(format!("/ui/settings#{}", limit_of(waiting)?)),
         }
     }
@@ -280,6 +292,7 @@ mod tests {
             in_use: Some(InUse { n_running: 2, limit: 2 }),
             host: None,
             n_ahead: 0,
+            chat: None,
             silent_host: None,
         };
         WhyBody {

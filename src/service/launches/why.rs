@@ -7,11 +7,13 @@ use std::sync::Arc;
 use crate::domain::account::Parking;
 use crate::domain::agent::{AgentStatus, ProjectStatus};
 use crate::domain::id::{AgentId, CoordinatorId, LaunchId, ProjectId, TaskId};
-use crate::domain::plan::Deferred;
 use crate::domain::plan::shared::Crowd;
+use crate::domain::plan::{Deferred, counts_for};
 use crate::domain::start_history::Ruling;
-use crate::domain::waiting::{Inactive, SilentHost, WaitFacts};
-use crate::domain::{Account, InstanceKey, Launch, Outcome, Purpose, StartFacts, Timestamp};
+use crate::domain::waiting::{ChatInSlot, Inactive, SilentHost, WaitFacts};
+use crate::domain::{
+    Account, InstanceKey, Launch, LaunchState, Outcome, Purpose, StartFacts, Timestamp,
+};
 use crate::rows::{agents, events, launches, pauses, projects, startable};
 use crate::service::people;
 use crate::store::{Read, StoreError};
@@ -70,6 +72,8 @@ struct ReadKey {
 struct ReadKeys {
     keys: Vec<ReadKey>,
     open: Vec<Launch>,
+    /// The names of the agents whose chats are open.
+    talkers: BTreeMap<AgentId, String>,
     paused_since: Option<Timestamp>,
 }
 
@@ -122,9 +126,12 @@ impl Launches {
                 facts.push(ReadKey { start, last_end, agent, project, stopped_by });
             }
             let open = launches::list_open(tx)?;
-            Ok(ReadKeys { keys: facts, open, paused_since: pauses::since(tx)? })
+            let chats = open.iter().filter(|launch| launch.key.purpose == Purpose::Chat);
+            let talkers = agents::names(tx, &chats.map(|it| it.key.agent.clone()).collect())?;
+            let paused_since = pauses::since(tx)?;
+            Ok(ReadKeys { keys: facts, open, talkers, paused_since })
         });
-        let ReadKeys { keys, open, paused_since } = read.await?;
+        let ReadKeys { keys, open, talkers, paused_since } = read.await?;
         let at = self.core.now();
         // The coordinator in this process is present before it has reported.
         let is_own = self.checkouts.get().is_some();
@@ -142,7 +149,9 @@ impl Launches {
                 ..self.why_read(read, launch, at)
             };
             let silent_host = silent.or_else(|| last_host.cloned());
-            all.push(Why { facts: WaitFacts { paused_since, silent_host, ..why.facts }, ..why });
+            let chat = chat_before(&why, &open, &talkers);
+            let facts = WaitFacts { paused_since, chat, silent_host, ..why.facts };
+            all.push(Why { facts, ..why });
         }
         Ok(all)
     }
@@ -193,6 +202,23 @@ impl Launches {
     pub fn silent_host_of(&self, launch: &Launch) -> Option<SilentHost> {
         self.coordinators.silent_host_of(launch, self.core.now())
     }
+}
+
+/// Returns a running chat that uses a slot of the limit that a start waits for.
+fn chat_before(
+    why: &Why,
+    open: &[Launch],
+    talkers: &BTreeMap<AgentId, String>,
+) -> Option<ChatInSlot> {
+    let reason = why.deferred.as_ref()?.reason;
+    let launch = open.iter().find(|launch| {
+        launch.key.purpose == Purpose::Chat
+            && matches!(launch.state, LaunchState::Running { .. })
+            && counts_for(reason, &launch.key, &why.key)
+    })?;
+    let InstanceKey { agent, project, .. } = launch.key.clone();
+    let name = talkers.get(&agent).cloned().unwrap_or_else(|| agent.to_string());
+    Some(ChatInSlot { agent, project, name })
 }
 
 /// Returns the object that a person deactivated or archived: the agent before the project.

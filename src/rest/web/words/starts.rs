@@ -15,6 +15,7 @@ impl Words {
             WaitAction::EditAgent => self.edit,
             WaitAction::RetryWorkspace => self.language.either("Show", "表示"),
             WaitAction::Merge => self.merge,
+            WaitAction::EndChat => self.language.either("End chat", "チャットを終了"),
             WaitAction::ChangeLimits => self.language.either("Limits…", "上限…"),
         }
     }
