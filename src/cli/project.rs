@@ -225,8 +225,9 @@ impl ProjectEditArguments {
     }
 }
 
-/// Returns whether a directory or one above it has a git repository. A folder `.git` without a HEAD is
-/// not one, for git neither: a sandbox of an agent CLI may leave an empty one. The server checks more.
+/// Returns whether a directory or one above it has a git repository. Like for git, a folder `.git`
+/// without a HEAD is not one: a sandbox of an agent CLI may leave an empty one. The server checks
+/// more.
 pub(super) fn is_in_repository(directory: &Path) -> bool {
     let is_top = |above: &Path| {
         let entry = above.join(".git");

@@ -180,6 +180,7 @@ pub(super) struct AddTask {
 }
 
 #[derive(Debug, clap::Args)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(super) struct SetTask {
     /// Task: its id, its short id such as SHOP-12, or the beginning of its id
     task: Named<TaskId>,

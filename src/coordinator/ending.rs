@@ -87,9 +87,15 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             match tokio::time::timeout(LAST_WORDS, told).await {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => {
-                    tracing::debug!(launch_id = %instance.launch, error = %ErrorChain(&error), "could not tell the server about a stop");
+                    tracing::debug!(
+                        launch_id = %instance.launch, error = %ErrorChain(&error),
+                        "could not tell the server about a stop"
+                    );
                 }
-                Err(_) => tracing::debug!(launch_id = %instance.launch, "the server did not answer in time to the report of a stop"),
+                Err(_) => tracing::debug!(
+                    launch_id = %instance.launch,
+                    "the server did not answer in time to the report of a stop"
+                ),
             }
             self.processes.request_stop(&instance.launch, StopReason::Shutdown, timeout).await;
         });

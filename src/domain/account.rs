@@ -178,8 +178,8 @@ impl Account {
         Self { parked, ..self }
     }
 
-    /// Returns the account after its running `launch` reported its present failure. The refusal of a
-    /// quota parks the account until then, or until this launch goes on.
+    /// Returns the account after its running `launch` reported its present failure. The refusal
+    /// of a quota parks the account until then, or until this launch goes on.
     #[must_use]
     pub fn after_report(
         self,
@@ -252,8 +252,8 @@ impl Parked {
         self.probe.as_ref().is_some_and(waits)
     }
 
-    /// Returns whether the end of its quota was guessed, because its failure named none, or none that
-    /// can be.
+    /// Returns whether the end of its quota was guessed, because its failure named none, or none
+    /// that can be.
     pub fn is_guessed(&self, parking: Parking) -> bool {
         let unnamed = Failure::from(FailureClass::Quota);
         let guess = parking.until(unnamed, self.n_failures, self.since);

@@ -69,8 +69,8 @@ fn config(run: &Run<'_>) -> String {
     config.to_string()
 }
 
-/// Returns whether the agent may use the models that are hosted by the makers of opencode. Without a
-/// login, opencode takes a free one, and the text of the project would go to a service that no
+/// Returns whether the agent may use the models that are hosted by the makers of opencode. Without
+/// a login, opencode takes a free one, and the text of the project would go to a service that no
 /// person chose. With one, this key stays as the user's own files have it.
 fn may_use_hosted(run: &Run<'_>) -> bool {
     let is_chosen = run.model.is_some_and(|model| model.starts_with("opencode/"));

@@ -67,8 +67,11 @@ pub struct Programs {
     /// The directory in which the daemon was started, if it may be the folder of a project.
     pub directory: Option<PathBuf>,
     look: Arc<dyn Fn() -> BoxFuture<'static, Vec<FoundProgram>> + Send + Sync>,
-    find_missing: Arc<dyn Fn(&str) -> Option<MissingProgram> + Send + Sync>,
+    find_missing: Arc<FindMissing>,
 }
+
+/// Returns the program of a provider, if it is not installed.
+type FindMissing = dyn Fn(&str) -> Option<MissingProgram> + Send + Sync;
 
 impl Programs {
     /// Returns a search that `look` carries out.

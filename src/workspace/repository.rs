@@ -95,8 +95,8 @@ pub fn find_work_tree(directory: &Path) -> Option<PathBuf> {
 }
 
 /// Returns the folders that git writes to for a commit in `directory`. An agent may have written to
-/// them, so only an entry `.git` that is a file leads elsewhere, and the repository of a linked work
-/// tree must be around its own folder. Blocks.
+/// them, so only an entry `.git` that is a file leads elsewhere, and the repository of a linked
+/// work tree must be around its own folder. Blocks.
 pub fn git_folders(directory: &Path) -> Vec<PathBuf> {
     let top = find_work_tree(directory).filter(|top| !top.join(".git").is_symlink());
     let Some(Repository { own, common }) = top.and_then(|top| Repository::of(&top)) else {
@@ -155,9 +155,9 @@ mod tests {
         let git = made("mine");
         let below = folder.join("mine/below");
         std::fs::create_dir(&below).unwrap();
-        assert_eq!(git_folders(&below), [git.clone()]);
+        assert_eq!(git_folders(&below), std::slice::from_ref(&git));
         std::fs::write(git.join("commondir"), victim.to_str().unwrap()).unwrap();
-        assert_eq!(git_folders(&below), [git.clone()]);
+        assert_eq!(git_folders(&below), std::slice::from_ref(&git));
         std::fs::rename(&git, folder.join("mine/moved")).unwrap();
         std::os::unix::fs::symlink(&victim, &git).unwrap();
         assert_eq!(git_folders(&below), [] as [PathBuf; 0]);

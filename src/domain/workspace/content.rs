@@ -69,8 +69,8 @@ impl Content {
         self.n_commits == 0 && self.n_uncommitted == 0 && self.others.is_empty()
     }
 
-    /// Returns whether all that the agent left are files in no commit, which no merge takes unasked,
-    /// and no forge gets.
+    /// Returns whether the agent left only files in no commit. No merge takes them unasked, and no
+    /// forge gets them.
     pub const fn is_only_files(&self) -> bool {
         self.n_commits == 0 && self.n_uncommitted > 0 && !self.is_undecided
     }

@@ -54,8 +54,8 @@ pub(super) fn read_log(line: &str) -> Option<Vec<OutputFact>> {
     Some(said(error).into_iter().chain(trouble::of_text(error).map(trouble::failed)).collect())
 }
 
-/// Returns whether opencode proposes the very model that it did not find: it knows the model, and has
-/// no login for the provider.
+/// Returns whether opencode proposes the very model that it did not find: it knows the model, and
+/// has no login for the provider.
 fn names_model_itself(error: &str) -> bool {
     let model = error.split_once("not found: ").and_then(|(_, rest)| rest.split_once('/'));
     let parts = model.and_then(|(_, rest)| rest.split_once(". Did you mean: "));

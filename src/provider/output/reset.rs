@@ -1,6 +1,7 @@
 //! The time at which a quota begins anew, as a text names it:
 //! - codex: "try again at 3:34 PM." or "try again at Nov 26th, 2026 2:04 PM."
-//! - codex of older releases, and services: "try again in 5 days 22 hours 11 minutes.", "in 11.05s."
+//! - codex of older releases, and services: "try again in 5 days 22 hours 11 minutes." or
+//!   "in 11.05s."
 //! - claude: "resets 9am (UTC)", "resets Dec 1, 4:10am (Europe/Berlin)"
 
 use std::time::Duration;

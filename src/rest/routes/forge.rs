@@ -326,7 +326,9 @@ async fn items(
     items.truncate(limit);
     let tasks = items.iter().filter_map(|item| item.task_id.clone()).collect();
     let short_ids = state.service.tasks.short_ids(tasks).await?;
-    items.iter_mut().for_each(|item| item.add_short_id(&short_ids));
+    for item in &mut items {
+        item.add_short_id(&short_ids);
+    }
     let cursor = |item: &ForgeItemBody| {
         item.id.as_ref().map_or_else(|| item.item.clone(), ToString::to_string)
     };

@@ -358,7 +358,9 @@ impl From<StatusView> for StatusBody {
             there().flat_map(|each| each.status.failed_snapshots.clone()).collect();
         let mut forge_items: Vec<ForgeItemBody> =
             view.forge_items.into_iter().map(ForgeItemBody::from).collect();
-        forge_items.iter_mut().for_each(|item| item.add_short_id(&view.short_ids));
+        for item in &mut forge_items {
+            item.add_short_id(&view.short_ids);
+        }
         let parked = view.parked.into_iter();
         let parked = parked.filter_map(|account| ParkedBody::of(account, view.parking));
         let to_merge = view.to_merge.into_iter();

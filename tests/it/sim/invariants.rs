@@ -96,9 +96,11 @@ impl Watch {
                 // The verdict also depends on unfinished work.
                 Purpose::Task => vec![row.verdict(outcome, true), row.verdict(outcome, false)],
                 Purpose::Chat if was_sent_away => vec![Verdict::Fine],
-                Purpose::Chat if row.authenticated_at.is_none() => vec![row.failed_verdict()],
+                Purpose::Chat if row.authenticated_at.is_none() => {
+                    vec![row.failed_verdict(outcome)]
+                }
                 // The verdict also depends on unanswered messages then.
-                Purpose::Chat => vec![Verdict::Fine, row.failed_verdict()],
+                Purpose::Chat => vec![Verdict::Fine, row.failed_verdict(outcome)],
             };
             by_key.entry(row.key.clone()).or_default().push(verdicts);
             if !self.ended.insert(launch.clone()) {
