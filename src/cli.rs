@@ -29,6 +29,7 @@ mod import;
 mod inbox;
 mod init;
 mod kept;
+mod kept_report;
 mod login;
 mod logs;
 mod metrics;
@@ -288,7 +289,10 @@ pub fn main() -> ExitCode {
                 server(file, &environment).and_then(|server| call.call(&environment, &server)),
             ),
         },
-        Command::Mcp => finish(server(file, &environment).and_then(bridge)),
+        Command::Mcp => {
+            let mailbox = kept_report::Mailbox::of(&environment);
+            finish(server(file, &environment).and_then(|server| bridge(server, mailbox)))
+        }
         Command::Completions { shell } => finish(reference::completions(shell)),
         Command::Complete(complete) => finish(complete.print(&environment)),
         Command::Man { folder } => finish(reference::man(folder.as_deref())),
@@ -346,16 +350,18 @@ fn server(file: Option<&Path>, environment: &Environment) -> Result<ServerAddres
     }
 }
 
-fn bridge(server: ServerAddress) -> Result<(), CliError> {
+fn bridge(server: ServerAddress, mailbox: kept_report::Mailbox) -> Result<(), CliError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let input = tokio::io::stdin();
     let output = tokio::io::stdout();
     let carried = runtime.block_on(async {
         match server {
             ServerAddress::Socket(socket) => {
-                bridge::run(socket, input, output, output_closed()).await
+                bridge::run(socket, mailbox, input, output, output_closed()).await
             }
-            ServerAddress::Url(url) => http_bridge::run(&url, input, output, output_closed()).await,
+            ServerAddress::Url(url) => {
+                http_bridge::run(&url, mailbox, input, output, output_closed()).await
+            }
         }
     });
     // The thread that reads standard input can't be interrupted.

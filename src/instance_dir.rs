@@ -14,6 +14,7 @@
 //! | `authenticated` | daemon | marker for the start deadline |
 //! | `condition.json` | shim | stopped by a signal, unkillable; only if it was in such a state |
 //! | `exit.json` | shim | `exited`: the leader is gone, others live; `ended`: the tree is empty |
+//! | `report.json` | daemon | the report that the agent left because its server was away |
 //! | `output.log`, `.1` … | shim | the agent's output |
 //! | `shim.log` | shim | its own errors, rarely |
 //!
@@ -24,6 +25,8 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+use sha2::{Digest as _, Sha256};
 
 use self::record::Record as _;
 use crate::domain::LaunchId;
@@ -43,8 +46,19 @@ pub const OUTPUT_LOG: &str = "output.log";
 pub const SHIM_LOG: &str = "shim.log";
 /// The longest time between the last record of a shim and its end.
 pub const LINGER: Duration = Duration::from_millis(250);
+/// The number of digits in the name of a launch's folder for temporary files.
+pub const TEMPORARY_DIGITS: usize = 12;
 const FILES: &str = "files";
 const AUTHENTICATED: &str = "authenticated";
+
+/// Returns the name of a launch's folder for temporary files. It is short for any id, and the same
+/// for each daemon. The agent leaves a report there that finds no server.
+pub fn temporary_name(launch: &LaunchId) -> String {
+    let digest = Sha256::digest(launch.as_str().as_bytes());
+    let mut name = digest.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
+    name.truncate(TEMPORARY_DIGITS);
+    name
+}
 
 /// Returns the folder that contains live and unacknowledged instances.
 pub fn instances(state_dir: &Path) -> PathBuf {

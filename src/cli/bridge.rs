@@ -15,6 +15,7 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader
 use tokio::net::UnixStream;
 
 use super::error::CliError;
+use super::kept_report::Mailbox;
 use crate::clock;
 use crate::nudge::sleep_until;
 
@@ -31,6 +32,7 @@ const CONNECTION_LOST: i32 = -32000;
 /// Carries lines until the input ends, and the answers until `client_gone`.
 pub(super) async fn run(
     socket: PathBuf,
+    mailbox: Mailbox,
     input: impl AsyncRead + Unpin,
     output: impl AsyncWrite + Unpin,
     client_gone: impl Future<Output = ()>,
@@ -47,17 +49,20 @@ pub(super) async fn run(
         let stream = match connect(&bridge.socket).await {
             Ok(stream) => stream,
             Err(error) => {
-                bridge.say_what_was_lost().await?;
+                let line = std::mem::take(&mut bridge.unsent);
+                bridge.note_request(&line);
+                bridge.say_what_was_lost(&mailbox).await?;
                 return Err(error);
             }
         };
         if bridge.carry(stream, client_gone.as_mut()).await? == Carried::InputEnded {
-            return bridge.say_what_was_lost().await;
+            return bridge.say_what_was_lost(&mailbox).await;
         }
         eprintln!(
             "agent-coordinator mcp: the server closed the connection; the next line will open another"
         );
-        bridge.say_what_was_lost().await?;
+        // The client may call again, because the server may be back already.
+        bridge.say_what_was_lost(&Mailbox::default()).await?;
     }
     Ok(())
 }
@@ -72,7 +77,7 @@ struct Bridge<I, O> {
     socket: PathBuf,
     input: BufReader<I>,
     output: O,
-    /// The requests that went to the server and have no answer yet: each id as text and as a value.
+    /// The requests that went to the server and have no answer yet, by their ids as text.
     unanswered: BTreeMap<String, Value>,
     /// The line of the input that is being read, or that the server did not take as a whole.
     unsent: Vec<u8>,
@@ -157,7 +162,9 @@ impl<I: AsyncRead + Unpin, O: AsyncWrite + Unpin> Bridge<I, O> {
         };
         for message in messages(&message) {
             match (message.get("id"), message.get("method")) {
-                (Some(id), Some(_)) => drop(self.unanswered.insert(id.to_string(), id.clone())),
+                (Some(id), Some(_)) => {
+                    self.unanswered.insert(id.to_string(), message.clone());
+                }
                 // A cancelled request gets no answer.
                 (None, Some(method)) if method == "notifications/cancelled" => {
                     self.unanswered.remove(&message["params"]["requestId"].to_string());
@@ -178,16 +185,18 @@ impl<I: AsyncRead + Unpin, O: AsyncWrite + Unpin> Bridge<I, O> {
         }
     }
 
-    /// Reports an error for each unanswered call. The call is not sent again, because the bridge
-    /// can't know whether the server carried it out.
-    async fn say_what_was_lost(&mut self) -> Result<(), CliError> {
+    /// Reports an error for each unanswered call, except for a report that goes into `mailbox`. The
+    /// call is not sent again, because the bridge can't know whether the server carried it out.
+    async fn say_what_was_lost(&mut self, mailbox: &Mailbox) -> Result<(), CliError> {
         // A line that was no request has no caller that waits for an answer.
-        let calls = std::mem::take(&mut self.unanswered).into_values().filter(|id| !id.is_null());
-        for id in calls {
+        let calls = std::mem::take(&mut self.unanswered).into_values();
+        for call in calls.filter(|call| !call["id"].is_null()) {
             let message =
                 "the connection to the coordinator was lost before the answer came; call again";
-            let error = json!({ "jsonrpc": "2.0", "id": id, "error": { "code": CONNECTION_LOST, "message": message } });
-            self.output.write_all(format!("{error}\n").as_bytes()).await?;
+            let error = json!({ "code": CONNECTION_LOST, "message": message });
+            let error = || json!({ "jsonrpc": "2.0", "id": call["id"], "error": error });
+            let answer = mailbox.answer(&call).unwrap_or_else(error);
+            self.output.write_all(format!("{answer}\n").as_bytes()).await?;
         }
         self.output.flush().await?;
         Ok(())
@@ -249,7 +258,13 @@ mod tests {
             let listener = UnixListener::bind(&socket).unwrap();
             let (input, bridge_input) = duplex(64);
             let (bridge_output, output) = duplex(64);
-            let bridge = tokio::spawn(run(socket, bridge_input, bridge_output, pending()));
+            let bridge = tokio::spawn(run(
+                socket,
+                Mailbox::default(),
+                bridge_input,
+                bridge_output,
+                pending(),
+            ));
             Self {
                 _folder: folder,
                 listener,
@@ -362,12 +377,28 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let ended = run(
             folder.path().join("mcp.sock"),
+            Mailbox::default(),
             io::Cursor::new(b"a line\n"),
             Vec::new(),
             pending(),
         )
         .await;
         assert!(matches!(ended, Err(CliError::NoDaemon { .. })));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_report_that_finds_no_server_for_a_minute_is_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let mailbox = Mailbox::made_in(folder.path());
+        let arguments = json!({ "session_token": "sess_1", "result": "success" });
+        let call = json!({ "name": "report_completed", "arguments": arguments });
+        let line = json!({ "id": 1, "method": "tools/call", "params": call });
+        let input = io::Cursor::new(format!("{line}\n").into_bytes());
+        let mut output = Vec::new();
+        let socket = folder.path().join("mcp.sock");
+        assert!(run(socket, mailbox, input, &mut output, pending()).await.is_err());
+        let answer: Value = serde_json::from_slice(&output).unwrap();
+        assert_eq!(answer["result"]["structuredContent"]["success"], true, "{answer}");
     }
 
     #[tokio::test]

@@ -10,6 +10,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use super::error::CliError;
+use super::kept_report::Mailbox;
 use super::output::print_answer;
 use super::tool_help;
 use crate::clock;
@@ -102,7 +103,13 @@ impl CallArguments {
             Duration::ZERO
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let result = runtime.block_on(exchange(server, tool, arguments, timeout))?;
+        let result = runtime.block_on(exchange(
+            server,
+            tool,
+            arguments,
+            timeout,
+            &Mailbox::of(environment),
+        ))?;
         let is_error = result.get("isError").and_then(Value::as_bool).unwrap_or(false);
         let answer = result.get("structuredContent").unwrap_or(&result);
         match &self.get {
@@ -172,12 +179,14 @@ fn is_unavailable(result: &Value) -> bool {
 }
 
 /// Calls the tool once and returns its result. With `timeout`, it waits for a server that is away,
-/// and repeats a repeatable call whose answer was lost, or for which the store was away.
+/// and repeats a repeatable call whose answer was lost, or for which the store was away. A report
+/// that finds no server goes into `mailbox`.
 async fn exchange(
     server: &ServerAddress,
     tool: &str,
     arguments: Map<String, Value>,
     timeout: Duration,
+    mailbox: &Mailbox,
 ) -> Result<Value, CliError> {
     let give_up_at = clock::now() + timeout;
     let is_repeatable = REPEATABLE.contains(&tool);
@@ -193,6 +202,9 @@ async fn exchange(
             Err(RequestError::Lost(lost)) => is_repeatable || !matches!(lost, Lost::Answer(_)),
         };
         if !may_repeat || clock::now() + pause > give_up_at {
+            if may_repeat && let Some(kept) = mailbox.keep(tool, &Value::Object(arguments)) {
+                return Ok(kept);
+            }
             return answer.map_err(|error| match (error, server) {
                 (RequestError::Refused(message), _) => CliError::Failed(message),
                 (RequestError::Lost(Lost::NoServer(_)), ServerAddress::Socket(socket)) => {
@@ -234,12 +246,27 @@ mod tests {
             }
         });
         let server_at = ServerAddress::Socket(socket);
-        let ask = |timeout| exchange(&server_at, "report_completed", Map::new(), timeout);
+        let mailbox = Mailbox::default();
+        let ask = |timeout| exchange(&server_at, "report_completed", Map::new(), timeout, &mailbox);
         let Err(CliError::Failed(refused)) = ask(Duration::ZERO).await else {
             panic!("it is refused")
         };
         assert_eq!(refused, "report_completed: it is full");
         assert_eq!(ask(AGENT_TIMEOUT).await.ok(), Some(json!({ "done": true })));
         server.join().unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_report_that_finds_no_server_for_a_minute_is_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let mailbox = Mailbox::made_in(folder.path());
+        let nowhere = ServerAddress::Socket(folder.path().join("mcp.sock"));
+        for (tool, is_kept) in [("report_completed", true), ("get_my_task", false)] {
+            let arguments = [("session_token", "sess_1"), ("result", "success")];
+            let arguments = arguments.map(|(name, value)| (name.to_owned(), value.into()));
+            let arguments = Map::from_iter(arguments);
+            let answer = exchange(&nowhere, tool, arguments, AGENT_TIMEOUT, &mailbox).await;
+            assert_eq!(answer.is_ok(), is_kept, "{tool}");
+        }
     }
 }

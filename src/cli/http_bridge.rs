@@ -13,6 +13,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::error::CliError;
+use super::kept_report::Mailbox;
 
 use crate::clock;
 use crate::locks::lock;
@@ -34,6 +35,7 @@ const CONNECTION_LOST: i32 = -32000;
 /// Carries messages until the input ends, and the answers until `client_gone`.
 pub(super) async fn run<O: AsyncWrite + Unpin + Send + 'static>(
     url: &str,
+    mailbox: Mailbox,
     input: impl AsyncRead + Unpin,
     output: O,
     client_gone: impl Future<Output = ()>,
@@ -42,6 +44,7 @@ pub(super) async fn run<O: AsyncWrite + Unpin + Send + 'static>(
         .map_err(|error| CliError::Failed(format!("could not use HTTP: {error}")))?;
     let bridge = Arc::new(Bridge {
         endpoint,
+        mailbox,
         output: tokio::sync::Mutex::new(output),
         version: Mutex::new(None),
         underway: Mutex::default(),
@@ -85,6 +88,7 @@ pub(super) async fn run<O: AsyncWrite + Unpin + Send + 'static>(
 
 struct Bridge<O> {
     endpoint: HttpEndpoint,
+    mailbox: Mailbox,
     output: tokio::sync::Mutex<O>,
     /// The revision that the handshake agreed on.
     version: Mutex<Option<String>>,
@@ -119,7 +123,7 @@ impl<O: AsyncWrite + Unpin> Bridge<O> {
 
     /// Carries one message and its answers until it is `cancelled`. It waits for a server that is
     /// away. If a call was lost, its caller gets an error, because the bridge can't know whether
-    /// the server carried the call out.
+    /// the server carried the call out. A report that finds no server is kept, if it can be.
     ///
     /// # Errors
     /// Fails if the output is closed or the server stays away.
@@ -152,7 +156,7 @@ impl<O: AsyncWrite + Unpin> Bridge<O> {
             written?;
             match posted {
                 Ok(()) => return Ok(()),
-                Err(Lost::Answer(problem) | Lost::Unsent(problem)) => break problem,
+                Err(lost @ (Lost::Answer(_) | Lost::Unsent(_))) => break lost,
                 Err(Lost::NoServer(_)) if clock::now() + pause < give_up_at => {
                     if pause == FIRST_PAUSE {
                         eprintln!(
@@ -165,7 +169,7 @@ impl<O: AsyncWrite + Unpin> Bridge<O> {
                     }
                     pause = (pause * 2).min(LONGEST_PAUSE);
                 }
-                Err(Lost::NoServer(problem)) => break problem,
+                Err(lost @ Lost::NoServer(_)) => break lost,
             }
         };
         eprintln!("agent-coordinator mcp: {}: {lost}", self.endpoint.url());
@@ -174,8 +178,12 @@ impl<O: AsyncWrite + Unpin> Bridge<O> {
             return Ok(());
         };
         let text = format!("no answer from the coordinator: {lost}");
-        let error = json!({ "jsonrpc": "2.0", "id": id, "error": { "code": CONNECTION_LOST, "message": text } });
-        self.write(error.to_string().as_bytes()).await
+        let error = json!({ "code": CONNECTION_LOST, "message": text });
+        let error = || json!({ "jsonrpc": "2.0", "id": id, "error": error });
+        let is_away = matches!(lost, Lost::NoServer(_));
+        let kept = is_away.then(|| self.mailbox.answer(message)).flatten();
+        let answer = kept.unwrap_or_else(error);
+        self.write(answer.to_string().as_bytes()).await
     }
 
     fn note_version(&self, answer: &[u8]) {

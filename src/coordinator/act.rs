@@ -15,6 +15,8 @@ use crate::crash_point::{self, CrashPoint};
 use crate::domain::launch::ProcessEnd;
 use crate::domain::plan::{Action, Plan, ProcessReport};
 use crate::domain::{InstanceKey, LaunchId, Secret};
+use crate::instance_dir;
+use crate::instance_dir::record::{self, KeptReport, Record as _};
 use crate::locks::lock;
 use crate::process::StartRequest;
 use crate::provider::LaunchRequest;
@@ -117,6 +119,9 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
     async fn report(&self, launch: &LaunchId, reports: &[ProcessReport]) -> Result<(), NotDone> {
         let points = || reports.iter().map(crash_points);
         points().for_each(|(seen, _)| crash_point::reach(seen));
+        if reports.iter().any(|report| !matches!(report, ProcessReport::Started { .. })) {
+            self.deliver_report(launch).await?;
+        }
         if reports.iter().any(|report| matches!(report, ProcessReport::Ended { .. })) {
             self.tell_activity(launch).await;
         }
@@ -125,6 +130,26 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             return Err(NotDone);
         }
         points().for_each(|(_, reported)| crash_point::reach(reported));
+        Ok(())
+    }
+
+    /// Delivers the report that the agent has left because it found no server. The end of the
+    /// process must not come first, because it ends the launch.
+    async fn deliver_report(&self, launch: &LaunchId) -> Result<(), NotDone> {
+        let Some(folder) = instance_dir::find(&self.config.state_dir, launch) else {
+            return Ok(());
+        };
+        let Ok(Some(report)) = record::read::<KeptReport>(&folder) else { return Ok(()) };
+        if let Err(error) = self.control.deliver_report(launch, &report).await {
+            tracing::warn!(
+                launch_id = %launch, error = %ErrorChain(&error),
+                "could not deliver the report of an agent; will try again"
+            );
+            return Err(NotDone);
+        }
+        tracing::info!(launch_id = %launch, "delivered the report that the agent has left");
+        // A second delivery would change nothing.
+        let _ = std::fs::remove_file(folder.join(KeptReport::FILE));
         Ok(())
     }
 

@@ -11,6 +11,7 @@ use crate::domain::workspace::{HookFacts, WorkspaceReport};
 use crate::domain::{
     Activity, Attempt, Instance, InstanceKey, LaunchId, Secret, StopReason, Timestamp,
 };
+use crate::instance_dir::record::KeptReport;
 use crate::service::{ClonePlace, CoordinatorStatus, ServerView};
 
 /// The server cannot be asked, or did not understand.
@@ -86,6 +87,16 @@ pub trait ControlPlane: Send + Sync + 'static {
         launch: &LaunchId,
         activity: &Activity,
     ) -> impl Future<Output = Result<(), ControlError>> + Send;
+
+    /// Delivers the report of an agent that found no server. A refusal that would stay the same
+    /// counts as done.
+    fn deliver_report(
+        &self,
+        _launch: &LaunchId,
+        _report: &KeptReport,
+    ) -> impl Future<Output = Result<(), ControlError>> + Send {
+        std::future::ready(Ok(()))
+    }
 
     /// Tells the server that the next launch of `key` needs a clone. A server that keeps no
     /// workspaces does nothing.

@@ -4,11 +4,14 @@ use std::sync::Arc;
 
 use super::control::{ClaimAnswer, ControlError, ControlPlane};
 use crate::domain::plan::ProcessReport;
+use crate::domain::session::Presenter;
 use crate::domain::workspace::{HookFacts, WorkspaceReport};
 use crate::domain::{
-    Activity, CoordinatorId, Instance, InstanceKey, LaunchId, StopReason, Timestamp, WorkspaceId,
+    Activity, CoordinatorId, Instance, InstanceKey, LaunchId, Purpose, Refusal, Secret, StopReason,
+    Timestamp, WorkspaceId,
 };
-use crate::service::{Claim, CoordinatorStatus, ServerView, Service, ServiceError};
+use crate::instance_dir::record::KeptReport;
+use crate::service::{Claim, CoordinatorStatus, Report, ServerView, Service, ServiceError};
 
 /// Calls the service directly.
 pub struct LocalControlPlane {
@@ -74,6 +77,37 @@ impl ControlPlane for LocalControlPlane {
             .report_activity(launch, activity.clone())
             .await
             .map_err(failed("report an activity"))
+    }
+
+    async fn deliver_report(
+        &self,
+        launch: &LaunchId,
+        kept: &KeptReport,
+    ) -> Result<(), ControlError> {
+        let report = Report {
+            result: kept.result,
+            summary: kept.summary.as_deref(),
+            next_steps: kept.next_steps.as_deref(),
+        };
+        let token = Secret::new(kept.session_token.as_str());
+        let presenter = Presenter::on_socket(Some(launch));
+        let delivered = async {
+            let caller = self.service.sessions.identify_reporter(&token, presenter).await?;
+            if caller.launch.key.purpose != Purpose::Task {
+                return Err(ServiceError::from(Refusal::InvalidSession));
+            }
+            self.service.sessions.report(&caller, report).await
+        };
+        match delivered.await {
+            Err(ServiceError::Refused(refusal)) if !refusal.is_passing() => {
+                tracing::warn!(
+                    launch_id = %launch, reason = %refusal,
+                    "the report of an agent was refused; it is not repeated"
+                );
+                Ok(())
+            }
+            delivered => delivered.map(drop).map_err(failed("deliver a report")),
+        }
     }
 
     async fn want_workspace(&self, key: &InstanceKey) -> Result<(), ControlError> {

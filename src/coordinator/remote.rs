@@ -29,6 +29,7 @@ use crate::domain::{
     ServerAddress, StopReason, Timestamp,
 };
 use crate::instance_dir;
+use crate::instance_dir::record::KeptReport;
 use crate::locks::{self, lock};
 use crate::mcp_client::{CallError, McpClient};
 use crate::nudge::Nudge;
@@ -89,6 +90,10 @@ const OBSERVE: &str = "ask the server for work";
 const CLAIM: &str = "claim a start";
 const REPORT: &str = "report a process";
 const REPORT_ACTIVITY: &str = "report an activity";
+const DELIVER: &str = "deliver a report";
+/// The tool for a report that an agent has left, and the refusals of it that pass.
+const DELIVERY: &str = "report_completed";
+const PASSING: [&str; 4] = ["rate_limited", "server_stopping", "too_many_attempts", "unavailable"];
 const WANT_STOP: &str = "tell the server about a stop";
 const REPORT_STATUS: &str = "report the status";
 
@@ -372,6 +377,28 @@ impl ControlPlane for Arc<RemoteControlPlane> {
             self.tell(tool, arguments).await.map_err(failed(REPORT))?;
         }
         Ok(())
+    }
+
+    async fn deliver_report(
+        &self,
+        launch: &LaunchId,
+        report: &KeptReport,
+    ) -> Result<(), ControlError> {
+        let client = self.link.client().await.map_err(failed(DELIVER))?;
+        let arguments = json!(report);
+        let told = self.link.call::<serde_json::Value>(&client, DELIVERY, arguments, TIMEOUT).await;
+        match told {
+            Err(LinkError::Call(CallError::Refused { code, message, .. }))
+                if !PASSING.contains(&code.as_str()) =>
+            {
+                tracing::warn!(
+                    launch_id = %launch, code, message,
+                    "the report of an agent was refused; it is not repeated"
+                );
+                Ok(())
+            }
+            told => told.map(drop).map_err(failed(DELIVER)),
+        }
     }
 
     async fn report_activity(

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::clock::{BootInstant, MonotonicInstant, wall_clock};
 use crate::domain::instance::{Condition, ExitHint};
-use crate::domain::launch::{ProcessEnd, StopReason};
+use crate::domain::launch::{ProcessEnd, ReportResult, StopReason};
 use crate::domain::{InstanceKey, LaunchId, Timestamp};
 use crate::sys;
 use crate::sys::regular_file;
@@ -160,6 +160,26 @@ pub struct Exit {
     /// The number of output lines that could not be written.
     #[serde(default)]
     pub n_dropped_lines: u64,
+}
+
+/// `report.json`: the last report of the agent, which found no server. The agent leaves it in its
+/// folder for temporary files. It has the token of the session, so it has no `Debug`.
+#[derive(Serialize, Deserialize)]
+pub struct KeptReport {
+    pub session_token: String,
+    pub result: ReportResult,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summary: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_steps: Option<String>,
+}
+
+impl Record for KeptReport {
+    const FILE: &'static str = "report.json";
+
+    fn draft(&self) -> &'static str {
+        ".report.json"
+    }
 }
 
 impl Exit {

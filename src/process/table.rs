@@ -366,6 +366,9 @@ impl Table {
             self.folders.unwatch(watch);
             self.watched.remove(&watch);
         }
+        if matches!(phase, Phase::Exited { .. } | Phase::Ended { .. }) {
+            self.temporary.keep_report(launch, &entry.dir);
+        }
         if phase.is_ended() {
             self.temporary.remove(launch);
         }

@@ -20,14 +20,17 @@ use std::time::Duration;
 use nix::libc;
 use rustix::fs::{AtFlags, Dir, Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
-use sha2::{Digest as _, Sha256};
 use tracing::warn;
 
 use super::removal;
 use crate::clock;
 use crate::domain::{LaunchId, RunAs};
+use crate::instance_dir;
+use crate::instance_dir::record::{self, KeptReport};
 use crate::locks::lock;
 use crate::sys::users;
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// The variable that names the folder to the agent.
 pub const VARIABLE: &str = "TMPDIR";
@@ -35,10 +38,8 @@ pub const VARIABLE: &str = "TMPDIR";
 /// that their paths may have.
 const MAX_PATH: usize = 60;
 const PREFIX: &str = "ac-";
-/// The number of random digits in the names of common folders, and of digits in the name of a
-/// launch's folder.
+/// The number of random digits in the names of common folders.
 const RANDOM_DIGITS: usize = 10;
-const LAUNCH_DIGITS: usize = 12;
 /// The number of names that are tried for a common folder.
 const N_ATTEMPTS: u32 = 16;
 /// The name of a file in the state directory: the installation, and then the common folders, one
@@ -117,6 +118,25 @@ impl TemporaryFolders {
             return Ok(None);
         };
         parent.make(&name_of(launch), user).map(Some)
+    }
+
+    /// Copies the report that the agent of a launch has left into `dir`, the folder of its
+    /// instance.
+    pub fn keep_report(&self, launch: &LaunchId, dir: &Path) {
+        for parent in self.known() {
+            let folder = parent.path.join(instance_dir::temporary_name(launch));
+            let kept = match record::read::<KeptReport>(&folder) {
+                Ok(Some(report)) => record::write(dir, &report).map_err(BoxError::from),
+                Ok(None) => Ok(()),
+                Err(error) => Err(error.into()),
+            };
+            if let Err(error) = kept {
+                warn!(
+                    launch_id = %launch, error = &*error,
+                    "could not keep the report that the agent left"
+                );
+            }
+        }
     }
 
     /// Removes the folder of a launch of which nothing lives, if it has one. Returns at once.
@@ -396,7 +416,7 @@ fn is_suitable(base: &Path, is_for_others: bool) -> bool {
         + PREFIX.len()
         + RANDOM_DIGITS
         + "/".len()
-        + LAUNCH_DIGITS;
+        + instance_dir::TEMPORARY_DIGITS;
     longest <= MAX_PATH && base.is_absolute() && base.ancestors().all(is_safe)
 }
 
@@ -406,13 +426,9 @@ fn random_name() -> String {
     format!("{PREFIX}{}", &id[id.len() - RANDOM_DIGITS..])
 }
 
-/// Returns the name of a launch's folder. It is short for any id, and the same for each
-/// daemon.
+/// Returns the name of a launch's folder.
 fn name_of(launch: &LaunchId) -> CString {
-    let digest = Sha256::digest(launch.as_str().as_bytes());
-    let mut name = digest.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
-    name.truncate(LAUNCH_DIGITS);
-    CString::new(name).unwrap_or_default()
+    CString::new(instance_dir::temporary_name(launch)).unwrap_or_default()
 }
 
 /// Returns the common folders of this installation; those of a copied state directory belong to its

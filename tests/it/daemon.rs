@@ -21,6 +21,13 @@ use crate::support::{Mount, agent_fixture, end_all, kill, processes_of, until, u
 /// The program under test.
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_agent-coordinator");
 
+/// The step of an agent that leaves its report as `agent-coordinator call` does if it finds no
+/// server for a minute.
+pub const LEAVES_A_REPORT: &str = concat!(
+    r#"run:printf '{"version":1,"session_token":"%s","result":"success"}' "#,
+    r#""$AGENT_SESSION_TOKEN" >"$TMPDIR/report.json""#
+);
+
 /// The setting of tests that are about the file of an SQLite database.
 pub const IN_A_FILE: &str = "store: { url: 'sqlite:state/state.db' }";
 

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::daemon::Daemon;
+use crate::daemon::{Daemon, LEAVES_A_REPORT};
 use crate::support::{is_gone, until, until_some};
 
 /// Three agents that wait for `go`, and a fourth without a slot.
@@ -76,6 +76,21 @@ fn an_exit_without_a_daemon_is_recorded_with_its_code() {
         (&"exited_without_report".into(), &42.into())
     );
     assert_eq!(daemon.status()["limits"]["running"], 0, "its slot is free");
+    daemon.until_nothing_is_left();
+}
+
+#[test]
+fn a_report_that_an_agent_has_left_is_delivered_by_the_next_daemon() {
+    let mut daemon = Daemon::running("backoff: { initial: 1m }");
+    let steps = ["authenticate", "get-my-task", "write:ready", "wait-for:go", LEAVES_A_REPORT];
+    daemon.with_one_task(&steps);
+    let pid = daemon.written_pid("ready");
+    daemon.kill();
+    fs::write(daemon.work().join("go"), "").unwrap();
+    until("the agent is gone", || is_gone(pid));
+    daemon.start();
+    assert_eq!(daemon.until_ended("agt")["outcome"], "completed");
+    assert_eq!((daemon.task_status("tsk").as_str(), daemon.ended("agt").len()), ("done", 1));
     daemon.until_nothing_is_left();
 }
 

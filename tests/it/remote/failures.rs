@@ -1,9 +1,11 @@
 //! F-33: a server that is down, slow or broken, or sends garbage, stops no loop and affects no
 //! running agent.
 
+use std::fs;
+
 use super::proxy::{Mode, Proxy};
 use super::{LISTENING, with_token};
-use crate::daemon::Daemon;
+use crate::daemon::{Daemon, LEAVES_A_REPORT};
 use crate::support::{is_gone, until};
 
 /// The settings for an agent that runs during all failures, and one that does a task after each. A
@@ -132,13 +134,30 @@ fn with_an_agent(settings: &str) -> (Daemon, Proxy, Daemon, i32) {
 }
 
 fn with_an_agent_and(settings: &str) -> (Daemon, Proxy, Daemon, i32) {
+    with_an_agent_that(&["sleep:600"], settings)
+}
+
+/// Returns the same with an agent that does these steps when it has its task.
+fn with_an_agent_that(steps: &[&str], settings: &str) -> (Daemon, Proxy, Daemon, i32) {
     let server = Daemon::serving(LISTENING);
     let proxy = Proxy::to(server.status()["http"]["address"].as_str().unwrap().parse().unwrap());
     let mut coordinator = Daemon::supervising(&proxy.url(), &with_token(&server, settings));
     coordinator.start();
-    server.with_one_task(&["authenticate", "get-my-task", "write:ready", "sleep:600"]);
+    server.with_one_task(&[&["authenticate", "get-my-task", "write:ready"], steps].concat());
     let agent = server.written_pid("ready");
     (server, proxy, coordinator, agent)
+}
+
+#[test]
+fn a_report_that_an_agent_has_left_is_delivered_before_its_end() {
+    let steps = ["wait-for:go", LEAVES_A_REPORT];
+    let (server, proxy, _coordinator, agent) = with_an_agent_that(&steps, SETTINGS);
+    proxy.set(Mode::Close);
+    fs::write(server.work().join("go"), "").unwrap();
+    until("it has ended", || is_gone(agent));
+    proxy.set(Mode::Pass);
+    assert_eq!(server.until_ended("agt")["outcome"], "completed");
+    assert_eq!((server.task_status("tsk").as_str(), server.ended("agt").len()), ("done", 1));
 }
 
 #[test]
