@@ -7,6 +7,7 @@ pub mod http;
 mod socket;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -30,12 +31,16 @@ const REVISION: &str = "2025-06-18";
 pub struct McpClient {
     transport: Transport,
     n_requests: AtomicU64,
-    /// The server's tools, each with the names of its arguments. Empty without a handshake.
+    /// The server's tools, each with the names of its arguments. Empty without a handshake, and for
+    /// a server that does not list them.
     tools: BTreeMap<String, Vec<String>>,
 }
 
 enum Transport {
     Socket(Socket),
+    /// The socket of a server that closes the connection after each answer. Each request makes a
+    /// connection.
+    SocketPerRequest(PathBuf),
     Http {
         endpoint: HttpEndpoint,
         /// The revision that the handshake agreed on.
@@ -112,7 +117,7 @@ impl McpClient {
     ) -> Result<Self, ConnectError> {
         let connecting = async {
             let mut client = Self::open(address, token).await?;
-            client.shake_hands().await?;
+            client.shake_hands(address).await?;
             Ok::<_, RequestError>(client)
         };
         let source = match tokio::time::timeout(CONNECT_TIMEOUT, connecting).await {
@@ -140,27 +145,28 @@ impl McpClient {
         Ok(Self { transport, n_requests: AtomicU64::new(0), tools: BTreeMap::new() })
     }
 
-    async fn shake_hands(&mut self) -> Result<(), RequestError> {
+    /// Does the handshake and learns the tools. A server that refuses the handshake or the list is
+    /// asked without it: one of the specification's form needs `tools/call` only.
+    async fn shake_hands(&mut self, address: &ServerAddress) -> Result<(), RequestError> {
         let hello = json!({
             "protocolVersion": REVISION,
             "capabilities": {},
             "clientInfo": { "name": "agent-coordinator", "version": env!("CARGO_PKG_VERSION") },
         });
-        let answer = self.request("initialize", hello).await?;
-        if let (Transport::Http { agreed, .. }, Some(revision)) =
-            (&self.transport, answer["protocolVersion"].as_str())
-        {
-            let _ = agreed.set(revision.to_owned());
+        match self.request("initialize", hello).await {
+            Ok(answer) => self.confirm(&answer).await?,
+            Err(RequestError::Refused(_)) => {}
+            Err(lost @ RequestError::Lost(_)) => return Err(lost),
         }
-        let message = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
-        match &self.transport {
-            Transport::Socket(socket) => socket.notify(&message).await?,
-            Transport::Http { endpoint, agreed } => {
-                let version = agreed.get().map(String::as_str);
-                endpoint.post(message.to_string().as_bytes(), version, drop).await?;
+        let listed = self.list_tools(json!({})).await;
+        let mut page = match (listed, address) {
+            // It may close the connection after each answer.
+            (Err(RequestError::Lost(_)), ServerAddress::Socket(path)) => {
+                self.transport = Transport::SocketPerRequest(path.clone());
+                self.list_tools(json!({})).await?
             }
-        }
-        let mut page = self.request("tools/list", json!({})).await?;
+            (listed, _) => listed?,
+        };
         loop {
             for tool in page["tools"].as_array().into_iter().flatten() {
                 let arguments = tool["inputSchema"]["properties"].as_object();
@@ -168,7 +174,37 @@ impl McpClient {
                 self.tools.insert(tool["name"].as_str().unwrap_or_default().to_owned(), names);
             }
             let Some(cursor) = page["nextCursor"].as_str() else { return Ok(()) };
-            page = self.request("tools/list", json!({ "cursor": cursor })).await?;
+            page = self.list_tools(json!({ "cursor": cursor })).await?;
+        }
+    }
+
+    /// Tells the server that its answer to `initialize` arrived.
+    async fn confirm(&self, answer: &Value) -> Result<(), Lost> {
+        if let (Transport::Http { agreed, .. }, Some(revision)) =
+            (&self.transport, answer["protocolVersion"].as_str())
+        {
+            let _ = agreed.set(revision.to_owned());
+        }
+        let message = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
+        match &self.transport {
+            Transport::Socket(socket) => {
+                // The next request finds out if the connection is closed.
+                let _ = socket.notify(&message).await;
+                Ok(())
+            }
+            Transport::SocketPerRequest(_) => Ok(()),
+            Transport::Http { endpoint, agreed } => {
+                let version = agreed.get().map(String::as_str);
+                endpoint.post(message.to_string().as_bytes(), version, drop).await
+            }
+        }
+    }
+
+    /// Returns a page of the list of tools; an empty one from a server that refuses the list.
+    async fn list_tools(&self, params: Value) -> Result<Value, RequestError> {
+        match self.request("tools/list", params).await {
+            Err(RequestError::Refused(_)) => Ok(Value::Null),
+            page => page,
         }
     }
 
@@ -236,7 +272,7 @@ impl McpClient {
     pub fn is_closed(&self) -> bool {
         match &self.transport {
             Transport::Socket(socket) => socket.is_closed(),
-            Transport::Http { .. } => false,
+            Transport::SocketPerRequest(_) | Transport::Http { .. } => false,
         }
     }
 
@@ -245,6 +281,9 @@ impl McpClient {
         let message = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
         let mut answer = match &self.transport {
             Transport::Socket(socket) => socket.request(id, &message).await?,
+            Transport::SocketPerRequest(path) => {
+                Socket::connect(path).await?.request(id, &message).await?
+            }
             Transport::Http { endpoint, agreed } => {
                 let mut answer = Err(Lost::unanswered());
                 let take = |message: Vec<u8>| match serde_json::from_slice::<Value>(&message) {
@@ -293,6 +332,57 @@ mod tests {
         let failed = McpClient::connect(&address, None).await.err().expect("nobody listens");
         let text = failed.source.to_string();
         assert!(text.starts_with("Connection refused"), "{text}");
+    }
+
+    /// Answers requests at a socket: refuses methods that it does not know, and closes the
+    /// connection after this number of answers.
+    fn serve(listener: &std::os::unix::net::UnixListener, known: &[&str], n_answers: usize) {
+        use std::io::{BufRead as _, BufReader, Write as _};
+        for stream in listener.incoming() {
+            let mut stream = stream.expect("a connection");
+            let lines = BufReader::new(stream.try_clone().expect("a second handle")).lines();
+            let requests = lines
+                .map_while(Result::ok)
+                .map(|line| serde_json::from_str::<Value>(&line).expect("JSON"))
+                .filter(|request| request.get("id").is_some());
+            for request in requests.take(n_answers) {
+                let method = request["method"].as_str().expect("a method");
+                let mut answer = json!({ "jsonrpc": "2.0", "id": request["id"] });
+                if known.contains(&method) {
+                    answer["result"] = json!({
+                        "tools": [{ "name": "health_check" }],
+                        "structuredContent": { "status": "ok" },
+                    });
+                } else {
+                    answer["error"] = json!({ "code": -32601, "message": "unknown method" });
+                }
+                if writeln!(stream, "{answer}").is_err() {
+                    break;
+                }
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_server_may_close_after_each_answer_and_know_no_handshake() {
+        let all = &["initialize", "tools/list", "tools/call"][..];
+        for (known, n_answers) in [(all, 1), (&all[1..], 1), (&all[2..], 1), (&all[2..], 99)] {
+            let folder = tempfile::tempdir().expect("a folder");
+            let path = folder.path().join("mcp.sock");
+            let listener = std::os::unix::net::UnixListener::bind(&path).expect("a socket");
+            // The thread ends with the process of the tests.
+            std::thread::spawn(move || serve(&listener, known, n_answers));
+            let client = McpClient::connect(&ServerAddress::Socket(path), None).await;
+            let client = client.unwrap_or_else(|error| panic!("{known:?}: {:?}", error.source));
+            assert_eq!(client.offers("health_check"), known.contains(&"tools/list"), "{known:?}");
+            for _ in 0..2 {
+                let timeout = Duration::from_secs(20);
+                let answer: Result<Value, CallError> =
+                    client.call("health_check", Map::new(), timeout).await;
+                assert_eq!(answer.expect("an answer"), json!({ "status": "ok" }), "{known:?}");
+                assert!(!client.is_closed());
+            }
+        }
     }
 
     #[test]
