@@ -117,9 +117,10 @@ pub struct Coordinator<C, P> {
     reported: Option<(String, CoordinatorStatus)>,
     /// The time that the last cycle wanted for the next cycle.
     look_again_at: Option<Timestamp>,
-    /// The number of failed attempts in a row to reach the server. Changes from and to 0 are
-    /// logged.
+    /// The number of failed attempts in a row to get the work from the server.
     n_failed: u32,
+    /// The reason of the last of these attempts. Each change of it is logged.
+    failure: Option<String>,
     /// The run of the server that answered last.
     run: String,
     /// The number of cycles in a row that left something to report again.
@@ -171,6 +172,7 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             reported: None,
             look_again_at: None,
             n_failed: 0,
+            failure: None,
             run: String::new(),
             n_incomplete: 0,
             unknown_ai_types: Mutex::default(),
@@ -316,6 +318,7 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         };
         let was_away = std::mem::take(&mut self.n_failed) > 0;
         if was_away {
+            self.failure = None;
             tracing::info!("the server answers again");
         }
         let is_new_run = std::mem::replace(&mut self.run, run.clone()) != run;
@@ -501,10 +504,15 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
 
     fn note_failure(&mut self, error: &ControlError) {
         self.n_failed = self.n_failed.saturating_add(1);
-        if self.n_failed > 1 {
-            tracing::debug!(error = %ErrorChain(error), "could not ask the server");
+        let reason = ErrorChain(error).to_string();
+        if self.failure.as_ref() == Some(&reason) {
+            tracing::debug!(error = reason, "could not ask the server");
         } else {
-            tracing::error!(error = %ErrorChain(error), "could not ask the server; running agents go on, will ask again");
+            tracing::warn!(
+                error = reason,
+                "could not ask the server; running agents go on, will ask again"
+            );
+            self.failure = Some(reason);
         }
     }
 }

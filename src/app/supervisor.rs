@@ -375,7 +375,7 @@ impl Supervisor {
             CoordinatorLook {
                 status,
                 server: server.clone(),
-                problem: link.borrow().problem.clone(),
+                problem: link.borrow().reason().cloned(),
             }
         })
     }

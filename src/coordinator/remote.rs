@@ -70,6 +70,16 @@ pub struct RemoteConfig {
 pub struct LinkState {
     /// The error of the last call; `None` while the server answers.
     pub problem: Option<String>,
+    /// The reason why the server named no work when it was asked last; `None` if it did. A server
+    /// that answers single calls may still refuse or withhold the work.
+    pub without_work: Option<String>,
+}
+
+impl LinkState {
+    /// Returns the reason why nothing can start, if there is one.
+    pub fn reason(&self) -> Option<&String> {
+        self.without_work.as_ref().or(self.problem.as_ref())
+    }
 }
 
 /// A control plane that calls a remote server.
@@ -340,12 +350,17 @@ impl ControlPlane for Arc<RemoteControlPlane> {
     }
 
     async fn observe(&self, instances: &[Instance]) -> Result<ServerView, ControlError> {
-        let client = self.link.client().await.map_err(failed(OBSERVE))?;
-        if self.asks_for_work(&client) {
-            self.ask_for_work(&client).await.map_err(failed(OBSERVE))
-        } else {
-            self.observe_by_seed_steps(&client, instances).await.map_err(failed(OBSERVE))
-        }
+        let observed = async {
+            let client = self.link.client().await?;
+            if self.asks_for_work(&client) {
+                self.ask_for_work(&client).await
+            } else {
+                self.observe_by_seed_steps(&client, instances).await
+            }
+        };
+        let observed = observed.await;
+        self.link.note_observed(observed.as_ref().err());
+        observed.map_err(failed(OBSERVE))
     }
 
     async fn claim(&self, key: &InstanceKey) -> Result<ClaimAnswer, ControlError> {

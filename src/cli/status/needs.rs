@@ -63,7 +63,7 @@ pub(super) fn without_store(status: &StatusBody) -> Vec<String> {
     let store = store.and_then(|store| store.problem.clone());
     let server = status.server.as_ref().and_then(|server| {
         let problem = server.problem.as_ref()?;
-        Some(format!("the server {} does not answer: {problem}", server.address))
+        Some(format!("no agent can start, because of the server {}: {problem}", server.address))
     });
     let rejected = status.configuration.as_ref().and_then(|state| state.rejected.as_ref());
     let rejected = rejected.map(|rejected| {

@@ -65,17 +65,19 @@ pub(super) fn describe(
 }
 
 fn header(status: &StatusBody) -> String {
-    let state =
-        if status.paused { "paused: no agent is started until `resume`" } else { "running" };
+    let problem = status.server.as_ref().and_then(|server| server.problem.as_ref());
+    let state = match problem {
+        _ if status.paused => "paused: no agent is started until `resume`",
+        Some(_) => "no agent can start",
+        None => "running",
+    };
     let first = format!(
         "agent-coordinator {}: {state}, {} of {} slots in use",
         status.version, status.limits.running, status.limits.max_concurrent
     );
     match &status.server {
         Some(server) => {
-            let problem = server.problem.as_ref();
-            let problem =
-                problem.map_or_else(String::new, |problem| format!("; cut off: {problem}"));
+            let problem = problem.map_or_else(String::new, |problem| format!(": {problem}"));
             format!("{first}\n\ncoordinator of {}{problem}", server.address)
         }
         None => first,

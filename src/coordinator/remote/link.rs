@@ -231,12 +231,48 @@ impl Link {
         arguments.retain(|_, value| !value.is_null());
     }
 
-    fn note(&self, problem: Option<&LinkError>) {
+    /// Records the result of a call.
+    pub(super) fn note(&self, problem: Option<&LinkError>) {
         let problem = problem.map(|error| ErrorChain(error).to_string());
-        self.state.send_if_modified(|state| {
-            let is_news = state.problem != problem;
-            state.problem = problem;
-            is_news
+        self.state.send_modify(|state| state.problem = problem);
+    }
+
+    /// Records the result of a question for all work. The failure of a single call within a
+    /// question that succeeded is over.
+    pub(super) fn note_observed(&self, failure: Option<&LinkError>) {
+        let without_work = failure.map(|error| ErrorChain(error).to_string());
+        self.state.send_modify(|state| {
+            if without_work.is_none() {
+                state.problem = None;
+            }
+            state.without_work = without_work;
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_answer_with_the_work_ends_the_reason_why_nothing_can_start() {
+        let server = ServerAddress::Socket(PathBuf::from("/run/mcp.sock"));
+        let incarnation = Incarnation::after(None, crate::domain::Timestamp::from_millis(0), 0);
+        let link = Link::new(server, Token::None, incarnation);
+        let reason = || link.state().borrow().reason().cloned();
+        let degraded = LinkError::Unhealthy("degraded".to_owned());
+        let lost = LinkError::JustFailed("no answer".to_owned());
+        link.note_observed(Some(&degraded));
+        // The health check before the next question for the work succeeds.
+        link.note(None);
+        assert_eq!(reason().as_deref(), Some("the server says that it is `degraded`"));
+        link.note_observed(Some(&lost));
+        assert_eq!(reason().as_deref(), Some("no answer"));
+        // The question about one pair was lost, and all others were answered.
+        link.note(Some(&lost));
+        link.note_observed(None);
+        assert_eq!(reason(), None);
+        link.note(Some(&lost));
+        assert_eq!(reason().as_deref(), Some("no answer"));
     }
 }

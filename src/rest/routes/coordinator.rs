@@ -19,8 +19,9 @@ use super::metrics::{Metrics, describe};
 use super::status::{
     CoordinatorBody, DeferredBody, InstanceBody, LimitsBody, ServerBody, StatusBody,
 };
+use super::why::WhyBody;
 use crate::domain::totals::Totals;
-use crate::domain::{Instance, LaunchId, Phase, Timestamp};
+use crate::domain::{AgentId, Instance, LaunchId, Phase, ProjectId, Timestamp};
 use crate::folder_watch::shared::SharedFolders;
 use crate::rest::Problem;
 use crate::rest::extract::{InPath, InQuery};
@@ -32,7 +33,7 @@ pub struct CoordinatorLook {
     pub status: CoordinatorStatus,
     /// The address of its server.
     pub server: String,
-    /// The error of the last call to the server.
+    /// The reason why the server gives it no work.
     pub problem: Option<String>,
 }
 
@@ -161,6 +162,7 @@ pub(in crate::rest) fn routes() -> Router<CoordinatorState> {
         .route("/health/live", get(async || "ok\n"))
         .route("/launches", get(list))
         .route("/launches/{id}", get(show))
+        .route("/projects/{project}/agents/{agent}/why", get(why))
         .route("/launches/{id}/output", get(output).layer(Extension(Places::of_output())))
         .merge(configuration::routes())
 }
@@ -179,8 +181,8 @@ pub(in crate::rest) async fn ask_the_server(
         .next()
         .unwrap_or_default();
     let detail = format!(
-        "this configuration is a coordinator's, without its server: it knows status, logs and reload. Ask the server at {server} for \
-         `{what}`, with its --config"
+        "this configuration is a coordinator's, without its server: it knows status, why, logs \
+         and reload. Ask the server at {server} for `{what}`, with its --config"
     );
     Problem::new(StatusCode::MISDIRECTED_REQUEST, "not_the_server", detail)
 }
@@ -190,6 +192,33 @@ async fn status(State(state): State<CoordinatorState>) -> Json<StatusBody> {
         configuration: Some(state.configuration.configuration_state()),
         ..(state.look)().into()
     })
+}
+
+/// Returns the reasons for which it defers the starts of a pair. The server knows the rest.
+async fn why(
+    State(state): State<CoordinatorState>,
+    InPath((project, agent)): InPath<(ProjectId, AgentId)>,
+) -> Result<Json<Vec<WhyBody>>, Problem> {
+    let CoordinatorLook { status, server, problem } = (state.look)();
+    if let Some(problem) = problem {
+        let detail = format!("no agent can start, because of the server {server}: {problem}");
+        return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "no_work_known", detail));
+    }
+    let at = status.at;
+    let deferred = status
+        .deferred
+        .into_iter()
+        .filter(|deferred| deferred.key.agent == agent && deferred.key.project == project);
+    let reasons: Vec<WhyBody> =
+        deferred.map(|deferred| WhyBody::of_coordinator(deferred, at)).collect();
+    if reasons.is_empty() {
+        let detail = format!(
+            "this coordinator defers no start of `{agent}` in `{project}`; the server {server} \
+             decides whether the agent is to start"
+        );
+        return Err(Problem::new(StatusCode::NOT_FOUND, "no_reason", detail));
+    }
+    Ok(Json(reasons))
 }
 
 async fn metrics(State(state): State<CoordinatorState>) -> Metrics {

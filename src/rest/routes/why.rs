@@ -150,6 +150,28 @@ impl From<Why> for WhyBody {
 }
 
 impl WhyBody {
+    /// Returns the reason of a coordinator without its server, which knows no other rule.
+    pub(super) fn of_coordinator(deferred: Deferred, at: Timestamp) -> Self {
+        let Deferred { key, reason, until, detail, also, .. } = deferred;
+        let first = RuleBody { rule: reason, keeps: true, until, detail };
+        let others = also.into_iter().map(RuleBody::keeping);
+        Self {
+            purpose: key.purpose,
+            at,
+            reason,
+            n_failures: 0,
+            parked: None,
+            crowd: None,
+            abandoned: None,
+            waiting: None,
+            rules: std::iter::once(first).chain(others).collect(),
+            last_end: None,
+            is_host_silent: false,
+            facts: WaitFacts::default(),
+            blocked_items: Vec::new(),
+        }
+    }
+
     /// Returns the wait that the rules cause, or a silent host; `None` if the agent may start, runs
     /// already or has no work.
     pub(in crate::rest) fn waiting(&self) -> Option<Waiting> {
