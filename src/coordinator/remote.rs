@@ -189,7 +189,10 @@ impl RemoteControlPlane {
                 }
                 // The server announces nothing, so the loop polls. A server that announces may
                 // replace it later.
-                Ok(None) => tokio::time::sleep(self.config().polling_interval).await,
+                Ok(None) => tokio::select! {
+                    () = tokio::time::sleep(self.config().polling_interval) => {}
+                    () = self.seed.has_more() => nudge.wake(),
+                },
                 Err(error) => {
                     tracing::debug!(error = %ErrorChain(&error), "could not listen to the server");
                     seen = None;

@@ -10,13 +10,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use futures::StreamExt as _;
-use futures::stream;
 use serde_json::json;
+use tokio::sync::Notify;
 
 use super::answers::{ActiveProjects, Claimed, Health};
 use super::link::LinkError;
 use super::{RemoteControlPlane, TIMEOUT};
+use crate::clock;
 use crate::domain::launch::{ProcessEnd, Verdict};
 use crate::domain::plan::ProcessReport;
 use crate::domain::plan::slots::Slots;
@@ -28,9 +28,11 @@ use crate::domain::{
 use crate::locks::lock;
 use crate::mcp_client::McpClient;
 use crate::service::ServerView;
+use crate::telemetry::ErrorChain;
 
-/// The number of pairs that are asked about at the same time.
-const N_AT_ONCE: usize = 16;
+/// The time after which a cycle asks about no further pair. A slow server must not delay granted
+/// starts, reports and time limits for longer. The next cycle goes on with the other pairs.
+const ASKS_FOR: Duration = TIMEOUT;
 
 /// The limits of the list of pairs. A server that exceeds them is treated as endless.
 const MAX_PAGES: usize = 1_000;
@@ -43,12 +45,18 @@ pub(super) struct SeedSteps {
     /// The number of pairs that earlier cycles asked about. The next cycle begins after them, so
     /// that not always the same pairs get the free slots.
     next: AtomicUsize,
+    /// The last cycle had no time for some pairs.
+    has_more: Notify,
 }
 
 #[derive(Default)]
 struct Kept {
     /// Starts that were granted in this cycle and not claimed yet.
     granted: BTreeMap<InstanceKey, Claimed>,
+    /// The last failure of the question about each pair.
+    failures: BTreeMap<InstanceKey, String>,
+    /// The pairs of the last list whose agent has no passkey here.
+    without_passkey: Vec<Candidate>,
     /// The records of how the launches of each pair ended.
     records: BTreeMap<InstanceKey, StartHistory>,
     /// The pair and the AI type of each launch.
@@ -67,13 +75,19 @@ impl SeedSteps {
         self.kept().granted.remove(key)
     }
 
+    /// Returns when a cycle had no time for some pairs. Cancel-safe.
+    pub(super) async fn has_more(&self) {
+        self.has_more.notified().await;
+    }
+
     pub(super) fn note_claim(&self, launch: &LaunchId, key: &InstanceKey, ai_type: &str) {
         self.kept().keys.insert(launch.clone(), (key.clone(), ai_type.to_owned()));
     }
 }
 
 impl RemoteControlPlane {
-    /// Asks for the health, the projects, and each pair, until the free slots are filled.
+    /// Asks for the health, the projects, and each pair, until the free slots are filled. It asks
+    /// one question after the other: some servers answer only one at a time.
     pub(super) async fn observe_by_seed_steps(
         &self,
         client: &Arc<McpClient>,
@@ -95,7 +109,7 @@ impl RemoteControlPlane {
         }
         let is_full = slots.keeping_all(Purpose::Task).is_some();
         let startable = if is_full {
-            Vec::new()
+            self.seed.kept().without_passkey.clone()
         } else {
             self.ask_for_starts(client, instances, slots).await?
         };
@@ -127,19 +141,30 @@ impl RemoteControlPlane {
             .filter(|instance| instance.is_live())
             .map(|instance| &instance.key)
             .collect();
-        let mut pairs = self.pairs(client).await?;
         let config = self.config();
-        pairs.retain(|(key, _)| !live.contains(key) && config.passkeys.contains_key(&key.agent));
-        if pairs.is_empty() {
-            return Ok(Vec::new());
-        }
-        let n_pairs = pairs.len();
-        pairs.rotate_left(self.seed.next.load(Ordering::Relaxed) % n_pairs);
-
         let now = self.now();
-        let mut startable = Vec::new();
+        let listed = self.pairs(client).await?;
+        let (mut pairs, without_passkey): (Vec<_>, Vec<_>) = listed
+            .into_iter()
+            .filter(|(key, _)| !live.contains(key))
+            .partition(|(key, _)| config.passkeys.contains_key(&key.agent));
+        let mut startable: Vec<Candidate> = without_passkey
+            .into_iter()
+            .map(|(key, directory)| {
+                candidate(key, directory, String::new(), StartReason::NoPasskey, now)
+            })
+            .collect();
+        let n_pairs = pairs.len();
+        pairs.rotate_left(self.seed.next.load(Ordering::Relaxed) % n_pairs.max(1));
+        let mut failures = {
+            let mut kept = self.seed.kept();
+            kept.without_passkey.clone_from(&startable);
+            kept.granted.clear();
+            std::mem::take(&mut kept.failures)
+        };
+
         let mut to_ask = Vec::new();
-        for (key, working_directory) in pairs {
+        for (nth, (key, working_directory)) in pairs.into_iter().enumerate() {
             // A grant that cannot be used would keep other coordinators from that start.
             if let Some(reason) =
                 slots.keeping(&key, "").find(|reason| *reason != StartReason::ProviderLimit)
@@ -148,44 +173,70 @@ impl RemoteControlPlane {
                 continue;
             }
             let record = self.seed.kept().records.get(&key).cloned();
-            match record.and_then(|record| self.config().backoff.until(&record, now)) {
+            match record.and_then(|record| config.backoff.until(&record, now)) {
                 Some(until) => startable.push(Candidate {
                     until: Some(until),
                     ..candidate(key, working_directory, String::new(), StartReason::Backoff, now)
                 }),
-                None => to_ask.push((key, working_directory)),
+                None => to_ask.push((nth, key, working_directory)),
             }
         }
-        self.seed.kept().granted.clear();
+        // Of the failures, only those of pairs that are still asked about stay.
+        failures.retain(|key, _| to_ask.iter().any(|(_, asked, _)| asked == key));
+
         let n_free = slots.n_free(Purpose::Task);
-        let mut answers = stream::iter(to_ask)
-            .map(|(key, working_directory)| async move {
-                let claimed = self.ask_for_start(client, &key).await;
-                (key, working_directory, claimed)
-            })
-            .buffered(N_AT_ONCE);
-        let mut n_asked = 0;
+        let began_at = clock::now();
         let mut n_granted = 0;
-        while n_granted < n_free {
-            let Some((key, working_directory, claimed)) = answers.next().await else {
+        for (nth, key, working_directory) in to_ask {
+            let is_late = began_at.elapsed() >= ASKS_FOR;
+            // A question that failed before may take long again. Granted starts do not wait for it.
+            let may_take_long = n_granted > 0 && failures.contains_key(&key);
+            if n_granted == n_free || is_late || may_take_long {
+                self.seed.next.fetch_add(nth, Ordering::Relaxed);
+                if is_late {
+                    self.seed.has_more.notify_one();
+                }
                 break;
-            };
-            n_asked += 1;
-            if let Some(claimed) = claimed? {
-                n_granted += 1;
-                let ai_type = claimed.ai_type.clone();
-                startable.push(candidate(
-                    key.clone(),
-                    working_directory,
-                    ai_type,
-                    StartReason::Ready,
-                    now,
-                ));
-                self.seed.kept().granted.insert(key, claimed);
+            }
+            match self.ask_about(&key).await {
+                Ok(None) => {
+                    failures.remove(&key);
+                }
+                Ok(Some(claimed)) => {
+                    failures.remove(&key);
+                    n_granted += 1;
+                    let ai_type = claimed.ai_type.clone();
+                    startable.push(candidate(
+                        key.clone(),
+                        working_directory,
+                        ai_type,
+                        StartReason::Ready,
+                        now,
+                    ));
+                    self.seed.kept().granted.insert(key, claimed);
+                }
+                Err(error @ LinkError::Call(_)) => {
+                    note_failure(&mut failures, &key, &error);
+                    // It says nothing about other pairs.
+                    self.link.note(None);
+                }
+                // The server cannot be asked about any pair. What it granted is started.
+                Err(_) if n_granted > 0 => break,
+                Err(error) => return Err(error),
             }
         }
-        self.seed.next.fetch_add(n_asked % n_pairs, Ordering::Relaxed);
+        startable.extend(failures.iter().map(|(key, problem)| Candidate {
+            detail: Some(problem.clone()),
+            ..candidate(key.clone(), PathBuf::new(), String::new(), StartReason::Backoff, now)
+        }));
+        self.seed.kept().failures = failures;
         Ok(startable)
+    }
+
+    /// Asks about one pair. The question before may have closed the connection.
+    async fn ask_about(&self, key: &InstanceKey) -> Result<Option<Claimed>, LinkError> {
+        let client = self.link.client().await?;
+        self.ask_for_start(&client, key).await
     }
 
     /// Returns all pairs of active projects and agents, page by page.
@@ -296,6 +347,23 @@ impl RemoteControlPlane {
                 kept.records.remove(&key).unwrap_or_else(|| StartHistory::new(key.clone()));
             kept.records.insert(key, record.after_end(verdict, now, now, UNLIMITED));
         }
+    }
+}
+
+/// Remembers that the question about a pair failed, and warns once for each reason.
+fn note_failure(
+    failures: &mut BTreeMap<InstanceKey, String>,
+    key: &InstanceKey,
+    error: &LinkError,
+) {
+    let problem = ErrorChain(error).to_string();
+    let InstanceKey { agent, project, .. } = key;
+    if failures.get(key) != Some(&problem) {
+        tracing::warn!(
+            agent_id = %agent, project_id = %project, error = problem,
+            "could not check {agent}/{project}; will ask again"
+        );
+        failures.insert(key.clone(), problem);
     }
 }
 

@@ -21,18 +21,40 @@ struct State {
     wanted: Mutex<Vec<String>>,
     /// The code with which it refuses `should_start`, if it does.
     refusal: Mutex<Option<&'static str>>,
+    /// The status of its health.
+    health: Mutex<&'static str>,
+    /// It refuses the list of projects.
+    refuses_list: Mutex<bool>,
+    form: Form,
     /// The tool calls with their arguments.
     calls: Mutex<Vec<(String, Value)>>,
 }
 
-const AGENTS: [&str; 2] = ["agt", "stranger"];
+/// The form of the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// It knows the handshake and answers many requests on a connection.
+    Usual,
+    /// It knows `tools/call` only, and closes the connection after each answer.
+    Bare,
+}
+
+/// The agents of its project. The server refuses to answer about `bad`, closes the connection
+/// without an answer about `gone`, and never answers about `stuck`.
+const AGENTS: [&str; 5] = ["bad", "gone", "stuck", "agt", "stranger"];
 
 impl SeedServer {
     pub fn start(work: &Path) -> Self {
+        Self::of_form(work, Form::Usual)
+    }
+
+    pub fn of_form(work: &Path, form: Form) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let listener = UnixListener::bind(folder.path().join("mcp.sock")).unwrap();
-        let (wanted, refusal, calls) = Default::default();
-        let state = Arc::new(State { work: work.to_owned(), wanted, refusal, calls });
+        let (wanted, refusal, refuses_list, calls) = Default::default();
+        let (work, health) = (work.to_owned(), Mutex::new("ok"));
+        let state = State { work, wanted, refusal, health, refuses_list, form, calls };
+        let state = Arc::new(state);
         let serving = Arc::clone(&state);
         // The thread ends with the process of the tests. It holds nothing but its socket.
         std::thread::spawn(move || {
@@ -57,6 +79,14 @@ impl SeedServer {
         *self.state.refusal.lock().unwrap() = word;
     }
 
+    pub fn be(&self, health: &'static str) {
+        *self.state.health.lock().unwrap() = health;
+    }
+
+    pub fn refuse_list(&self, refuses: bool) {
+        *self.state.refuses_list.lock().unwrap() = refuses;
+    }
+
     /// Returns the arguments of each call of `tool` so far.
     pub fn calls(&self, tool: &str) -> Vec<Value> {
         let calls = self.state.calls.lock().unwrap();
@@ -77,28 +107,46 @@ impl State {
             if request.get("id").is_none() {
                 continue;
             }
-            let result = match request["method"].as_str().unwrap() {
+            let method = request["method"].as_str().unwrap();
+            let id = &request["id"];
+            let result = match method {
+                "tools/call" => match self.call(&request["params"]) {
+                    Some(result) => result,
+                    None => return,
+                },
+                _ if self.form == Form::Bare => {
+                    let error = json!({ "code": -32601, "message": "unknown method" });
+                    let _ = writeln!(
+                        writer,
+                        "{}",
+                        json!({ "jsonrpc": "2.0", "id": id, "error": error })
+                    );
+                    return;
+                }
                 "initialize" => json!({
                     "protocolVersion": "2024-11-05", "capabilities": { "tools": {} },
                     "serverInfo": { "name": "seed", "version": "1" }
                 }),
                 "tools/list" => json!({ "tools": tools() }),
-                "tools/call" => self.call(&request["params"]),
                 _ => json!({}),
             };
-            let answer = json!({ "jsonrpc": "2.0", "id": request["id"], "result": result });
-            if writeln!(writer, "{answer}").is_err() {
+            let answer = json!({ "jsonrpc": "2.0", "id": id, "result": result });
+            if writeln!(writer, "{answer}").is_err() || self.form == Form::Bare {
                 return;
             }
         }
     }
 
-    /// Answers with text alone, like servers at that time.
-    fn call(&self, params: &Value) -> Value {
+    /// Answers with text alone, like servers at that time. Returns `None` to close the connection
+    /// without an answer.
+    fn call(&self, params: &Value) -> Option<Value> {
         let (tool, arguments) = (params["name"].as_str().unwrap(), &params["arguments"]);
         self.calls.lock().unwrap().push((tool.to_owned(), arguments.clone()));
         let answer = match tool {
-            "health_check" => json!({ "status": "ok" }),
+            "health_check" => json!({ "status": *self.health.lock().unwrap() }),
+            "list_active_projects_with_agents" if *self.refuses_list.lock().unwrap() => {
+                json!({ "success": false, "error": "the list is locked" })
+            }
             "list_active_projects_with_agents" => json!({
                 "success": true,
                 "projects": [{
@@ -107,8 +155,15 @@ impl State {
             }),
             "should_start" => {
                 if let Some(word) = *self.refusal.lock().unwrap() {
-                    let answer = json!({ "success": false, "error_code": word });
-                    return json!({ "content": [{ "type": "text", "text": answer.to_string() }] });
+                    return Some(text(&json!({ "success": false, "error_code": word })));
+                }
+                match arguments["agent_id"].as_str().unwrap() {
+                    "bad" => {
+                        return Some(text(&json!({ "success": false, "error": "a bad pair" })));
+                    }
+                    "gone" => return None,
+                    "stuck" => forever(),
+                    _ => {}
                 }
                 let is_wanted =
                     self.wanted.lock().unwrap().iter().any(|agent| arguments["agent_id"] == *agent);
@@ -120,7 +175,18 @@ impl State {
             }
             _ => json!({ "success": true }),
         };
-        json!({ "content": [{ "type": "text", "text": answer.to_string() }] })
+        Some(text(&answer))
+    }
+}
+
+fn text(answer: &Value) -> Value {
+    json!({ "content": [{ "type": "text", "text": answer.to_string() }] })
+}
+
+/// The thread ends with the process of the tests.
+fn forever() -> ! {
+    loop {
+        std::thread::park();
     }
 }
 

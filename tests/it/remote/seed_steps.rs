@@ -4,12 +4,22 @@ use std::fs;
 
 use serde_json::json;
 
-use super::seed_server::SeedServer;
+use super::seed_server::{Form, SeedServer};
 use crate::daemon::Daemon;
 use crate::support::{is_gone, until, until_some};
 
 /// The coordinator polls often, because such a server announces nothing.
 const SETTINGS: &str = "agents: { agt: { passkey: a-passkey } }\npolling_interval: 100ms";
+
+const ASKING_FAILED: &str = "could not ask the server; running agents go on, will ask again";
+
+/// Returns the reason for which the status of a coordinator defers the start of this agent.
+fn reason_of(coordinator: &Daemon, agent: &str) -> String {
+    let status = coordinator.status();
+    let deferred = status["deferred"].as_array().unwrap();
+    let of_agent = deferred.iter().find(|deferred| deferred["agent_id"] == agent);
+    of_agent.map_or_else(String::new, |it| it["reason"].as_str().unwrap().to_owned())
+}
 
 #[test]
 fn an_agent_is_started_once_with_its_passkey_and_its_end_is_told() {
@@ -67,9 +77,7 @@ fn an_agent_outlives_its_coordinator_and_a_failing_one_is_held_back() {
     until("some more cycles", || server.calls("health_check").len() > n_asked + 5);
     assert!(!is_gone(agent));
     fs::write(bed.work().join("go"), "").unwrap();
-    until("it waits before it is started again", || {
-        coordinator.status()["deferred"][0]["reason"] == "backoff"
-    });
+    until("it waits before it is started again", || reason_of(&coordinator, "agt") == "backoff");
     assert_eq!(server.calls("report_process_exit")[0]["exit_code"], 5);
     assert!(!bed.work().join("one.twin").exists());
     coordinator.until_nothing_is_left();
@@ -90,5 +98,80 @@ fn what_another_server_means_by_a_word_ends_nobody() {
     server.want(&["agt"]);
     bed.written_pid("ready");
     server.want(&[]);
+    coordinator.until_nothing_is_left();
+}
+
+#[test]
+fn questions_that_fail_for_their_pairs_keep_no_other_agent_from_starting() {
+    let bed = Daemon::configured("");
+    let server = SeedServer::start(&bed.work());
+    // The loop goes on by itself with the pairs for which a cycle had no time.
+    let mut coordinator = Daemon::supervising(
+        &server.address(),
+        "agents: { agt: { passkey: x }, bad: { passkey: x }, gone: { passkey: x }, \
+         stuck: { passkey: x } }\npolling_interval: 1h",
+    );
+    bed.steps("agt", &["write:ready", "sleep:600"]);
+    server.want(&["agt"]);
+    coordinator.start();
+    let agent = bed.written_pid("ready");
+    assert!(!is_gone(agent));
+    for (agent, problem) in [
+        ("bad", "a bad pair"),
+        ("gone", "without answering"),
+        ("stuck", "no answer to should_start"),
+    ] {
+        let said = coordinator.logged(&format!("could not check {agent}/prj; will ask again"));
+        let [said] = said.as_slice() else { panic!("one warning: {said:?}") };
+        let fields = (&said["level"], &said["agent_id"], &said["project_id"]);
+        assert_eq!(fields, (&"warn".into(), &agent.into(), &"prj".into()));
+        assert!(said["error"].as_str().unwrap().contains(problem), "{said}");
+        assert_eq!(reason_of(&coordinator, agent), "backoff");
+        assert!(coordinator.done(&["why", agent, "prj"]).contains(problem));
+    }
+    assert_eq!(coordinator.status()["health"], "ok");
+    coordinator.terminate();
+    coordinator.until_nothing_is_left();
+}
+
+#[test]
+fn a_server_that_gives_no_work_is_told_with_each_reason() {
+    let bed = Daemon::configured("");
+    let server = SeedServer::of_form(&bed.work(), Form::Bare);
+    let mut coordinator = Daemon::supervising(&server.address(), SETTINGS);
+    server.be("degraded");
+    coordinator.start();
+    let check_told = |reason: &str, n_warnings: usize| {
+        until(&format!("{reason} is told"), || {
+            let problem = coordinator.status()["server"]["problem"].clone();
+            problem.as_str().is_some_and(|problem| problem.contains(reason))
+        });
+        let status = coordinator.done(&["status"]);
+        assert!(status.contains("no agent can start") && status.contains(reason), "{status}");
+        assert_eq!(coordinator.status()["health"], "cut_off");
+        let said = coordinator.cli(&["why", "agt", "prj"]);
+        assert_eq!(said.code, 1, "{said:?}");
+        assert!(said.stderr.contains("no agent can start"), "{said:?}");
+        assert!(said.stderr.contains(reason), "{said:?}");
+        let n_asked = server.calls("health_check").len();
+        until("some more cycles", || server.calls("health_check").len() > n_asked + 3);
+        let warnings = coordinator.logged(ASKING_FAILED);
+        assert_eq!(warnings.len(), n_warnings, "{warnings:?}");
+        assert!(warnings.iter().all(|warning| warning["level"] == "warn"), "{warnings:?}");
+    };
+    check_told("the server says that it is `degraded`", 1);
+    server.refuse_list(true);
+    server.be("ok");
+    check_told("the list is locked", 2);
+
+    bed.steps("agt", &["write:ready", "exit:0"]);
+    server.want(&["agt"]);
+    server.refuse_list(false);
+    bed.written_pid("ready");
+    server.want(&[]);
+    until("nothing is wrong", || coordinator.status()["health"] == "ok");
+    until("it says why", || reason_of(&coordinator, "stranger") == "no_passkey");
+    let why = coordinator.done(&["why", "stranger", "prj"]);
+    assert!(why.contains("no_passkey"), "{why}");
     coordinator.until_nothing_is_left();
 }
