@@ -88,6 +88,22 @@ fn a_manifest_names_the_place_of_an_unknown_ai_type() {
 }
 
 #[test]
+fn an_unknown_ai_type_is_the_only_problem_of_a_manifest() {
+    let mut daemon = Daemon::configured("manifest: manifest.yaml");
+    daemon.write(
+        "manifest.yaml",
+        "agents: { agt_x: { ai_type: cluade } }\n\
+         projects:\n  prj: { working_directory: work, agents: [agt_x] }\n  \
+         prj_2: { working_directory: work, agents: [agt_x] }\n\
+         tasks: { tsk: { project: prj, title: t, assignee: agt_x, status: in_progress } }\n",
+    );
+    let (code, log) = daemon.refused();
+    assert_eq!(code, Some(78), "{log}");
+    assert!(log.contains("did you mean `claude`?"), "{log}");
+    assert!(!log.contains("there is no agent") && !log.contains("problems in"), "{log}");
+}
+
+#[test]
 fn an_agent_keeps_its_ai_type_after_its_entry_was_removed() {
     let daemon = Daemon::running(&with_entry(MINE));
     daemon.done(&["agent", "add", "agt", "--ai-type", "mine"]);

@@ -262,8 +262,7 @@ struct Applying {
     problems: Vec<EntryProblem>,
     /// The changes that agents at work must learn.
     news: Vec<WorkChange>,
-    /// The agents and projects to archive, with their sections. They are checked after the tasks are
-    /// written.
+    /// The agents and projects to archive, with their sections. They are checked last.
     to_archive: Vec<(&'static str, Removable)>,
 }
 
@@ -271,8 +270,7 @@ impl Catalog {
     /// Applies all of `wanted` or nothing, and returns the result of each entry.
     ///
     /// # Errors
-    /// All problems at once: references to unknown objects, cycles, tasks that are not allowed in
-    /// the wanted state.
+    /// All problems at once: unknown objects, cycles, tasks that may not have the wanted state.
     pub async fn apply(&self, wanted: &Wanted) -> Result<Vec<Applied>, ApplyError> {
         let agents: Vec<AgentEntry> =
             wanted.agents.iter().map(|entry| self.agent_entry(entry)).collect();
@@ -307,6 +305,8 @@ impl Catalog {
     }
 }
 
+// An entry with a problem is written all the same, as far as it is right. Then entries that name it
+// have no problem because of it. Nothing of a manifest with a problem is committed.
 impl Applying {
     fn agents(
         &mut self,
@@ -323,8 +323,8 @@ impl Applying {
                 continue;
             }
             let before = agents::get(tx, id)?;
-            if before.is_none() && self.is_deleted(tx, "agents", &Removable::Agent(id.clone()))? {
-                continue;
+            if before.is_none() {
+                self.note_deleted(tx, "agents", &Removable::Agent(id.clone()))?;
             }
             let after = edit.apply(before.clone().unwrap_or_else(|| new.clone()), *salt);
             let checked =
@@ -341,6 +341,9 @@ impl Applying {
                     let field = field_of(&refusal);
                     let problem = refusal.to_string();
                     self.complain("agents", id.as_str(), field, problem);
+                    if before.is_none() {
+                        write_agent(tx, None, new)?;
+                    }
                 }
             }
         }
@@ -364,8 +367,8 @@ impl Applying {
             }
             let before = projects::get(tx, &entry.id)?;
             let of = Removable::Project(entry.id.clone());
-            if before.is_none() && self.is_deleted(tx, "projects", &of)? {
-                continue;
+            if before.is_none() {
+                self.note_deleted(tx, "projects", &of)?;
             }
             let edit = ProjectEdit {
                 name: Some(entry.name.clone()),
@@ -379,14 +382,11 @@ impl Applying {
                 ..ProjectEdit::default()
             };
             let base = before.clone().unwrap_or_else(|| Project::new(entry.id.clone(), created_at));
-            let after = match edit.apply(base) {
-                Ok(after) => after,
-                Err(refusal) => {
-                    let field = field_of(&refusal).or(Some(("working_directory", None)));
-                    self.complain("projects", id, field, refusal.to_string());
-                    continue;
-                }
-            };
+            let after = edit.apply(base.clone()).unwrap_or_else(|refusal| {
+                let field = field_of(&refusal).or(Some(("working_directory", None)));
+                self.complain("projects", id, field, refusal.to_string());
+                base
+            });
             let after = match &before {
                 Some(_) => after,
                 None => Project { key: keys::claim_suggested(tx, &after)?, ..after },
@@ -405,18 +405,17 @@ impl Applying {
         Ok(())
     }
 
-    /// Returns whether a thing with this id was deleted, which is then a problem of the entry.
-    fn is_deleted(
+    /// Complains about the id of a thing that was deleted.
+    fn note_deleted(
         &mut self,
         tx: &mut Transaction<'_>,
         section: &'static str,
         of: &Removable,
-    ) -> Result<bool, StoreError> {
-        let refusal = refuse_id(tx, of)?;
-        if let Some(refusal) = &refusal {
+    ) -> Result<(), StoreError> {
+        if let Some(refusal) = refuse_id(tx, of)? {
             self.complain(section, of.id(), None, refusal.to_string());
         }
-        Ok(refusal.is_some())
+        Ok(())
     }
 
     /// Complains about each agent or project that is to be archived and has not ended.
@@ -470,8 +469,8 @@ impl Applying {
             }
             let before = tasks::get(tx, &entry.id)?;
             let of = Removable::Task(entry.id.clone());
-            if before.is_none() && self.is_deleted(tx, "tasks", &of)? {
-                continue;
+            if before.is_none() {
+                self.note_deleted(tx, "tasks", &of)?;
             }
             let short_id = match &before {
                 Some(task) => task.short_id.clone(),
