@@ -176,7 +176,7 @@ fn check(
             in_need.join(", ")
         ))?;
     }
-    let Described { lines, cant_start } = describe_all(&ai_types, &providers);
+    let Described { lines, absent, not_startable } = describe_all(&ai_types, &providers);
     for line in lines {
         printer.line(&masked(line, environment))?;
     }
@@ -186,50 +186,67 @@ fn check(
             config.store.url
         )));
     }
-    let is_kept = |ai_type: &str| cant_start.contains(providers.find(ai_type).0);
-    let kept: Vec<&str> = agents
-        .iter()
-        .filter(|agent| is_kept(&agent.ai_type))
-        .map(|agent| agent.id.value.as_str())
-        .collect();
-    if !kept.is_empty() {
-        let agents = kept.join(", ");
+    // The providers of presets always exist, so that only these count.
+    let counted = names_of(&ai_types, &providers);
+    let not_startable: Vec<&str> =
+        counted.iter().copied().filter(|name| not_startable.contains(*name)).collect();
+    if !not_startable.is_empty() {
         return Err(CliError::Failed(format!(
-            "no program to start these agents of the manifest with: {agents}"
+            "these providers are not startable: {}",
+            not_startable.join(", ")
         )));
     }
-    // The providers of presets always exist, so that only configured ones count.
-    let configured: Vec<&str> = config
-        .providers
-        .keys()
-        .map(String::as_str)
-        .filter(|name| cant_start.contains(*name))
-        .collect();
-    if !configured.is_empty() {
-        let names = configured.join(", ");
-        return Err(CliError::Failed(format!(
-            "these providers of the configuration are not startable: {names}"
-        )));
+    let absent: Vec<&str> = counted.iter().copied().filter(|name| absent.contains(*name)).collect();
+    if absent.is_empty() {
+        return Ok(());
     }
-    Ok(())
+    let kept = agents.iter().filter(|agent| absent.contains(&providers.find(&agent.ai_type).0));
+    let kept: Vec<&str> = kept.map(|agent| agent.id.value.as_str()).collect();
+    let problem = format!("the programs of these providers were not found: {}", absent.join(", "));
+    let problem = match kept.as_slice() {
+        [] => problem,
+        kept => format!("{problem}; these agents of the manifest can't start: {}", kept.join(", ")),
+    };
+    if absent.len() == counted.len() {
+        return Err(CliError::Failed(problem));
+    }
+    printer.line(&format!("\nwarning: {problem}"))
 }
 
 /// The description of some providers.
 #[derive(Default)]
 struct Described {
     lines: Vec<String>,
-    /// The providers whose program does not exist.
-    cant_start: BTreeSet<String>,
+    /// The providers whose program or wrapper does not exist on this machine.
+    absent: BTreeSet<String>,
+    /// The providers that the configuration makes impossible to start.
+    not_startable: BTreeSet<String>,
 }
 
 impl Described {
     fn add(&mut self, name: &str, providers: &Providers, absent: Absent) {
-        let (lines, can_start) = describe(name, providers, absent);
+        let (lines, start) = describe(name, providers, absent);
         self.lines.extend(lines);
-        if !can_start {
-            self.cant_start.insert(name.to_owned());
+        match start {
+            Start::Possible => {}
+            Start::NoProgram => {
+                self.absent.insert(name.to_owned());
+            }
+            Start::Impossible => {
+                self.not_startable.insert(name.to_owned());
+            }
         }
     }
+}
+
+/// Whether a provider can be started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Start {
+    Possible,
+    /// This machine lacks its program or its wrapper.
+    NoProgram,
+    /// The configuration has no command for it.
+    Impossible,
 }
 
 /// Returns the configured providers and those that agents of these types need.
@@ -265,8 +282,8 @@ fn describe_all(ai_types: &BTreeSet<&str>, providers: &Providers) -> Described {
                 .map(|meant| format!(" (did you mean `{meant}`?)"))
                 .unwrap_or_default();
             described.lines.push(format!(
-                "ai_type {ai_type}: no provider of this name{meant}; `run` refuses it for a new \
-                 agent, and an agent that has it already is started as {name}"
+                "warning: ai_type {ai_type}: no provider of this name{meant}; `run` refuses it \
+                 for a new agent, and an agent that has it already is started as {name}"
             ));
         }
     }
@@ -303,8 +320,8 @@ enum Absent {
     IsNotShown,
 }
 
-/// Returns the final command of a provider for a made-up launch, and whether its program exists.
-fn describe(name: &str, providers: &Providers, absent: Absent) -> (Vec<String>, bool) {
+/// Returns the final command of a provider for a made-up launch, and whether it can be started.
+fn describe(name: &str, providers: &Providers, absent: Absent) -> (Vec<String>, Start) {
     let key = InstanceKey::new(
         "AGENT_ID".parse().expect("a sample id"),
         "PROJECT_ID".parse().expect("a sample id"),
@@ -326,14 +343,14 @@ fn describe(name: &str, providers: &Providers, absent: Absent) -> (Vec<String>, 
         Ok(command) => command,
         Err(error) => {
             lines.push(format!("  not startable: {error}"));
-            return (lines, false);
+            return (lines, Start::Impossible);
         }
     };
-    let mut can_start = true;
+    let mut start = Start::Possible;
     match app::find_program(&command) {
         Ok(found) => lines.push(format!("  program: {}", found.display())),
         Err(error) => {
-            can_start = false;
+            start = Start::NoProgram;
             let path = command.environment.iter().find(|(name, _)| name == "PATH");
             lines.push(format!("  not startable: {error}"));
             lines.push(format!(
@@ -342,7 +359,7 @@ fn describe(name: &str, providers: &Providers, absent: Absent) -> (Vec<String>, 
             ));
             lines.extend(providers.installation(name).map(|how| format!("  to install it: {how}")));
             if absent == Absent::IsNotShown {
-                return (lines, can_start);
+                return (lines, start);
             }
         }
     }
@@ -351,7 +368,7 @@ fn describe(name: &str, providers: &Providers, absent: Absent) -> (Vec<String>, 
         lines.push(match app::find_program(&of_wrapper) {
             Ok(found) => format!("  started by: {}", found.display()),
             Err(error) => {
-                can_start = false;
+                start = Start::NoProgram;
                 format!("  not startable: {error}")
             }
         });
@@ -381,7 +398,7 @@ fn describe(name: &str, providers: &Providers, absent: Absent) -> (Vec<String>, 
             format!("  link {}: {}", path.display(), target.display())
         }
     }));
-    (lines, can_start)
+    (lines, start)
 }
 
 /// Returns a hint about a preset, if the entry only names the program of a CLI that has one.
