@@ -340,8 +340,12 @@ impl Start<'_> {
             Role::Run | Role::Serve if !is_own => {
                 tracing::warn!(server = %config.paths.server, "ignored the setting `server`: only `supervise`, `call` and `mcp` use it");
             }
-            Role::Supervise if is_own => {
-                tracing::warn!(server = %config.paths.server, "`server` is not set; using the server with the same state_dir");
+            Role::Supervise if config.paths.has_default_server() => {
+                tracing::warn!(
+                    server = %config.paths.server,
+                    "`server` and `mcp_socket_path` name no other server; using the one with the \
+                     same state_dir"
+                );
             }
             Role::Run | Role::Serve | Role::Supervise => {}
         }

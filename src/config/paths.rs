@@ -16,6 +16,8 @@ use crate::sys::sockets::MAX_PATH as MAX_SOCKET_PATH;
 
 /// The state folder if there is neither a setting nor an environment variable for it.
 const SYSTEM_STATE_DIR: &str = "/var/lib/agent-coordinator";
+/// The name of the server's socket in the state folder.
+const MCP_SOCKET: &str = "mcp.sock";
 
 keys! {
     /// The places of files and sockets. In a loaded configuration all of them are absolute.
@@ -28,7 +30,7 @@ keys! {
 
         /// The Unix socket at which agents reach the server. Its path has at most 107 bytes.
         /// Default: `mcp.sock` in `state_dir`.
-        pub mcp_socket_path: PathBuf = "mcp.sock".into(), mcp_socket_path(), AfterRestart;
+        pub mcp_socket_path: PathBuf = MCP_SOCKET.into(), mcp_socket_path(), AfterRestart;
 
         /// The server of `supervise`, `call` and `mcp`: `unix:` and a path, or the URL of its MCP
         /// endpoint, such as `https://coordinator.example/mcp`. Others on the way can read what
@@ -71,6 +73,11 @@ impl Paths {
             server => server,
         };
         Self { mcp_socket_path, server, ..self }
+    }
+
+    /// Returns whether `supervise` uses the server with the same state folder.
+    pub fn has_default_server(&self) -> bool {
+        self.server == ServerAddress::Socket(self.state_dir.join(MCP_SOCKET))
     }
 
     /// Returns the socket at which the command line reaches the daemon.

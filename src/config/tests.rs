@@ -136,6 +136,14 @@ fn nothing_is_all_defaults() {
 }
 
 #[test]
+fn the_server_of_supervise_is_named_by_its_address_or_by_its_socket() {
+    assert!(defaults().paths.has_default_server());
+    assert!(valid("state_dir: /var/lib/other").paths.has_default_server());
+    assert!(!valid("mcp_socket_path: /run/spec/mcp.sock").paths.has_default_server());
+    assert!(!valid("server: https://coordinator.example/mcp").paths.has_default_server());
+}
+
+#[test]
 fn windows_line_ends_and_a_byte_order_mark_change_nothing() {
     assert_eq!(valid(&format!("\u{feff}{}", SEED.replace('\n', "\r\n"))), valid(SEED));
 }
