@@ -328,7 +328,7 @@ impl Launch {
     /// Returns how the end of this launch counts for its pair. A task launch that never took its
     /// task left the task as it was, regardless of its report. Without a pause it would be started
     /// again at once, without end. If no work is left for its pair (`leaves_work` is false), there
-    /// was no task to take, and it was right to exit.
+    /// was no task to take, or people took it away: it was right to exit.
     pub fn verdict(&self, outcome: &Outcome, leaves_work: bool) -> Verdict {
         if self.key.purpose == Purpose::Check {
             return match outcome {
@@ -347,9 +347,7 @@ impl Launch {
                     Verdict::Fine
                 }
             }
-            Outcome::ExitedWithoutReport
-                if was_idle && !leaves_work && self.activity.failure.is_none() =>
-            {
+            Outcome::ExitedWithoutReport if !leaves_work && self.activity.failure.is_none() => {
                 Verdict::Fine
             }
             Outcome::Failed

@@ -110,7 +110,7 @@ impl Inputs {
         }
         let (before, leaves_work) = match launch.key.purpose {
             // One query has both.
-            Purpose::Task if launch.task.is_none() => {
+            Purpose::Task if launch.task.is_none() || *outcome == Outcome::ExitedWithoutReport => {
                 let facts = startable::of_key(tx, &launch.key)?;
                 (facts.record, facts.waiting_since.is_some())
             }
