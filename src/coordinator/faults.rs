@@ -112,6 +112,10 @@ impl StartFaults {
                 }));
                 continue;
             }
+            // A server of the three steps names the provider with the grant.
+            if candidate.ai_type.is_empty() {
+                continue;
+            }
             // A clone exists when it is claimed.
             let directory = if candidate.needs_clone {
                 Path::new("/")
