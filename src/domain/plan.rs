@@ -531,7 +531,7 @@ fn plan_starts(snapshot: &Snapshot, plan: &mut Plan) {
         }
     }
     let reasons = put_off.iter().map(|(candidate, reason, _)| (*candidate, *reason));
-    plan.actions.extend(chats::ending_for(reasons, snapshot));
+    plan.actions.extend(chats::ending_for(reasons, slots.n_for_tasks(), snapshot));
     for (candidate, reason, n_ahead) in put_off {
         let is_preparing = preparing.contains(&candidate.key);
         let reason = if is_preparing { StartReason::PreparingWorkspace } else { reason };

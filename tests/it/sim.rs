@@ -74,6 +74,8 @@ const NOTICE_GRACE: Duration = Duration::from_secs(30);
 const SESSION_MAXIMUM: Duration = Duration::from_mins(4);
 const CHAT_HOLD: Duration = Duration::from_secs(20);
 const CHAT_IDLE: Duration = Duration::from_secs(40);
+/// The silence after which a chat without an unanswered message may give its slot away.
+const CHAT_REST: Duration = Duration::from_secs(30);
 const CLEANUP_INTERVAL: Duration = Duration::from_secs(7);
 /// The time between the moment when an action is due and the moment when it is done.
 const SLACK: Duration = Duration::from_secs(1);

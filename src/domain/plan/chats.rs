@@ -2,13 +2,15 @@
 //! of such a chat again.
 
 use super::{Action, Snapshot};
-use crate::domain::key::InstanceKey;
+use crate::domain::key::{InstanceKey, Purpose};
 use crate::domain::launch::{LaunchFacts, LaunchState, StopReason};
 use crate::domain::start_history::{Candidate, StartReason};
 
 /// Returns the ends of chats at rest that free the slots for these starts, one chat for each start.
+/// `n_for_tasks` is the number of tasks that may use such slots.
 pub(super) fn ending_for<'a>(
     waiting: impl Iterator<Item = (&'a Candidate, StartReason)>,
+    mut n_for_tasks: usize,
     snapshot: &'a Snapshot,
 ) -> Vec<Action> {
     let is_own = |launch: &&LaunchFacts| launch.coordinator.as_ref() == Some(&snapshot.coordinator);
@@ -20,6 +22,21 @@ pub(super) fn ending_for<'a>(
         .collect();
     let mut ends = Vec::new();
     for (candidate, reason) in waiting {
+        if !matches!(
+            reason,
+            StartReason::NoFreeSlot
+                | StartReason::ProjectLimit
+                | StartReason::AgentLimit
+                | StartReason::ProviderLimit
+        ) {
+            continue;
+        }
+        if candidate.key.purpose != Purpose::Chat {
+            if n_for_tasks == 0 {
+                continue;
+            }
+            n_for_tasks -= 1;
+        }
         if reason == StartReason::NoFreeSlot && n_ending > 0 {
             n_ending -= 1;
             continue;

@@ -111,12 +111,14 @@ impl<'a> Slots<'a> {
         let n_free = self.limits.max_concurrent.saturating_sub(self.in_use());
         match purpose {
             Purpose::Chat => n_free,
-            Purpose::Task | Purpose::Check => {
-                let for_tasks =
-                    self.limits.max_concurrent.saturating_sub(self.limits.start.chat_reserve);
-                n_free.min(for_tasks.saturating_sub(self.n_tasks))
-            }
+            Purpose::Task | Purpose::Check => n_free.min(self.n_for_tasks()),
         }
+    }
+
+    /// Returns the number of tasks that may start as soon as chats have left their slots.
+    pub fn n_for_tasks(&self) -> usize {
+        let for_tasks = self.limits.max_concurrent.saturating_sub(self.limits.start.chat_reserve);
+        for_tasks.saturating_sub(self.n_tasks)
     }
 
     /// Returns the reason that prevents every start for this purpose, if there is one.

@@ -15,7 +15,7 @@ use agent_coordinator::domain::{
 use agent_coordinator::service::world::World as _;
 use agent_coordinator::store::{LaunchFilter, MessageFilter};
 
-use super::{CHAT_IDLE, SLACK, Sim};
+use super::{CHAT_IDLE, CHAT_REST, SLACK, Sim};
 use crate::questions::Questions;
 
 /// The knowledge of all chats.
@@ -221,7 +221,10 @@ async fn look_at_ends(sim: &Arc<Sim>) {
         let launch = sim.store.launch(&launch).await.unwrap().expect("it was there lately");
         let mut messages = messages_of(sim, &launch.key).await;
         messages.retain(|row| row.created_at < event.at);
-        if event.at + SLACK < last_word(&messages, &launch) + CHAT_IDLE {
+        // A chat that leaves no message unanswered may give its slot away.
+        let is_unanswered = messages.last().is_some_and(|row| row.sender == Sender::User);
+        let silence = if is_unanswered { CHAT_IDLE } else { CHAT_IDLE.min(CHAT_REST) };
+        if event.at + SLACK < last_word(&messages, &launch) + silence {
             sim.chronicle
                 .violation(format!("{} was ended by a silence that had not lasted", launch.id));
         }

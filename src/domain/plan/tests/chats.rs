@@ -32,6 +32,11 @@ fn a_chat_at_rest_gives_its_slot_to_a_start_that_waits() {
         let snapshot = Snapshot { startable, launches, ..snapshot(n_slots) };
         assert_eq!(ended(&snapshot), expected, "{n_slots} slots");
     }
+    // The slot is kept for chats.
+    let base = snapshot(2);
+    let limits = with(StartLimits { chat_reserve: 2, ..StartLimits::NONE }, base.limits);
+    let launches = chats([true, true]);
+    assert_eq!(ended(&Snapshot { startable: one.clone(), launches, limits, ..base }), [""; 0]);
     // One that is about to end makes room by itself.
     let state = LaunchState::Stopping { reason: StopReason::ChatIdle, stop_at: NOW };
     let launches = vec![LaunchFacts { state, ..chat(1, true) }, chat(2, true)];
