@@ -113,6 +113,22 @@ enum Reading {
     Attending,
 }
 
+/// The numbers of the messages of this person in a conversation.
+#[derive(Debug, Clone, Copy, Default)]
+struct Course {
+    n_said: usize,
+    /// Those that the daemon has shown in the chat.
+    n_seen: usize,
+    /// Those before the last message of the agent.
+    n_answered: usize,
+}
+
+impl Course {
+    const fn is_answered(&self) -> bool {
+        self.n_answered == self.n_said
+    }
+}
+
 /// The number of earlier messages that are shown when a chat is opened.
 const N_EARLIER: u16 = 10;
 
@@ -265,14 +281,17 @@ impl Chat {
             );
         }
         let after = earlier.messages.into_iter().next_back().map(|message| message.id);
-        // The messages of this person, and the number of those without an answer.
         let own = std::cell::RefCell::new(HashSet::new());
-        let n_unanswered = tokio::sync::watch::Sender::new(0_usize);
+        let course = tokio::sync::watch::Sender::new(Course::default());
         let print = |message: &MessageBody| {
-            if message.sender_id == self.agent.as_str() {
-                n_unanswered.send_replace(0);
+            if own.borrow().contains(&message.id) {
+                course.send_modify(|course| course.n_seen += 1);
+                return Ok(());
             }
-            if own.borrow().contains(&message.id) { Ok(()) } else { print_message(message) }
+            if message.sender_id == self.agent.as_str() {
+                course.send_modify(|course| course.n_answered = course.n_seen);
+            }
+            print_message(message)
         };
         let say_all = async {
             let mut lines = BufReader::new(tokio::io::stdin()).lines();
@@ -280,12 +299,15 @@ impl Chat {
                 if !line.trim().is_empty() {
                     let id = new_id();
                     own.borrow_mut().insert(id.clone());
-                    n_unanswered.send_modify(|n| *n += 1);
+                    course.send_modify(|course| course.n_said += 1);
                     self.say(client, id, line).await?;
                 }
             }
-            // The sender lives as long as this.
-            let _ = n_unanswered.subscribe().wait_for(|n| *n == 0).await;
+            if !course.borrow().is_answered() {
+                eprintln!("Waiting for the answer of {}; Ctrl-C leaves.", self.agent);
+            }
+            let mut course = course.subscribe();
+            let _ = course.wait_for(Course::is_answered).await;
             Ok(())
         };
         tokio::select! {

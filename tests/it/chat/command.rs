@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use serde_json::Value;
 
-use super::{is_wanted, lively, quiet, said, say, sessions, until_listening};
+use super::{lively, quiet, said, say, sessions, until_listening};
 use crate::support::until;
 
 /// Returns the name of a person at the control socket.
@@ -44,13 +44,20 @@ fn a_chat_is_opened_used_and_closed() {
 }
 
 #[test]
-fn a_conversation_says_what_it_reads_and_prints_what_it_hears() {
-    let daemon = quiet("");
-    let said = daemon.cli_with_input(&["chat", "agt_a", "prj"], "hello\n\nthere\n");
-    assert_eq!((said.code, said.stdout.as_str()), (0, ""), "{said:?}");
-    assert!(is_wanted(&daemon));
-    let words: Vec<String> = super::said(&daemon).into_iter().map(|(_, content)| content).collect();
-    assert_eq!(words, ["hello", "there"]);
+fn a_conversation_stays_until_the_agent_has_answered_and_then_ends_its_chat() {
+    let daemon = lively("", &["authenticate", "chat"]);
+    let told = daemon.cli_with_input(&["chat", "agt_a", "prj"], "hello\n\nthere\n");
+    assert!(told.code == 0 && told.stdout.contains(" agt_a: read "), "{told:?}");
+    let mut words = said(&daemon);
+    words.retain(|(sender, _)| sender == "user");
+    assert_eq!(
+        words.into_iter().map(|(_, content)| content).collect::<Vec<_>>(),
+        ["hello", "there"]
+    );
+    until("it has ended", || sessions(&daemon) == (0, 0));
+    let told = daemon.cli(&["chat", "send", "--wait", "agt_a", "prj", "again"]);
+    assert!(told.code == 0 && told.stdout.contains(" agt_a: read "), "{told:?}");
+    until("it has ended", || sessions(&daemon) == (0, 0));
 }
 
 #[test]
