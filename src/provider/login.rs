@@ -141,7 +141,8 @@ mod tests {
         }
     }
 
-    /// Each row was tried with the CLI itself.
+    /// The rows of qwen and opencode, and the refused ones of codex and copilot, were tried with the
+    /// CLI itself.
     #[test]
     fn a_variable_counts_only_if_it_logs_the_cli_in() {
         use Preset::{Codex, Copilot, Gemini, Opencode, Qwen};
