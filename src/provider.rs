@@ -85,7 +85,7 @@ pub struct AgentUser {
     pub shell: PathBuf,
 }
 
-/// What presets ask about the files of this host.
+/// The questions of presets about the files of this host.
 #[derive(Debug, Clone, Copy)]
 pub struct Host {
     /// Returns whether a file exists and is not empty.

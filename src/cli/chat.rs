@@ -102,7 +102,8 @@ enum ChatCommand {
 
 /// The time that the daemon holds a request for new messages, in seconds.
 const HOLD: u64 = 30;
-/// How a request reads messages.
+
+/// The way in which a request reads messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reading {
     /// It is answered at once.
@@ -117,9 +118,9 @@ enum Reading {
 #[derive(Debug, Clone, Copy, Default)]
 struct Course {
     n_said: usize,
-    /// Those that the daemon has shown in the chat.
+    /// The number of these that the daemon has shown in the chat.
     n_seen: usize,
-    /// Those before the last message of the agent.
+    /// The number of these before the last message of the agent.
     n_answered: usize,
 }
 

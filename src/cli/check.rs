@@ -239,7 +239,7 @@ impl Described {
     }
 }
 
-/// Whether a provider can be started.
+/// The possibility to start a provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Start {
     Possible,

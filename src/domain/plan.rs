@@ -84,7 +84,7 @@ pub struct Snapshot {
     pub preparing: BTreeMap<InstanceKey, Duration>,
     /// The directories in which several agents may work.
     pub shared: SharedFacts,
-    /// What keeps the launch of a key from being started on this machine until a person mends it.
+    /// The faults that keep a key from its start on this machine until a person mends them.
     pub faults: BTreeMap<InstanceKey, String>,
     /// This coordinator's own processes.
     pub instances: Vec<Instance>,

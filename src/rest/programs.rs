@@ -57,7 +57,7 @@ impl FoundProgram {
 pub struct MissingProgram {
     /// The name or the path with which it was looked for.
     pub program: String,
-    /// What a person does about it.
+    /// The advice for a person who installs it.
     pub remedy: &'static str,
 }
 

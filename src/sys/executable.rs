@@ -1,4 +1,4 @@
-//! What the file system shows of a program or a directory that no process can be started with.
+//! Looks in the file system for the reason why a program or a directory starts no process.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read as _};

@@ -181,7 +181,7 @@ impl RemoteControlPlane {
                 None => to_ask.push((nth, key, working_directory)),
             }
         }
-        // Of the failures, only those of pairs that are still asked about stay.
+        // A failure ends if its pair is not asked about any more.
         failures.retain(|key, _| to_ask.iter().any(|(_, asked, _)| asked == key));
 
         let n_free = slots.n_free(Purpose::Task);

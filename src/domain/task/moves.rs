@@ -5,7 +5,7 @@ use crate::domain::event::Event;
 use crate::domain::id::{AgentId, LaunchId};
 use crate::domain::time::Timestamp;
 
-/// Who gave a task its status.
+/// The person or the agent that gave a task its status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Mover {
     /// The name of a person or a script.

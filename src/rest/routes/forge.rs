@@ -350,7 +350,7 @@ async fn open_items(service: &Service) -> Result<Vec<ForgeItemBody>, Problem> {
     let open = service.forge_items.open().await?;
     let claimed: BTreeSet<ItemKey> = open.iter().map(|item| item.key.clone()).collect();
     let waiting = waiting.into_iter().filter(|item| !claimed.contains(&item.key));
-    // Those that are blocked come last, and have no position.
+    // Blocked items come last, and have no position.
     let waiting = waiting.zip(1..).map(|(item, position)| ForgeItemBody {
         position: (item.n_blockers == 0).then_some(position),
         ..ForgeItemBody::from(item)

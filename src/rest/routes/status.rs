@@ -254,13 +254,13 @@ pub struct NotInstalledBody {
     pub provider: String,
     /// The program, as it was looked for.
     pub program: String,
-    /// What to do about it.
+    /// The advice for a person who installs it.
     pub remedy: String,
 }
 
 impl NotInstalledBody {
-    /// Returns those of the providers of `agents`. There are none if another coordinator may start
-    /// these agents on a host of its own.
+    /// Returns the missing programs of the providers of `agents`. There are none if another
+    /// coordinator may start these agents on a host of its own.
     pub(in crate::rest) fn all(
         programs: &Programs,
         agents: &[Agent],
