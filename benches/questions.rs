@@ -123,23 +123,13 @@ async fn cycles(n_pairs: usize, pairs: Pairs) -> Result<Times> {
         let began = Instant::now();
         let view = service.coordinators.view().await?;
         let planned = plan(&Snapshot {
-            jobs: Vec::new(),
-            busy_workspaces: std::collections::BTreeSet::new(),
-            removing_workspaces: std::collections::BTreeSet::new(),
-            passed_hooks: None,
-            failing_hooks: std::collections::BTreeMap::new(),
-            preparing: std::collections::BTreeMap::new(),
-            shared: agent_coordinator::domain::plan::shared::SharedFacts::default(),
-            faults: std::collections::BTreeMap::new(),
-            now: view.at,
-            coordinator: coordinator.clone(),
             startable: view.startable,
             launches: view.launches,
-            instances: Vec::new(),
-            elapsed: std::collections::BTreeMap::new(),
-            refused: std::collections::BTreeSet::new(),
-            free: agent_coordinator::domain::plan::gates::Resources::default(),
-            limits: Limits::of(1, settings(folder.path()).run.linger),
+            ..Snapshot::empty(
+                coordinator.clone(),
+                Limits::of(1, settings(folder.path()).run.linger),
+                view.at,
+            )
         });
         times.add(began.elapsed());
         let n_expected = if pairs == Pairs::WithWork { n_pairs } else { 0 };

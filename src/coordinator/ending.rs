@@ -1,14 +1,11 @@
 //! Ends agents by facts of this machine alone: those that run for too long while the server does
 //! not answer, and all of them when the daemon ends.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::act::log_stops;
 use super::{ControlPlane, Coordinator, Mode, ProcessLayer};
 use crate::domain::StopReason;
-use crate::domain::plan::gates::Resources;
-use crate::domain::plan::shared::SharedFacts;
 use crate::domain::plan::{Action, Limits, Plan, RunLimits, Snapshot, plan};
 use crate::telemetry::ErrorChain;
 
@@ -34,23 +31,10 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         let elapsed =
             self.clocks.look(times, &instances, &launches, &self.output_watcher, here, &limits);
         let snapshot = Snapshot {
-            now,
-            coordinator: self.config.id.clone(),
-            startable: Vec::new(),
             launches,
-            jobs: Vec::new(),
-            busy_workspaces: BTreeSet::new(),
-            removing_workspaces: BTreeSet::new(),
-            passed_hooks: None,
-            failing_hooks: BTreeMap::new(),
-            preparing: BTreeMap::new(),
-            shared: SharedFacts::default(),
-            faults: BTreeMap::new(),
             instances: instances.to_vec(),
             elapsed,
-            refused: BTreeSet::new(),
-            limits,
-            free: Resources::default(),
+            ..Snapshot::empty(self.config.id.clone(), limits, now)
         };
         let is_over = |action: &Action| {
             matches!(

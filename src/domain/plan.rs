@@ -28,7 +28,8 @@ use super::launch::{ExitStatus, LaunchFacts, LaunchState, ProcessEnd, StopReason
 use super::start_history::{Candidate, StartReason};
 use super::time::Timestamp;
 use super::workspace::Job;
-pub use chats::counts_for;
+pub use chats::SlotUse;
+use chats::WaitingStart;
 use gates::{Closed, Resources};
 pub use limits::{Limits, RunLimits, StartLimits};
 use queue::Queue;
@@ -94,6 +95,31 @@ pub struct Snapshot {
     pub refused: BTreeSet<LaunchId>,
     pub limits: Limits,
     pub free: Resources,
+}
+
+impl Snapshot {
+    /// Returns a snapshot without any fact but the coordinator, its limits and the time.
+    pub fn empty(coordinator: CoordinatorId, limits: Limits, now: Timestamp) -> Self {
+        Self {
+            now,
+            coordinator,
+            startable: Vec::new(),
+            launches: Vec::new(),
+            jobs: Vec::new(),
+            busy_workspaces: BTreeSet::new(),
+            removing_workspaces: BTreeSet::new(),
+            passed_hooks: None,
+            failing_hooks: BTreeMap::new(),
+            preparing: BTreeMap::new(),
+            shared: SharedFacts::default(),
+            faults: BTreeMap::new(),
+            instances: Vec::new(),
+            elapsed: BTreeMap::new(),
+            refused: BTreeSet::new(),
+            limits,
+            free: Resources::default(),
+        }
+    }
 }
 
 /// One action. Doing it twice has the same effect as doing it once.
@@ -530,8 +556,12 @@ fn plan_starts(snapshot: &Snapshot, plan: &mut Plan) {
             n_ahead += 1;
         }
     }
-    let reasons = put_off.iter().map(|(candidate, reason, _)| (*candidate, *reason));
-    plan.actions.extend(chats::ending_for(reasons, slots.n_for_tasks(), snapshot));
+    let waiting =
+        put_off.iter().map(|(it, reason, _)| WaitingStart::of(it, *reason, &slots, &trees));
+    plan.actions.extend(chats::ending_for(waiting, slots.n_for_tasks(), snapshot));
+    if !put_off.is_empty() && chats::may_rest(snapshot) {
+        plan.wake(snapshot.now + chats::REST_PAUSE);
+    }
     for (candidate, reason, n_ahead) in put_off {
         let is_preparing = preparing.contains(&candidate.key);
         let reason = if is_preparing { StartReason::PreparingWorkspace } else { reason };

@@ -83,25 +83,7 @@ fn instance(launch: &LaunchFacts, phase: Phase) -> Instance {
 }
 
 fn snapshot(max_concurrent: usize) -> Snapshot {
-    Snapshot {
-        jobs: Vec::new(),
-        busy_workspaces: BTreeSet::new(),
-        removing_workspaces: BTreeSet::new(),
-        passed_hooks: None,
-        failing_hooks: BTreeMap::new(),
-        preparing: BTreeMap::new(),
-        shared: SharedFacts::default(),
-        faults: BTreeMap::new(),
-        now: NOW,
-        coordinator: me(),
-        startable: Vec::new(),
-        launches: Vec::new(),
-        instances: Vec::new(),
-        elapsed: BTreeMap::new(),
-        refused: BTreeSet::new(),
-        limits: Limits::of(max_concurrent, Duration::from_secs(30)),
-        free: Resources::default(),
-    }
+    Snapshot::empty(me(), Limits::of(max_concurrent, Duration::from_secs(30)), NOW)
 }
 
 #[test]

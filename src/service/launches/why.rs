@@ -8,7 +8,7 @@ use crate::domain::account::Parking;
 use crate::domain::agent::{AgentStatus, ProjectStatus};
 use crate::domain::id::{AgentId, CoordinatorId, LaunchId, ProjectId, TaskId};
 use crate::domain::plan::shared::Crowd;
-use crate::domain::plan::{Deferred, counts_for};
+use crate::domain::plan::{Deferred, SlotUse};
 use crate::domain::start_history::Ruling;
 use crate::domain::waiting::{ChatInSlot, Inactive, SilentHost, WaitFacts};
 use crate::domain::{
@@ -149,7 +149,8 @@ impl Launches {
                 ..self.why_read(read, launch, at)
             };
             let silent_host = silent.or_else(|| last_host.cloned());
-            let chat = chat_before(&why, &open, &talkers);
+            let host = self.coordinators.deferral_of(&why.key, at).map(|(host, _)| host);
+            let chat = chat_before(&why, host.as_ref(), &open, &talkers);
             let facts = WaitFacts { paused_since, chat, silent_host, ..why.facts };
             all.push(Why { facts, ..why });
         }
@@ -204,17 +205,22 @@ impl Launches {
     }
 }
 
-/// Returns a running chat that uses a slot of the limit that a start waits for.
+/// Returns a running chat of this host whose end would free a slot of the limit that a start waits
+/// for.
 fn chat_before(
     why: &Why,
+    host: Option<&CoordinatorId>,
     open: &[Launch],
     talkers: &BTreeMap<AgentId, String>,
 ) -> Option<ChatInSlot> {
     let reason = why.deferred.as_ref()?.reason;
+    let ai_type = why.facts.ai_type.as_deref().unwrap_or_default();
+    let waiting = SlotUse { key: &why.key, ai_type };
     let launch = open.iter().find(|launch| {
         launch.key.purpose == Purpose::Chat
+            && launch.coordinator.as_ref() == host
             && matches!(launch.state, LaunchState::Running { .. })
-            && counts_for(reason, &launch.key, &why.key)
+            && SlotUse { key: &launch.key, ai_type: &launch.ai_type }.frees(reason, waiting)
     })?;
     let InstanceKey { agent, project, .. } = launch.key.clone();
     let name = talkers.get(&agent).cloned().unwrap_or_else(|| agent.to_string());

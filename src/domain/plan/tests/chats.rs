@@ -1,4 +1,5 @@
 use super::*;
+use crate::domain::plan::chats::REST_PAUSE;
 
 /// Returns a chat of an agent in a project that has its slot. `is_at_rest` tells whether it may give
 /// the slot away.
@@ -56,4 +57,35 @@ fn a_chat_ends_only_for_a_limit_that_it_counts_for() {
         let startable = vec![waiting(key, 0)];
         assert_eq!(ended(&Snapshot { startable, launches, limits, ..base }), expected);
     }
+}
+
+#[test]
+fn one_start_ends_one_chat_and_none_that_would_not_let_it_begin() {
+    let base = snapshot(3);
+    let per_project = StartLimits { per_project: Some(2), ..StartLimits::NONE };
+    let in_project = |n| LaunchFacts {
+        key: InstanceKey { purpose: Purpose::Chat, ..key(n, 1) },
+        ..chat(n, true)
+    };
+    // The chat that the cycle before has ended is about to make room.
+    let state = LaunchState::Stopping { reason: StopReason::ChatIdle, stop_at: NOW };
+    let stopping = LaunchFacts { state, ..in_project(1) };
+    let startable = vec![waiting(key(3, 1), 0)];
+    let launches = vec![stopping, in_project(2)];
+    let limits = with(per_project, base.limits);
+    assert_eq!(ended(&Snapshot { startable, launches, limits, ..base }), [""; 0]);
+    // All slots are taken, and the project has its one agent already.
+    let base = snapshot(3);
+    let per_project = StartLimits { per_project: Some(1), ..StartLimits::NONE };
+    let limits = with(per_project, base.limits);
+    let launches = vec![running_launch(1, key(1, 1)), chat(2, true), running_launch(3, key(3, 3))];
+    let startable = vec![waiting(key(4, 1), 0)];
+    assert_eq!(ended(&Snapshot { startable, launches, limits, ..base }), [""; 0]);
+}
+
+#[test]
+fn a_plan_looks_again_while_a_start_waits_beside_a_chat() {
+    let startable = vec![waiting(key(3, 3), 0)];
+    let plan = plan(&Snapshot { startable, launches: vec![chat(1, false)], ..snapshot(1) });
+    assert_eq!(plan.wake_at, Some(NOW + REST_PAUSE));
 }
