@@ -172,7 +172,7 @@ impl Coordinators {
             let idle_ms = self.clocks.idle_for(&self.heard, &launch).and_then(millis);
             let is_shim_unknown = launch.pid.is_some() && !self.shims.is_reported(&launch.id);
             let is_at_rest = answered.contains(&launch.id)
-                && silence::is_at_rest(&self.clocks, &self.attendances, &launch);
+                && silence::is_at_rest(&self.clocks, &self.heard, &self.attendances, &launch);
             LaunchFacts { idle_ms, is_shim_unknown, is_at_rest, ..LaunchFacts::from(launch) }
         });
         Ok(ServerView {

@@ -9,7 +9,6 @@ pub(super) mod report;
 mod session_rate;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
@@ -84,8 +83,7 @@ impl Sessions {
     pub async fn end(&self, id: &SessionId) -> Result<(Session, LaunchId), ServiceError> {
         let session = self.get(id).await?;
         if session.ended.is_none() {
-            want_stop(&self.core, &self.heard, &session.launch, StopReason::Person, Duration::ZERO)
-                .await?;
+            want_stop(&self.core, &self.heard, &session.launch, StopReason::Person).await?;
         }
         Ok((self.get(id).await?, session.launch))
     }

@@ -3,6 +3,7 @@
 
 mod concerned;
 mod repeated;
+mod resting;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;

@@ -10,9 +10,10 @@ use crate::store::{ChatEnd, MessageFilter, Read, StoreError};
 
 use super::agents::{newest_unread_after, visible};
 use super::presence::Attendances;
-use crate::service::ServiceError;
 use crate::service::clocks::{Clocks, Look, Subject};
 use crate::service::core::Core;
+use crate::service::sessions::next_action::PAUSE_BETWEEN_POLLS;
+use crate::service::{Heard, ServiceError};
 
 /// Returns the silence that a running chat has left before it is longer than `chat.idle_timeout`
 /// and `patience` together; `None` for other launches.
@@ -48,23 +49,34 @@ pub(in crate::service) fn list_answered(
 ) -> Result<BTreeSet<LaunchId>, StoreError> {
     let mut answered = BTreeSet::new();
     for launch in open.iter().filter(|launch| began_at(launch).is_some()) {
-        let read_up_to = start_histories::get(tx, &launch.key)?.read_up_to;
-        if newest_unread_after(tx, &launch.key, read_up_to)?.is_none() {
+        if is_answered(tx, &launch.key)? {
             answered.insert(launch.id.clone());
         }
     }
     Ok(answered)
 }
 
-/// Returns whether a chat in which all messages are answered may give its slot away.
+/// Returns whether the agent of a chat has answered all messages of people.
+pub(in crate::service) fn is_answered(
+    tx: &mut Read<'_>,
+    key: &InstanceKey,
+) -> Result<bool, StoreError> {
+    let read_up_to = start_histories::get(tx, key)?.read_up_to;
+    Ok(newest_unread_after(tx, key, read_up_to)?.is_none())
+}
+
+/// Returns whether a chat in which all messages are answered may give its slot away. An agent that
+/// still works on its answer does not ask for messages meanwhile.
 pub(in crate::service) fn is_at_rest(
     clocks: &Clocks,
+    heard: &Heard,
     attendances: &Attendances,
     launch: &Launch,
 ) -> bool {
     let InstanceKey { agent, project, .. } = launch.key.clone();
     let lasted = clocks.known_to_last(Look::Overdue, &Subject::Chat(launch.id.clone()));
     lasted.is_some_and(|lasted| lasted >= REST)
+        && clocks.idle_for(heard, launch).is_some_and(|idle| idle <= 2 * PAUSE_BETWEEN_POLLS)
         && !attendances.is_attended(&Assignment { project, agent })
 }
 

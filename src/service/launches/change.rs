@@ -179,15 +179,18 @@ pub(in crate::service) async fn want_end(
     Ok(())
 }
 
-/// Marks a launch to be ended after `exit_grace`, so that its agent can end by itself. The first
-/// reason wins. An ended or unknown launch stays as it is.
+/// Marks a launch to be ended. The agent of an idle chat has `run.linger` to log out; all others are
+/// stopped at once. The first reason wins. An ended or unknown launch stays as it is.
 pub(in crate::service) async fn want_stop(
     core: &Core,
     heard: &Heard,
     id: &LaunchId,
     reason: StopReason,
-    exit_grace: Duration,
 ) -> Result<(), ServiceError> {
+    let exit_grace = match reason {
+        StopReason::ChatIdle => core.settings().run.linger,
+        _ => Duration::ZERO,
+    };
     let event = LaunchEvent::StopWanted { reason, at: core.now(), exit_grace };
     want_end(core, heard, id, event).await
 }

@@ -115,14 +115,7 @@ impl Maintenance {
         if launch.is_kept() {
             if is_too_old {
                 tracing::info!(launch_id = %launch.id, "session exceeded its maximum; stopping its agent");
-                want_stop(
-                    &self.core,
-                    &self.heard,
-                    &launch.id,
-                    StopReason::SessionMaximum,
-                    Duration::ZERO,
-                )
-                .await?;
+                want_stop(&self.core, &self.heard, &launch.id, StopReason::SessionMaximum).await?;
             }
             return Ok(());
         }

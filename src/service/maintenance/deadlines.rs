@@ -35,14 +35,8 @@ impl Maintenance {
                     launch_id = %notice.launch, task_id = notice.task.as_ref().map(tracing::field::display),
                     reason = notice.action.as_str(), "agent ignored a notice until its deadline; stopping it"
                 );
-                want_stop(
-                    &self.core,
-                    &self.heard,
-                    &notice.launch,
-                    StopReason::NoticeIgnored,
-                    Duration::ZERO,
-                )
-                .await?;
+                want_stop(&self.core, &self.heard, &notice.launch, StopReason::NoticeIgnored)
+                    .await?;
             } else {
                 wait(left);
             }
@@ -52,14 +46,7 @@ impl Maintenance {
             match silence::left(&self.core, &self.clocks, &launch, patience).await? {
                 Some(left) if left.is_zero() => {
                     tracing::info!(launch_id = %launch.id, "a chat has been idle for too long; ending it");
-                    want_stop(
-                        &self.core,
-                        &self.heard,
-                        &launch.id,
-                        StopReason::ChatIdle,
-                        self.core.settings().run.linger,
-                    )
-                    .await?;
+                    want_stop(&self.core, &self.heard, &launch.id, StopReason::ChatIdle).await?;
                 }
                 Some(left) => wait(left),
                 None => {}
