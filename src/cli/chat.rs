@@ -1,5 +1,6 @@
 //! `chat`: people talk with an agent in a project.
 
+use std::cell::RefCell;
 use std::collections::HashSet;
 use std::io::{self, IsTerminal as _, Write as _};
 
@@ -11,8 +12,10 @@ use super::error::CliError;
 use super::named::Named;
 use super::output::{Form, plain, print_json, print_json_line, print_line};
 use crate::domain::printable::is_unprintable;
-use crate::domain::{AgentId, MessageId, ProjectId};
+use crate::domain::start_history::StartReason;
+use crate::domain::{AgentId, MessageId, ProjectId, Purpose};
 use crate::rest::routes::chat::{ChatBody, MessageBody, MessageRequest, MessagesBody};
+use crate::rest::routes::why::WhyBody;
 
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
@@ -114,22 +117,6 @@ enum Reading {
     Attending,
 }
 
-/// The numbers of the messages of this person in a conversation.
-#[derive(Debug, Clone, Copy, Default)]
-struct Course {
-    n_said: usize,
-    /// The number of these that the daemon has shown in the chat.
-    n_seen: usize,
-    /// The number of these before the last message of the agent.
-    n_answered: usize,
-}
-
-impl Course {
-    const fn is_answered(&self) -> bool {
-        self.n_answered == self.n_said
-    }
-}
-
 /// The number of earlier messages that are shown when a chat is opened.
 const N_EARLIER: u16 = 10;
 
@@ -175,8 +162,12 @@ impl ChatCommand {
                     if content == "-" { io::read_to_string(io::stdin())? } else { content };
                 let said = chat.say(client, new_id(), content).await?;
                 if wait {
-                    let answer = chat.answer_to(client, said.id).await?;
-                    return if form.json { print_json(&answer) } else { print_message(&answer) };
+                    let answers = chat.answers_to(client, said.id).await?;
+                    return if form.json {
+                        print_json(&answers)
+                    } else {
+                        answers.iter().try_for_each(print_message)
+                    };
                 }
                 if form.json { print_json(&said) } else { print_line(said.id.as_str()) }
             }
@@ -204,7 +195,7 @@ impl ChatCommand {
                 } else {
                     print_message
                 };
-                chat.follow(client, after, Reading::Held, print).await
+                chat.follow(client, after, print).await
             }
         }
     }
@@ -238,19 +229,44 @@ impl Chat {
         client.get(&self.path(&format!("messages?limit={limit}&wait={wait}{attend}{after}"))).await
     }
 
-    /// Returns the first message of the agent after one message, and views the chat until then.
-    async fn answer_to(&self, client: &Client, said: MessageId) -> Result<MessageBody, CliError> {
+    /// Waits until the agent has answered all messages, and views the chat until then. Returns the
+    /// messages of the agent after one message.
+    async fn answers_to(
+        &self,
+        client: &Client,
+        said: MessageId,
+    ) -> Result<Vec<MessageBody>, CliError> {
         let mut after = said;
+        let mut answers = Vec::new();
         loop {
             let found = self.read(client, Some(&after), 200, Reading::Attending).await?;
             if let Some(newest) = found.messages.last() {
                 after = newest.id.clone();
             }
             let is_answer = |message: &MessageBody| message.sender_id == self.agent.as_str();
-            if let Some(answer) = found.messages.into_iter().find(is_answer) {
-                return Ok(answer);
+            answers.extend(found.messages.into_iter().filter(is_answer));
+            if found.is_answered {
+                return Ok(answers);
             }
+            self.check_goes_on(client).await?;
         }
+    }
+
+    /// Checks that an unanswered chat goes on.
+    ///
+    /// # Errors
+    /// It was ended, or its agent cannot be started before a person does something.
+    async fn check_goes_on(&self, client: &Client) -> Result<(), CliError> {
+        let Self { agent, project } = self;
+        let mut all: Vec<WhyBody> =
+            client.get(&format!("/projects/{project}/agents/{agent}/why")).await?;
+        all.retain(|why| why.purpose == Purpose::Chat);
+        let text = match all.pop() {
+            Some(WhyBody { waiting: Some(waiting), .. }) if waiting.needs_person => waiting.text,
+            Some(WhyBody { reason: StartReason::NoWork, .. }) => "the chat has ended".to_owned(),
+            _ => return Ok(()),
+        };
+        Err(CliError::Failed(format!("{agent} in {project} does not answer: {text}")))
     }
 
     /// Prints new messages after one message, without end.
@@ -258,11 +274,10 @@ impl Chat {
         &self,
         client: &Client,
         mut after: Option<MessageId>,
-        reading: Reading,
         mut print: impl FnMut(&MessageBody) -> Result<(), CliError>,
     ) -> Result<(), CliError> {
         loop {
-            let found = self.read(client, after.as_ref(), 200, reading).await?;
+            let found = self.read(client, after.as_ref(), 200, Reading::Held).await?;
             found.messages.iter().try_for_each(&mut print)?;
             after = found.messages.into_iter().next_back().map(|message| message.id).or(after);
         }
@@ -281,18 +296,18 @@ impl Chat {
                  chat after the answer."
             );
         }
-        let after = earlier.messages.into_iter().next_back().map(|message| message.id);
-        let own = std::cell::RefCell::new(HashSet::new());
-        let course = tokio::sync::watch::Sender::new(Course::default());
-        let print = |message: &MessageBody| {
-            if own.borrow().contains(&message.id) {
-                course.send_modify(|course| course.n_seen += 1);
-                return Ok(());
+        let after = RefCell::new(earlier.messages.into_iter().next_back().map(|it| it.id));
+        let own = RefCell::new(HashSet::new());
+        // Prints the next messages of others, and returns whether all messages are answered.
+        let show = async |reading| {
+            let seen = after.borrow().clone();
+            let found = self.read(client, seen.as_ref(), 200, reading).await?;
+            let of_others = found.messages.iter().filter(|it| !own.borrow().contains(&it.id));
+            of_others.into_iter().try_for_each(print_message)?;
+            if let Some(newest) = found.messages.last() {
+                after.replace(Some(newest.id.clone()));
             }
-            if message.sender_id == self.agent.as_str() {
-                course.send_modify(|course| course.n_answered = course.n_seen);
-            }
-            print_message(message)
+            Ok::<bool, CliError>(found.is_answered)
         };
         let say_all = async {
             let mut lines = BufReader::new(tokio::io::stdin()).lines();
@@ -300,21 +315,26 @@ impl Chat {
                 if !line.trim().is_empty() {
                     let id = new_id();
                     own.borrow_mut().insert(id.clone());
-                    course.send_modify(|course| course.n_said += 1);
                     self.say(client, id, line).await?;
                 }
             }
-            if !course.borrow().is_answered() {
-                eprintln!("Waiting for the answer of {}; Ctrl-C leaves.", self.agent);
-            }
-            let mut course = course.subscribe();
-            let _ = course.wait_for(Course::is_answered).await;
-            Ok(())
+            Ok::<(), CliError>(())
         };
-        tokio::select! {
-            ended = self.follow(client, after, Reading::Attending, print) => ended,
-            said = say_all => said,
+        let mut say_all = std::pin::pin!(say_all);
+        loop {
+            tokio::select! {
+                said = &mut say_all => break said?,
+                shown = show(Reading::Attending) => drop(shown?),
+            }
         }
+        if show(Reading::Now).await? {
+            return Ok(());
+        }
+        eprintln!("Waiting for the answer of {}; Ctrl-C leaves.", self.agent);
+        while !show(Reading::Attending).await? {
+            self.check_goes_on(client).await?;
+        }
+        Ok(())
     }
 }
 

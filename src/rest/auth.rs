@@ -48,6 +48,14 @@ pub struct Operator {
 }
 
 impl Operator {
+    /// Returns whether a request of the operator counts as an open view of a chat, whose last view
+    /// ends it. A viewer ends nothing, and a picture in the page of another site, as far as its
+    /// browser says so, opens no view.
+    pub(super) fn may_view_chats(&self, headers: &HeaderMap) -> bool {
+        let is_own_page = headers.get(&SEC_FETCH_SITE).is_none_or(|site| site == "same-origin");
+        self.role == Role::Operator && is_own_page
+    }
+
     /// Returns the operator for the user at the other end of the control socket.
     pub(super) fn local(uid: u32) -> Self {
         Self { name: format!("local:{uid}"), role: Role::Operator, credential: None }
@@ -296,4 +304,19 @@ fn is_for_page(request: &Request) -> bool {
     // inside the page.
     let is_part = request.headers().contains_key("hx-request");
     request.method() == Method::GET && accept.contains("text/html") && !is_api && !is_part
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_open_panel_counts_as_a_view_only_of_an_operator_and_on_a_page_of_this_server() {
+        let of = |role| Operator { name: "ann".to_owned(), role, credential: None };
+        let from = |site| HeaderMap::from_iter([(SEC_FETCH_SITE, HeaderValue::from_static(site))]);
+        assert!(of(Role::Operator).may_view_chats(&HeaderMap::new()));
+        assert!(of(Role::Operator).may_view_chats(&from("same-origin")));
+        assert!(!of(Role::Operator).may_view_chats(&from("cross-site")));
+        assert!(!of(Role::Viewer).may_view_chats(&from("same-origin")));
+    }
 }

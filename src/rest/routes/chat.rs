@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use serde::{Deserialize, Serialize};
 
 use crate::domain::limits;
-use crate::domain::{AgentId, Assignment, Message, MessageId, ProjectId, Purpose, Timestamp};
+use crate::domain::{AgentId, Message, MessageId, ProjectId, Purpose, Timestamp};
 use crate::rest::api::{Api, about};
+use crate::rest::auth::Operator;
 use crate::rest::extract::{InBody, InPath, InQuery};
 use crate::rest::page::{MAX_LIMIT, limit_of};
 use crate::rest::{Problem, RestState};
@@ -91,7 +92,7 @@ pub struct MessageQuery {
     #[schemars(range(max = u64::MAX))]
     pub wait: Option<u64>,
     /// True if the request is an open view of the chat. A few seconds after its last view is
-    /// closed, the chat ends.
+    /// closed, the chat ends. It counts only for operators.
     #[serde(default)]
     pub attend: bool,
 }
@@ -101,6 +102,8 @@ pub struct MessageQuery {
 #[serde(rename_all = "camelCase")]
 pub struct MessagesBody {
     pub messages: Vec<MessageBody>,
+    /// True if the agent has answered all messages of people.
+    pub is_answered: bool,
     /// If there are more: `after` for the next page where `after` was given, otherwise `before`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<MessageId>,
@@ -218,17 +221,18 @@ pub(in crate::rest) async fn say(
 async fn read(
     State(state): State<RestState>,
     InPath((project, agent)): InPath<(ProjectId, AgentId)>,
+    operator: Operator,
+    headers: HeaderMap,
     InQuery(query): InQuery<MessageQuery>,
 ) -> Result<Json<MessagesBody>, Problem> {
     let limit = limit_of(query.limit)?;
     let timeout = Duration::from_secs(query.wait.unwrap_or(0).min(MAX_WAIT));
-    let page = ChatPage { after: query.after, before: query.before, limit };
-    let _view = query.attend.then(|| {
-        state.service.chats.attend(Assignment { project: project.clone(), agent: agent.clone() })
-    });
+    let is_view = query.attend && operator.may_view_chats(&headers);
+    let page = ChatPage { after: query.after, before: query.before, limit, is_view };
     let found = state.service.chats.conversation(&agent, &project, &page, timeout).await?;
     Ok(Json(MessagesBody {
         messages: found.messages.into_iter().map(MessageBody::from).collect(),
+        is_answered: found.is_answered,
         next_cursor: found.next,
     }))
 }

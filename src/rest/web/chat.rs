@@ -210,7 +210,7 @@ async fn messages(
     InPath((project, agent)): InPath<(ProjectId, AgentId)>,
     InQuery(query): InQuery<MessagesQuery>,
 ) -> Result<Response, Problem> {
-    let page = ChatPage { after: query.after, before: query.before, limit: PAGE };
+    let page = ChatPage { after: query.after, before: query.before, limit: PAGE, is_view: false };
     let found = state.service.chats.conversation(&agent, &project, &page, Duration::ZERO).await?;
     let has_more = found.next.is_some();
     let agent: Agent = state.service.catalog.agent(&agent).await?;
@@ -239,7 +239,7 @@ impl Chat {
             let agent = agent.clone();
             return Err(Refusal::NotAssigned { agent, project: project.id }.into());
         }
-        let page = ChatPage { after: None, before: None, limit: PAGE };
+        let page = ChatPage { after: None, before: None, limit: PAGE, is_view: false };
         let found =
             state.service.chats.conversation(agent, &project.id, &page, Duration::ZERO).await?;
         let standing = ChatState::of(frame, state, agent, &project.id).await?;
@@ -273,7 +273,7 @@ impl ChatState {
         let launch = state.service.launches.open().await?.into_iter().find(|open| open.key == key);
         let launch = launch.filter(|open| matches!(open.state, LaunchState::Running { .. }));
         if let Some(launch) = launch {
-            let page = ChatPage { after: None, before: None, limit: 1 };
+            let page = ChatPage { after: None, before: None, limit: 1, is_view: false };
             let found = state.service.chats.conversation(agent, project, &page, Duration::ZERO);
             let asked = found.await?.messages.pop().filter(|last| last.sender != Sender::Agent);
             let since = asked.map(|asked| Some(asked.created_at).max(launch.authenticated_at));

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::domain::event::Event;
 use crate::domain::{AgentId, Assignment, ProjectId, TaskId};
-use crate::rest::auth::{Operator, Role};
+use crate::rest::auth::Operator;
 use crate::rest::extract::{InQuery, given};
 use crate::rest::routes::events::{Places, stream};
 use crate::rest::{Problem, RestState};
@@ -72,8 +72,7 @@ async fn follow(
         .split_once('/')
         .map(|(project, agent)| (given("chat", project), given("chat", agent)));
     let presence = match chat {
-        // A viewer's open panel keeps no agent awake.
-        Some((project, agent)) if operator.role == Role::Operator && is_own_page(&headers) => {
+        Some((project, agent)) if operator.may_view_chats(&headers) => {
             let (project, agent): (Option<ProjectId>, Option<AgentId>) = (project?, agent?);
             project
                 .zip(agent)
@@ -86,12 +85,6 @@ async fn follow(
         text_of(news)
     };
     stream(&state, places, query.after, &headers, text_of).await
-}
-
-/// Returns whether the request comes from a page of this server, as far as its browser says so. A
-/// picture in another site's page must not open a panel.
-fn is_own_page(headers: &HeaderMap) -> bool {
-    headers.get("sec-fetch-site").is_none_or(|site| site == "same-origin")
 }
 
 fn text_of(news: &EventUpdate) -> String {

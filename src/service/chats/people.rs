@@ -37,6 +37,8 @@ pub struct ChatPage {
     pub after: Option<MessageId>,
     pub before: Option<MessageId>,
     pub limit: usize,
+    /// True if the request is an open view of the chat.
+    pub is_view: bool,
 }
 
 /// A part of a chat.
@@ -44,6 +46,8 @@ pub struct ChatPage {
 pub struct Conversation {
     /// The messages in their order.
     pub messages: Vec<Message>,
+    /// True if the agent has answered all messages of people.
+    pub is_answered: bool,
     /// The beginning of the next page, if there is more. A request for later messages continues
     /// after the last of these; other requests continue before the first.
     pub next: Option<MessageId>,
@@ -188,12 +192,17 @@ impl Chats {
     ) -> Result<Conversation, ServiceError> {
         let key = InstanceKey::new(agent.clone(), project.clone(), Purpose::Chat);
         let chat = Assignment { project: project.clone(), agent: agent.clone() };
-        let mut news = self.waiting.watchers.listen(chat);
+        let mut news = self.waiting.watchers.listen(chat.clone());
+        let mut view = None;
         let mut time_is_up = std::pin::pin!(tokio::time::sleep(timeout));
         loop {
             let of = key.clone();
             let page = page.clone();
+            let is_view = page.is_view;
             let found = self.core.read(move |tx| read_page(tx, &of, &page)).await?;
+            if is_view && view.is_none() {
+                view = Some(self.attend(chat.clone()));
+            }
             if !found.messages.is_empty() || timeout.is_zero() || time_is_up.is_elapsed() {
                 return Ok(found);
             }
@@ -268,7 +277,8 @@ fn read_page(
         }
     };
     let next = next.filter(|_| surplus > 0).map(|message| message.id.clone());
-    Ok(Conversation { messages, next })
+    let is_answered = silence::is_answered(tx, key)?;
+    Ok(Conversation { messages, is_answered, next })
 }
 
 fn place_of(
