@@ -94,6 +94,11 @@ pub struct Host {
     pub git_folders: fn(&Path) -> Vec<PathBuf>,
 }
 
+impl Host {
+    /// Answers without a look at any file, for callers that must not wait for a file system.
+    pub const BLIND: Self = Self { has_contents: |_| false, git_folders: |_| Vec::new() };
+}
+
 /// All inputs of command lines except the launch.
 #[derive(Debug, Clone)]
 pub struct Providers {

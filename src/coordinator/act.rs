@@ -10,16 +10,17 @@ use futures::stream;
 
 use super::Coordinator;
 use super::control::{ClaimAnswer, ControlPlane};
+use super::faults::LONGEST_LOOK;
 use super::processes::ProcessLayer;
 use crate::crash_point::{self, CrashPoint};
 use crate::domain::launch::ProcessEnd;
 use crate::domain::plan::{Action, Plan, ProcessReport};
-use crate::domain::{InstanceKey, LaunchId, Secret};
+use crate::domain::{CommandSpec, InstanceKey, LaunchId, Secret};
 use crate::instance_dir;
 use crate::instance_dir::record::{self, KeptReport, Record as _};
 use crate::locks::lock;
 use crate::process::StartRequest;
-use crate::provider::LaunchRequest;
+use crate::provider::{CommandError, Host, LaunchRequest, Providers};
 use crate::telemetry::ErrorChain;
 
 /// The number of launches whose actions are carried out at the same time. The store groups their
@@ -206,6 +207,21 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         Ok(())
     }
 
+    /// Returns the command of an agent. If the file system of its directory does not answer in time,
+    /// it is made without a look at files.
+    async fn command_of(&self, request: &LaunchRequest) -> Result<CommandSpec, CommandError> {
+        let providers = self.config.providers.clone();
+        let order = request.clone();
+        let made = tokio::task::spawn_blocking(move || providers.command(&order));
+        match tokio::time::timeout(LONGEST_LOOK, made).await {
+            Ok(Ok(command)) => command,
+            _ => {
+                let providers = Providers { host: Host::BLIND, ..self.config.providers.clone() };
+                providers.command(request)
+            }
+        }
+    }
+
     /// Claims the start and then starts the process. A failure after the claim is reported at once.
     async fn start(&self, key: InstanceKey, working_directory: PathBuf) -> Result<bool, NotDone> {
         // The time is read before the claim, so that the duration of the call counts for the start
@@ -250,14 +266,14 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             passkey: ticket.unwrap_or_else(|| Secret::new("")),
             attempt,
         };
+        let command = match &check {
+            Some(check) => self.config.providers.check_command(&request, check),
+            None => self.command_of(&request).await,
+        };
         let started = match working_directory.and_then(|_| {
-            let command = match &check {
-                Some(check) => self.config.providers.check_command(&request, check),
-                None => self.config.providers.command(&request),
-            };
             let command = command.map_err(|error| error.to_string())?;
             if check.is_some() {
-                self.faults.note_check(&key, &command);
+                self.faults.note_check(&key, &ai_type, &command);
             }
             if let Some(clone) = &clone {
                 self.workspaces.check_owner(&key.project, clone, command.run_as.as_ref())?;

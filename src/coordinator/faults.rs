@@ -9,17 +9,20 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use super::{ControlPlane, Coordinator, ProcessLayer};
 use crate::clock;
 use crate::domain::start_history::{Candidate, StartReason};
-use crate::domain::{Attempt, CommandSpec, InstanceKey, LaunchId, Purpose, Secret};
+use crate::domain::{Attempt, CommandSpec, InstanceKey, Purpose, Secret};
 use crate::locks::lock;
 use crate::process::{StartFault, find_fault};
 use crate::provider::{CORRECT_PROGRAM, LaunchRequest, Providers};
 
 /// The longest time that the loop waits for a look.
-const LONGEST_LOOK: Duration = Duration::from_millis(500);
+pub(super) const LONGEST_LOOK: Duration = Duration::from_millis(500);
+/// The longest time for which a look that hangs keeps what was found before it.
+const LONGEST_WAIT: Duration = Duration::from_mins(1);
 
 type Faults = BTreeMap<InstanceKey, String>;
 
@@ -27,20 +30,31 @@ type Faults = BTreeMap<InstanceKey, String>;
 #[derive(Default)]
 pub(super) struct StartFaults {
     is_on: bool,
-    /// The last commands of checks. Only a claim tells the command of a check.
-    checks: Mutex<BTreeMap<InstanceKey, CommandSpec>>,
+    /// The last commands of checks, with their providers. Only a claim tells the command of a check.
+    checks: Mutex<BTreeMap<InstanceKey, (String, CommandSpec)>>,
     found: Faults,
     /// The last look found other faults than the one before. Nothing announces that.
     pub(super) has_changed: bool,
     /// A look that has not ended, because the file system or the directory of users hangs.
-    late: Option<JoinHandle<Faults>>,
+    late: Option<LateLook>,
+}
+
+struct LateLook {
+    since: Instant,
+    found: JoinHandle<Faults>,
 }
 
 /// The starts with the same command.
 struct Look {
     keys: Vec<InstanceKey>,
-    command: Result<CommandSpec, String>,
+    start: Start,
     installation: &'static str,
+}
+
+/// The command of a start, or what it is made of. The command of an agent may depend on files.
+enum Start {
+    Check(CommandSpec),
+    Agent { request: LaunchRequest, needs_clone: bool },
 }
 
 impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
@@ -59,16 +73,16 @@ impl StartFaults {
     }
 
     /// Notes the command of a check that is about to start. The next check of the key may have
-    /// another directory.
-    pub(super) fn note_check(&self, key: &InstanceKey, command: &CommandSpec) {
-        if self.is_on {
+    /// another directory, so a program in this one tells nothing about it.
+    pub(super) fn note_check(&self, key: &InstanceKey, ai_type: &str, command: &CommandSpec) {
+        if self.is_on && !leads_into(&command.working_directory, command) {
             let command = CommandSpec { working_directory: "/".into(), ..command.clone() };
-            lock(&self.checks).insert(key.clone(), command);
+            lock(&self.checks).insert(key.clone(), (ai_type.to_owned(), command));
         }
     }
 
     /// Returns the faults of the starts that could be made now. All of them are found in one look.
-    /// A look that does not end in time changes nothing.
+    /// A look that does not end in time changes nothing. After a minute, each start is tried.
     pub(super) async fn find(&mut self, startable: &[Candidate], providers: &Providers) -> Faults {
         let looks = if self.is_on { self.looks(startable, providers) } else { Vec::new() };
         self.has_changed = false;
@@ -76,25 +90,36 @@ impl StartFaults {
             self.found.clear();
             return Faults::new();
         }
-        let is_late = self.late.is_some();
-        let look =
-            self.late.get_or_insert_with(|| tokio::task::spawn_blocking(move || look_at(looks)));
-        let until = if is_late { clock::now() } else { clock::now() + LONGEST_LOOK };
-        if let Ok(found) = tokio::time::timeout_at(until, look).await {
-            self.late = None;
-            let found = found.unwrap_or_default();
-            for (key, fault) in &found {
-                if self.found.get(key) != Some(fault) {
-                    tracing::warn!(
-                        agent_id = %key.agent, project_id = %key.project, purpose = %key.purpose,
-                        reason = fault, "the agent cannot be started until a person mends it"
-                    );
-                }
+        let now = clock::now();
+        let until = if self.late.is_some() { now } else { now + LONGEST_LOOK };
+        let LateLook { since, found } = self.late.get_or_insert_with(|| {
+            let providers = providers.clone();
+            let found = tokio::task::spawn_blocking(move || look_at(looks, &providers));
+            LateLook { since: now, found }
+        });
+        let is_hung = now.saturating_duration_since(*since) >= LONGEST_WAIT;
+        match tokio::time::timeout_at(until, found).await {
+            Ok(found) => {
+                self.late = None;
+                self.note(found.unwrap_or_default());
             }
-            self.has_changed = self.found != found;
-            self.found = found;
+            Err(_) if is_hung => self.note(Faults::new()),
+            Err(_) => {}
         }
         self.found.clone()
+    }
+
+    fn note(&mut self, found: Faults) {
+        for (key, fault) in &found {
+            if self.found.get(key) != Some(fault) {
+                tracing::warn!(
+                    agent_id = %key.agent, project_id = %key.project, purpose = %key.purpose,
+                    reason = fault, "the agent cannot be started until a person mends it"
+                );
+            }
+        }
+        self.has_changed = self.found != found;
+        self.found = found;
     }
 
     fn looks(&self, startable: &[Candidate], providers: &Providers) -> Vec<Look> {
@@ -104,10 +129,11 @@ impl StartFaults {
         let may_start = |it: &&Candidate| reasons.contains(&it.reason);
         for candidate in startable.iter().filter(may_start) {
             if candidate.key.purpose == Purpose::Check {
-                let command = lock(&self.checks).get(&candidate.key).cloned();
-                looks.extend(command.map(|command| Look {
+                let noted = lock(&self.checks).get(&candidate.key).cloned();
+                let noted = noted.filter(|(ai_type, _)| *ai_type == candidate.ai_type);
+                looks.extend(noted.map(|(_, command)| Look {
                     keys: vec![candidate.key.clone()],
-                    command: Ok(command),
+                    start: Start::Check(command),
                     installation: "correct its `command` in `checks`, or install it",
                 }));
                 continue;
@@ -116,9 +142,8 @@ impl StartFaults {
             if candidate.ai_type.is_empty() {
                 continue;
             }
-            // A clone exists when it is claimed.
             let directory = if candidate.needs_clone {
-                Path::new("/")
+                Path::new(IN_CLONE)
             } else {
                 candidate.working_directory.as_path()
             };
@@ -126,47 +151,59 @@ impl StartFaults {
             same.push(candidate.key.clone());
         }
         looks.extend(of_agents.into_iter().map(|((ai_type, directory), keys)| {
-            let command = command_of(&keys[0], ai_type, directory.to_owned(), providers);
+            let needs_clone = directory == Path::new(IN_CLONE);
+            let request = request_of(&keys[0], ai_type, directory.to_owned());
             let installation = providers.installation(ai_type).unwrap_or(CORRECT_PROGRAM);
-            Look { keys, command, installation }
+            Look { keys, start: Start::Agent { request, needs_clone }, installation }
         }));
-        // A relative path begins at a directory that is not known yet.
-        looks.retain(|look| !begins_in_clone(look));
         looks
     }
 }
 
-/// Returns whether the program is at a relative path in a clone.
-fn begins_in_clone(look: &Look) -> bool {
-    look.command.as_ref().is_ok_and(|command| {
-        let program = command.wrap.first().unwrap_or(&command.program);
-        let is_relative = program.contains('/') && !program.starts_with('/');
-        is_relative && command.working_directory == Path::new("/")
-    })
+/// The directory of a start whose clone is not known yet. No program is there: a command that begins
+/// below it is not looked at.
+const IN_CLONE: &str = "/proc/0/clone";
+
+/// Returns whether the program or the wrapper of a command is looked for in this folder. A relative
+/// path begins in the working directory.
+fn leads_into(folder: &Path, command: &CommandSpec) -> bool {
+    let is_inside = |path: &str| !path.starts_with('/') || Path::new(path).starts_with(folder);
+    let first = command.wrap.first().unwrap_or(&command.program);
+    if first.contains('/') {
+        return is_inside(first);
+    }
+    let variable = command.environment.iter().find(|(name, _)| name == "PATH");
+    let folders = variable.map_or("", |(_, value)| value.reveal()).split(':');
+    folders.filter(|folder| !folder.is_empty()).any(is_inside)
 }
 
-fn command_of(
-    key: &InstanceKey,
-    ai_type: &str,
-    working_directory: PathBuf,
-    providers: &Providers,
-) -> Result<CommandSpec, String> {
-    let launch: LaunchId = "lch_look".parse().expect("a literal in the grammar of ids");
-    let request = LaunchRequest {
-        launch,
+fn request_of(key: &InstanceKey, ai_type: &str, working_directory: PathBuf) -> LaunchRequest {
+    LaunchRequest {
+        launch: "lch_look".parse().expect("a literal in the grammar of ids"),
         key: key.clone(),
         ai_type: ai_type.to_owned(),
         working_directory,
         clone: None,
         passkey: Secret::new(""),
         attempt: Attempt::FIRST,
-    };
-    providers.command(&request).map_err(|error| error.to_string())
+    }
 }
 
-fn look_at(looks: Vec<Look>) -> Faults {
+/// Returns the faults of these starts. Blocks.
+fn look_at(looks: Vec<Look>, providers: &Providers) -> Faults {
     let mut found = Faults::new();
-    for Look { keys, command, installation } in looks {
+    for Look { keys, start, installation } in looks {
+        let command = match start {
+            Start::Check(command) => Ok(command),
+            Start::Agent { request, needs_clone } => match providers.command(&request) {
+                Ok(command) if needs_clone && leads_into(Path::new(IN_CLONE), &command) => continue,
+                // A clone exists when it is claimed.
+                Ok(command) if needs_clone => {
+                    Ok(CommandSpec { working_directory: "/".into(), ..command })
+                }
+                command => command.map_err(|error| error.to_string()),
+            },
+        };
         let fault = match &command {
             Ok(command) => find_fault(command).map(|fault| with_remedy(&fault, installation)),
             Err(error) => Some(error.clone()),
@@ -185,4 +222,39 @@ fn with_remedy(fault: &StartFault, installation: &str) -> String {
         StartFault::User(_) => "make the user, or correct `run_as`, and reload the configuration",
     };
     format!("{fault}; {remedy}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_that_begins_in_the_clone_is_not_looked_at() {
+        let folder = Path::new("/clone");
+        let command = |wrap: &[&str], program: &str, path: &str| CommandSpec {
+            wrap: wrap.iter().map(|part| (*part).to_owned()).collect(),
+            program: program.to_owned(),
+            arguments: Vec::new(),
+            environment: vec![("PATH".to_owned(), Secret::new(path))],
+            working_directory: folder.to_owned(),
+            stdin: None,
+            redact: Vec::new(),
+            files: Vec::new(),
+            files_in: None,
+            run_as: None,
+        };
+        for (wrap, program, path, expected) in [
+            (vec![], "agent", "/usr/bin", false),
+            (vec![], "agent", "/clone/node_modules/.bin:/usr/bin", true),
+            (vec![], "agent", "bin:/usr/bin", true),
+            (vec![], "/clone/agent", "/usr/bin", true),
+            (vec![], "./agent", "/usr/bin", true),
+            (vec![], "/clones/agent", "/usr/bin", false),
+            (vec!["/clone/box"], "agent", "/usr/bin", true),
+            (vec!["/usr/bin/box"], "./agent", "/usr/bin", false),
+        ] {
+            let command = command(&wrap, program, path);
+            assert_eq!(leads_into(folder, &command), expected, "{wrap:?} {program} {path}");
+        }
+    }
 }

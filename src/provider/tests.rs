@@ -28,7 +28,7 @@ fn providers(entries: impl IntoIterator<Item = (&'static str, ProviderConfig)>) 
         program: PathBuf::from("/bin/agent-coordinator"),
         users: BTreeMap::new(),
         users_files: PathBuf::from("/run/files"),
-        host: Host { has_contents: |_| false, git_folders: |_| Vec::new() },
+        host: Host::BLIND,
     }
 }
 
