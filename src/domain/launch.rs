@@ -29,6 +29,7 @@ use super::time::Timestamp;
 
 pub use endings::{
     ExitStatus, Outcome, ProcessEnd, ReportResult, StopReason, TimeLimit, Verdict, for_person,
+    shortened,
 };
 
 /// The state of a launch.

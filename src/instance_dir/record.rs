@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::clock::{BootInstant, MonotonicInstant, wall_clock};
 use crate::domain::instance::{Condition, ExitHint};
-use crate::domain::launch::{ProcessEnd, ReportResult, StopReason};
+use crate::domain::launch::{ProcessEnd, ReportResult, StopReason, shortened};
 use crate::domain::{InstanceKey, LaunchId, Timestamp};
 use crate::sys;
 use crate::sys::regular_file;
@@ -187,7 +187,7 @@ impl Exit {
     pub fn without_agent(end: ProcessEnd, at: Timestamp) -> Self {
         let end = match end {
             ProcessEnd::StartFailed(text) => {
-                ProcessEnd::StartFailed(text.chars().take(MAX_FAILURE_TEXT).collect())
+                ProcessEnd::StartFailed(shortened(&text, MAX_FAILURE_TEXT))
             }
             end => end,
         };

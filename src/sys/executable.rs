@@ -41,7 +41,8 @@ pub fn fault_of_program(program: &Path) -> Option<String> {
         Ok(found) if !found.is_file() => None,
         Ok(_) => {
             let interpreter = interpreter(program)?;
-            let is_missing = !Path::new(&interpreter).exists();
+            let found = std::fs::metadata(&interpreter);
+            let is_missing = found.is_err_and(|error| error.kind() == ErrorKind::NotFound);
             is_missing.then(|| format!("interpreter `{interpreter}` of {name} does not exist"))
         }
     }

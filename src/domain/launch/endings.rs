@@ -140,6 +140,18 @@ pub fn for_person(reason: &str) -> String {
     format!("{reason}{FOR_PERSON}")
 }
 
+/// Returns the reason of a failed start in at most `n` characters. It still tells whether a further
+/// attempt can change it.
+pub fn shortened(reason: &str, n: usize) -> String {
+    match reason.strip_suffix(FOR_PERSON) {
+        Some(reason) => {
+            let n = n.saturating_sub(FOR_PERSON.len());
+            for_person(&reason.chars().take(n).collect::<String>())
+        }
+        None => reason.chars().take(n).collect(),
+    }
+}
+
 impl Outcome {
     /// Returns whether no further attempt changes the outcome of a failed start.
     pub(super) fn is_for_person(&self) -> bool {
