@@ -377,7 +377,8 @@ impl<C: ControlPlane> Watcher<C> {
         if let Err(error) = output.read(usize::MAX).await {
             tracing::debug!(launch_id = %launch, error = %ErrorChain(&error), "could not read the output to its end");
         }
-        output.lines.finish(|line| hear(&mut output.tally, line));
+        let printed_at = output.reader.written_at();
+        output.lines.finish(|line| hear(&mut output.tally, line, &printed_at));
         let activity = output.tally.activity();
         // The asker reports it.
         output.reported = activity.clone();
@@ -402,7 +403,8 @@ impl WatchedOutput {
                 n => {
                     n_read += n;
                     self.n_read += n as u64;
-                    self.lines.push(&chunk[..n], |line| hear(&mut self.tally, line));
+                    let printed_at = self.reader.written_at();
+                    self.lines.push(&chunk[..n], |line| hear(&mut self.tally, line, &printed_at));
                     tokio::task::yield_now().await;
                 }
             }
@@ -411,8 +413,8 @@ impl WatchedOutput {
     }
 }
 
-fn hear(tally: &mut Tally, line: &str) {
-    for fact in read_line(line, Some(jiff::Zoned::now)) {
+fn hear(tally: &mut Tally, line: &str, printed_at: &jiff::Zoned) {
+    for fact in read_line(line, Some(printed_at)) {
         *tally = std::mem::take(tally).heard(fact);
     }
 }

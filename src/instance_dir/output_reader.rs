@@ -6,6 +6,7 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use jiff::{Timestamp, Zoned};
 use rustix::fs::{CWD, Mode, OFlags, openat};
 
 use super::{OUTPUT_LOG, rotated_log};
@@ -53,6 +54,18 @@ impl OutputReader {
             if !self.open_newer()? {
                 return Ok(0);
             }
+        }
+    }
+
+    /// Returns the time of the last write to the file that is read, in the zone of this machine; the
+    /// present if it is not known, or if a wrong clock has set it.
+    pub fn written_at(&self) -> Zoned {
+        let now = Zoned::now();
+        let written = self.current.as_ref().and_then(|file| file.metadata().ok()?.modified().ok());
+        let written = written.and_then(|at| Timestamp::try_from(at).ok());
+        match written.filter(|at| *at < now.timestamp()) {
+            Some(at) => at.to_zoned(now.time_zone().clone()),
+            None => now,
         }
     }
 
@@ -104,4 +117,27 @@ impl OutputReader {
 
 fn inode(file: &File) -> io::Result<u64> {
     Ok(file.metadata()?.ino())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, SystemTime};
+
+    use super::*;
+
+    #[test]
+    fn output_is_as_old_as_the_last_write_to_its_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join(OUTPUT_LOG);
+        std::fs::write(&file, "resets 9am\n").unwrap();
+        let mut reader = OutputReader::open(dir.path()).unwrap();
+        reader.read(&mut [0; 64]).unwrap();
+        let set = |at| File::options().write(true).open(&file).unwrap().set_modified(at).unwrap();
+        let now = SystemTime::now();
+        set(now - Duration::from_hours(12));
+        let age = |reader: &OutputReader| Zoned::now().duration_since(&reader.written_at());
+        assert_eq!(age(&reader).as_hours(), 12);
+        set(now + Duration::from_hours(12));
+        assert_eq!(age(&reader).as_hours(), 0);
+    }
 }

@@ -33,13 +33,13 @@ const MAX_TEXT: usize = 1000;
 /// The longest text of a result or of a plain line, whose beginning says enough.
 const MAX_RESULT: usize = 200;
 
-/// Returns the time and the time zone of the agent, for lines that name a time of the day. `None`
-/// for old lines, whose times are not of this day.
-pub type Now = Option<fn() -> Zoned>;
+/// The time at which a line was printed, in the time zone of the agent, for lines that name a time
+/// of the day. `None` if it is not known.
+pub type PrintedAt<'a> = Option<&'a Zoned>;
 
 /// Returns the facts in one line of output.
-pub fn read_line(line: &str, now: Now) -> Vec<OutputFact> {
-    recognise(line, now).unwrap_or_else(|| printed(line).into_iter().collect())
+pub fn read_line(line: &str, at: PrintedAt<'_>) -> Vec<OutputFact> {
+    recognise(line, at).unwrap_or_else(|| printed(line).into_iter().collect())
 }
 
 /// Returns a line of plain text as it is. Lines without a letter or a digit, JSON and bytes that
@@ -53,23 +53,23 @@ fn printed(line: &str) -> Option<OutputFact> {
 }
 
 /// Returns the facts like [`read_line`]; `None` for a line of no family, which is plain text.
-pub fn recognise(line: &str, now: Now) -> Option<Vec<OutputFact>> {
+pub fn recognise(line: &str, at: PrintedAt<'_>) -> Option<Vec<OutputFact>> {
     let line = line.trim_ascii();
     if line.len() > MAX_LINE {
         return None;
     }
     if !line.starts_with('{') {
         let text = gemini::read_text(line).or_else(|| opencode::read_log(line));
-        return text.or_else(|| copilot::read_text(line)).or_else(|| claude::read_text(line, now));
+        return text.or_else(|| copilot::read_text(line)).or_else(|| claude::read_text(line, at));
     }
     let line: Value = serde_json::from_str(line).ok()?;
     let kind = line["type"].as_str()?;
     match Family::of(kind, &line) {
-        Family::Claude => Some(claude::read(kind, &line, now)),
+        Family::Claude => Some(claude::read(kind, &line, at)),
         Family::Copilot => copilot::read(kind, &line),
         Family::Gemini => Some(gemini::read(kind, &line)),
         Family::Opencode => opencode::read(kind, &line),
-        Family::Codex => codex::read(kind, &line, now),
+        Family::Codex => codex::read(kind, &line, at),
     }
 }
 

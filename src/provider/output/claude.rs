@@ -7,20 +7,20 @@
 use serde_json::Value;
 
 use super::reset::refused;
-use super::{Now, called, got, one_line, said, text_of, trouble};
+use super::{PrintedAt, called, got, one_line, said, text_of, trouble};
 use crate::domain::activity::Mark;
 use crate::domain::cli_lines::{claude_answer, claude_total, number};
 use crate::domain::{Failure, FailureClass, OutputFact, Timestamp, Usage};
 
-pub(super) fn read(kind: &str, line: &Value, now: Now) -> Vec<OutputFact> {
+pub(super) fn read(kind: &str, line: &Value, at: PrintedAt<'_>) -> Vec<OutputFact> {
     let session = Mark::of(line["session_id"].as_str().unwrap_or_default());
     match kind {
         "system" => read_system(line),
-        "assistant" => read_answer(session, line, now),
+        "assistant" => read_answer(session, line, at),
         "user" => blocks(&line["message"]["content"], "tool_result")
             .filter_map(|block| got(&block["content"]))
             .collect(),
-        "result" => read_result(session, line, now),
+        "result" => read_result(session, line, at),
         "rate_limit_event" => read_limit(&line["rate_limit_info"]).into_iter().collect(),
         _ => Vec::new(),
     }
@@ -68,7 +68,7 @@ fn read_system(line: &Value) -> Vec<OutputFact> {
     }
 }
 
-fn read_answer(session: Mark, line: &Value, now: Now) -> Vec<OutputFact> {
+fn read_answer(session: Mark, line: &Value, at: PrintedAt<'_>) -> Vec<OutputFact> {
     let message = &line["message"];
     let content = message["content"].as_array().into_iter().flatten();
     let mut facts: Vec<OutputFact> = content
@@ -84,12 +84,12 @@ fn read_answer(session: Mark, line: &Value, now: Now) -> Vec<OutputFact> {
     if line["is_api_error_message"] == true || message["model"] == "<synthetic>" {
         let text = text_of(&message["content"]);
         let class = class_of(line, "api_error_status").or_else(|| class_of_text(&text));
-        facts.extend(class.map(|class| refused(class, &text, now)));
+        facts.extend(class.map(|class| refused(class, &text, at)));
         return facts;
     }
     // This is qwen's form.
     if let Some(error) = text_of(&message["content"]).strip_prefix("[API Error: ") {
-        facts.extend(trouble::of_text(error).map(|class| refused(class, error, now)));
+        facts.extend(trouble::of_text(error).map(|class| refused(class, error, at)));
         return facts;
     }
     facts.push(OutputFact::Recovered);
@@ -100,7 +100,7 @@ fn read_answer(session: Mark, line: &Value, now: Now) -> Vec<OutputFact> {
     facts
 }
 
-fn read_result(session: Mark, line: &Value, now: Now) -> Vec<OutputFact> {
+fn read_result(session: Mark, line: &Value, at: PrintedAt<'_>) -> Vec<OutputFact> {
     let usage = claude_total(line);
     let mut facts = vec![OutputFact::Total { session, usage }];
     // The CLI also says "success" when the service refused.
@@ -110,7 +110,7 @@ fn read_result(session: Mark, line: &Value, now: Now) -> Vec<OutputFact> {
         facts.extend(said(text));
         let class = trouble::of_status(number(&line["api_error_status"]));
         let class = class.or_else(|| class_of_text(text));
-        facts.extend(class.map(|class| refused(class, text, now)));
+        facts.extend(class.map(|class| refused(class, text, at)));
     }
     facts
 }
@@ -159,9 +159,9 @@ fn is_limit(text: &str) -> bool {
 }
 
 /// Returns the facts of a limit in plain text, which `claude -p` prints without a form of output.
-pub(super) fn read_text(line: &str, now: Now) -> Option<Vec<OutputFact>> {
+pub(super) fn read_text(line: &str, at: PrintedAt<'_>) -> Option<Vec<OutputFact>> {
     let is_told = line.starts_with("You") && line.contains("resets ") && is_limit(line);
-    let told = || said(line).into_iter().chain([refused(FailureClass::Quota, line, now)]);
+    let told = || said(line).into_iter().chain([refused(FailureClass::Quota, line, at)]);
     is_told.then(|| told().collect())
 }
 

@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use super::reset::refused;
-use super::{MAX_TEXT, Now, called, got, one_line, one_turn, said, trouble};
+use super::{MAX_TEXT, PrintedAt, called, got, one_line, one_turn, said, trouble};
 use crate::domain::OutputFact;
 use crate::domain::activity::Mark;
 use crate::domain::cli_lines::codex_total;
@@ -12,7 +12,7 @@ use crate::domain::cli_lines::codex_total;
 /// The lines do not name their thread. A process has one.
 const SESSION: Mark = Mark::UNNAMED;
 
-pub(super) fn read(kind: &str, line: &Value, now: Now) -> Option<Vec<OutputFact>> {
+pub(super) fn read(kind: &str, line: &Value, at: PrintedAt<'_>) -> Option<Vec<OutputFact>> {
     Some(match kind {
         "thread.started" | "turn.started" | "item.updated" => Vec::new(),
         "item.started" => started(&line["item"]).into_iter().collect(),
@@ -20,8 +20,8 @@ pub(super) fn read(kind: &str, line: &Value, now: Now) -> Option<Vec<OutputFact>
         "turn.completed" => {
             vec![OutputFact::Total { session: SESSION, usage: codex_total(&line["usage"]) }]
         }
-        "turn.failed" => failed(line["error"]["message"].as_str()?, now),
-        "error" => failed(line["message"].as_str()?, now),
+        "turn.failed" => failed(line["error"]["message"].as_str()?, at),
+        "error" => failed(line["message"].as_str()?, at),
         _ => return None,
     })
 }
@@ -65,7 +65,7 @@ fn completed(item: &Value) -> Vec<OutputFact> {
     facts
 }
 
-fn failed(message: &str, now: Now) -> Vec<OutputFact> {
-    let failure = trouble::of_text(message).map(|class| refused(class, message, now));
+fn failed(message: &str, at: PrintedAt<'_>) -> Vec<OutputFact> {
+    let failure = trouble::of_text(message).map(|class| refused(class, message, at));
     said(message).into_iter().chain(failure).collect()
 }

@@ -29,7 +29,7 @@ fn noon() -> jiff::Zoned {
 fn heard<'a>(lines: impl IntoIterator<Item = &'a str>) -> Activity {
     lines
         .into_iter()
-        .flat_map(|line| read_line(line, Some(noon)))
+        .flat_map(|line| read_line(line, Some(&noon())))
         .fold(Tally::default(), Tally::heard)
         .activity()
 }
@@ -277,7 +277,7 @@ fn a_login_is_refused_for_good_at_the_second_attempt() {
     let refused = |lines: &str| {
         lines
             .lines()
-            .flat_map(|line| read_line(line, Some(noon)))
+            .flat_map(|line| read_line(line, Some(&noon())))
             .fold(Tally::default(), Tally::heard)
             .is_login_refused()
     };
@@ -361,7 +361,7 @@ fn texts_of_agents_become_one_short_line() {
     let text = "\\u001b]0;title\\u0007 \\n".repeat(2000);
     let line =
         format!(r#"{{"type":"item.completed","item":{{"type":"agent_message","text":"{text}"}}}}"#);
-    let facts = read_line(&line, Some(noon));
+    let facts = read_line(&line, Some(&noon()));
     let Some(OutputFact::Did(text)) = facts.first() else { panic!("{facts:?}") };
     assert!(text.chars().count() <= MAX_TEXT && !text.chars().any(char::is_control), "{text}");
 }
@@ -397,7 +397,7 @@ proptest! {
 
     #[test]
     fn garbage_tells_nothing_bad(line in ".{0,200}") {
-        read_line(&line, Some(noon));
+        read_line(&line, Some(&noon()));
     }
 
     #[test]
@@ -405,7 +405,7 @@ proptest! {
         let line = lines[at.index(lines.len())];
         let places: Vec<usize> = line.char_indices().map(|(place, _)| place).collect();
         let place = places[place.index(places.len())];
-        read_line(&format!("{}{odd}{}", &line[..place], &line[place..]), Some(noon));
-        read_line(&line[..place], Some(noon));
+        read_line(&format!("{}{odd}{}", &line[..place], &line[place..]), Some(&noon()));
+        read_line(&line[..place], Some(&noon()));
     }
 }
