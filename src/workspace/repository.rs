@@ -95,17 +95,23 @@ pub fn find_work_tree(directory: &Path) -> Option<PathBuf> {
 }
 
 /// Returns the folders that git writes to for a commit in `directory`. An agent may have written to
-/// them, so only an entry `.git` that is a file leads elsewhere, and the repository of a linked
-/// work tree must be around its own folder. Blocks.
+/// them. Therefore an entry `.git` that is a file leads elsewhere only if git's link back names that
+/// file, and the repository is around its own folder. Blocks.
 pub fn git_folders(directory: &Path) -> Vec<PathBuf> {
-    let top = find_work_tree(directory).filter(|top| !top.join(".git").is_symlink());
-    let Some(Repository { own, common }) = top.and_then(|top| Repository::of(&top)) else {
-        return Vec::new();
-    };
-    let folders = [common, own].map(|folder| folder.canonicalize().unwrap_or(folder));
-    let [common, own] = &folders;
-    let is_around = own.parent() == Some(common.join("worktrees").as_path());
-    folders.iter().skip(usize::from(!is_around)).cloned().collect()
+    let folders = find_work_tree(directory).and_then(|top| {
+        let entry = top.join(".git");
+        let kind = entry.symlink_metadata().ok()?.file_type();
+        if kind.is_dir() {
+            return Some(vec![entry]);
+        }
+        let Repository { own, common } = Repository::of(&top).filter(|_| kind.is_file())?;
+        let own = own.canonicalize().ok()?;
+        let common = common.canonicalize().ok()?;
+        let back = own.join(read_text(&own.join("gitdir"))?.trim_end()).canonicalize().ok()?;
+        let is_around = own.parent() == Some(common.join("worktrees").as_path());
+        (is_around && back == entry).then(|| vec![common, own])
+    });
+    folders.unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -138,7 +144,13 @@ mod tests {
         assert_eq!(find_work_tree(&other), Some(other.canonicalize().unwrap()));
         let found = Repository::of(&other).unwrap();
         assert_eq!(found.objects().canonicalize().unwrap(), top.join(".git/objects"));
-        assert_eq!(git_folders(&other), [top.join(".git"), own.clone()]);
+        assert_eq!(git_folders(&other), [] as [PathBuf; 0], "git links back to its work trees");
+        for back in [other.join(".git"), "../../../../other/.git".into()] {
+            std::fs::write(own.join("gitdir"), format!("{}\n", back.display())).unwrap();
+            assert_eq!(git_folders(&other), [top.join(".git"), own.clone()]);
+        }
+        std::fs::write(own.join("gitdir"), top.join(".git").to_str().unwrap()).unwrap();
+        assert_eq!(git_folders(&other), [] as [PathBuf; 0], "it is of another work tree");
     }
 
     #[test]
@@ -161,6 +173,20 @@ mod tests {
         std::fs::rename(&git, folder.join("mine/moved")).unwrap();
         std::os::unix::fs::symlink(&victim, &git).unwrap();
         assert_eq!(git_folders(&below), [] as [PathBuf; 0]);
+        std::fs::remove_file(&git).unwrap();
+        std::fs::write(&git, format!("gitdir: {}\n", victim.display())).unwrap();
+        assert_eq!(git_folders(&below), [] as [PathBuf; 0], "no link back");
+        // The agent replaces its own folder by that of another work tree.
+        let theirs = victim.join("worktrees/theirs");
+        std::fs::create_dir_all(&theirs).unwrap();
+        std::fs::write(theirs.join("HEAD"), "ref: refs/heads/theirs\n").unwrap();
+        std::fs::write(theirs.join("commondir"), "../..\n").unwrap();
+        std::fs::write(theirs.join("gitdir"), "/elsewhere/.git\n").unwrap();
+        let link = folder.join("mine/link");
+        std::os::unix::fs::symlink(&theirs, &link).unwrap();
+        std::fs::write(&git, format!("gitdir: {}\n", link.display())).unwrap();
+        assert_eq!(git_folders(&below), [] as [PathBuf; 0], "their link back names another file");
+        std::fs::remove_file(&git).unwrap();
         assert_eq!(git_folders(&folder), [] as [PathBuf; 0], "no repository");
     }
 
