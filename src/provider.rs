@@ -90,13 +90,22 @@ pub struct AgentUser {
 pub struct Host {
     /// Returns whether a file exists and is not empty.
     pub has_contents: fn(&Path) -> bool,
+    /// Returns whether a file is an object of JSON with an entry.
+    pub has_entries: fn(&Path) -> bool,
     /// Returns the folders that git writes to for a commit in a directory.
     pub git_folders: fn(&Path) -> Vec<PathBuf>,
 }
 
 impl Host {
     /// Answers without a look at any file, for callers that must not wait for a file system.
-    pub const BLIND: Self = Self { has_contents: |_| false, git_folders: |_| Vec::new() };
+    pub const BLIND: Self =
+        Self { has_contents: |_| false, has_entries: |_| false, git_folders: |_| Vec::new() };
+
+    /// Returns the question whether a file of the CLI of a preset has a login. opencode leaves an
+    /// empty object when a login is removed.
+    pub fn has_login(&self, preset: Preset) -> fn(&Path) -> bool {
+        if preset == Preset::Opencode { self.has_entries } else { self.has_contents }
+    }
 }
 
 /// All inputs of command lines except the launch.

@@ -1,5 +1,5 @@
 //! Looks for the agent CLIs of this machine: for the page of the first run, `init` and `doctor`. It
-//! calls no model and reads no credential.
+//! calls no model and keeps no credential.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt as _;
@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use futures::future::join_all;
+use serde::de::IgnoredAny;
 use tokio::time::Instant;
 
 use crate::clock;
@@ -30,8 +31,15 @@ pub const HOST: Host = Host {
     has_contents: |path| {
         std::fs::metadata(path).is_ok_and(|found| found.is_file() && found.len() > 0)
     },
+    has_entries,
     git_folders,
 };
+
+fn has_entries(path: &Path) -> bool {
+    let text = path.is_file().then(|| std::fs::read(path).ok()).flatten().unwrap_or_default();
+    serde_json::from_slice::<BTreeMap<String, IgnoredAny>>(&text)
+        .is_ok_and(|entries| !entries.is_empty())
+}
 
 /// Returns the search for the programs of this configuration.
 pub(super) fn programs(config: &Config, environment: &Environment) -> Programs {
@@ -177,7 +185,7 @@ pub fn login(preset: Preset, entry: &ProviderConfig, environment: &Environment) 
         let set = entry.environment.get(name).map(|value| value.reveal().to_owned());
         set.or_else(|| environment.variable(name).map(str::to_owned))
     };
-    login_of(preset, variable, HOST.has_contents)
+    login_of(preset, variable, HOST.has_login(preset))
 }
 
 /// Returns the program that a name or a path stands for.
@@ -229,6 +237,26 @@ mod tests {
         write(&folder.path().join("codex"), "1.0");
         assert_eq!(of("codex"), None);
         assert_eq!(of(crate::config::EXAMPLE), None, "it is bundled");
+    }
+
+    #[test]
+    fn a_file_of_opencode_has_a_login_only_with_an_entry() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("auth.json");
+        let has_login = HOST.has_login(Preset::Opencode);
+        assert!(!has_login(&path) && !has_login(folder.path()));
+        for (text, expected) in [
+            ("", false),
+            ("{}", false),
+            ("[]", false),
+            ("{\"anthropic\": {", false),
+            (r#"{ "anthropic": { "type": "api", "key": "sk" } }"#, true),
+        ] {
+            std::fs::write(&path, text).unwrap();
+            assert_eq!(has_login(&path), expected, "{text}");
+        }
+        std::fs::write(&path, "{}").unwrap();
+        assert!(HOST.has_login(Preset::Gemini)(&path), "its file may be encrypted");
     }
 
     /// Writes a program that notes each start and prints a version.

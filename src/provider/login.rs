@@ -1,5 +1,5 @@
 //! Finds out whether the CLI of a preset has a login, from variables and from the files in which it
-//! keeps one. It never reads what is in them, and never starts the CLI.
+//! keeps one. It never shows what is in them, and never starts the CLI.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ use crate::sys::users::HAS_KEYCHAIN;
 pub enum Login {
     /// This variable is set.
     Variable(&'static str),
-    /// This file has contents.
+    /// This file has a login.
     File(PathBuf),
     /// The CLI may keep its login where only the CLI finds it.
     Unknown,
@@ -71,11 +71,11 @@ fn variables(
 }
 
 /// Returns whether the CLI of a preset has a login. `variable` returns the variables that its agents
-/// have, and `has_contents` whether a file exists and is not empty.
+/// have, and `has_login` whether a file has a login ([`super::Host::has_login`]).
 pub fn login_of(
     preset: Preset,
     variable: impl Fn(&str) -> Option<String>,
-    has_contents: impl Fn(&Path) -> bool,
+    has_login: impl Fn(&Path) -> bool,
 ) -> Login {
     let value = |name: &str| variable(name).filter(|value| !value.is_empty());
     let mut logins = variables(preset, &value).iter();
@@ -91,7 +91,7 @@ pub fn login_of(
         return Login::Unknown;
     };
     let files: Vec<PathBuf> = names.iter().map(|name| folder.join(name)).collect();
-    match files.iter().find(|file| has_contents(file)) {
+    match files.iter().find(|file| has_login(file)) {
         // They may also be without a key.
         Some(_) if preset == Preset::Qwen => Login::Unknown,
         Some(file) => Login::File(file.clone()),

@@ -75,6 +75,6 @@ fn config(run: &Run<'_>) -> String {
 fn may_use_hosted(run: &Run<'_>) -> bool {
     let is_chosen = run.model.is_some_and(|model| model.starts_with("opencode/"));
     let variable = |name: &str| run.given(name).map(str::to_owned);
-    is_chosen
-        || !matches!(login_of(Preset::Opencode, variable, run.host.has_contents), Login::No(_))
+    let has_login = run.host.has_login(Preset::Opencode);
+    is_chosen || !matches!(login_of(Preset::Opencode, variable, has_login), Login::No(_))
 }

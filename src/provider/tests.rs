@@ -248,8 +248,9 @@ fn opencode_has_no_hosted_model_without_a_login() {
     let forbids = |model: Option<&str>, variables: &[(&str, &str)], has_file: bool| {
         let set = variables.iter().chain(&[("HOME", "/home/dev")]);
         let environment = set.map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-        let has_contents: fn(&Path) -> bool = if has_file { |_| true } else { |_| false };
-        let host = Host { has_contents, ..providers([]).host };
+        // A file that is not empty may be without a login.
+        let has_entries: fn(&Path) -> bool = if has_file { |_| true } else { |_| false };
+        let host = Host { has_entries, has_contents: |_| true, ..providers([]).host };
         let command_line = CommandLine::Preset {
             preset: Preset::Opencode,
             program: None,
