@@ -207,7 +207,10 @@ fn check(
         [] => problem,
         kept => format!("{problem}; these agents of the manifest can't start: {}", kept.join(", ")),
     };
-    if absent.len() == counted.len() {
+    // Without agents, one of the configured providers is enough.
+    let needed: BTreeSet<&str> = ai_types.iter().map(|ai_type| providers.find(ai_type).0).collect();
+    let decisive = if needed.is_empty() { &counted } else { &needed };
+    if decisive.iter().all(|name| absent.contains(name)) {
         return Err(CliError::Failed(problem));
     }
     printer.line(&format!("\nwarning: {problem}"))

@@ -120,8 +120,8 @@ fn an_agent_of_the_manifest_that_is_started_as_another_is_named() {
         "manifest.yaml",
         "agents: { agt_a: { ai_type: cluade }, agt_b: { ai_type: codex } }",
     );
-    let mut command = daemon.command();
-    let output = command.env("PATH", daemon.folder()).arg("check").output().unwrap();
+    let check = || daemon.command().env("PATH", daemon.folder()).arg("check").output().unwrap();
+    let output = check();
     let said = String::from_utf8(output.stdout).unwrap();
     assert!(
         said.contains(
@@ -134,6 +134,11 @@ fn an_agent_of_the_manifest_that_is_started_as_another_is_named() {
     // One agent has the tests' agent for a program, and the other has no program.
     let warning = "codex; these agents of the manifest can't start: agt_b\n";
     assert!(output.status.code() == Some(0) && said.ends_with(warning), "{said}");
+    // A provider that no agent uses does not count.
+    daemon.write("manifest.yaml", "agents: { agt_b: { ai_type: codex } }");
+    let output = check();
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(1) && told.ends_with(warning), "{told}");
 }
 
 #[test]
