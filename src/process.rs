@@ -37,7 +37,7 @@ mod temporary;
 pub use self::adoption::Adoption;
 pub use self::launcher::find_program;
 pub use self::output_retention::remove_old;
-pub use self::start_fault::{StartFault, find_fault};
+pub use self::start_fault::{StartFault, find_elsewhere, find_fault};
 use self::table::Request;
 pub use self::temporary::TemporaryConfig;
 

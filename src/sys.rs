@@ -22,6 +22,7 @@ mod process;
 mod process_arguments;
 pub mod regular_file;
 pub mod user_names;
+pub mod usual_folders;
 mod walk;
 
 #[cfg(target_os = "linux")]

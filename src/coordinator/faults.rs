@@ -13,11 +13,13 @@ use tokio::time::Instant;
 
 use super::{ControlPlane, Coordinator, ProcessLayer};
 use crate::clock;
+use crate::config::ProviderConfig;
 use crate::domain::start_history::{Candidate, StartReason};
 use crate::domain::{Attempt, CommandSpec, InstanceKey, Purpose, Secret};
 use crate::locks::lock;
-use crate::process::{StartFault, find_fault};
+use crate::process::{StartFault, find_elsewhere, find_fault};
 use crate::provider::{CORRECT_PROGRAM, LaunchRequest, Providers};
+use crate::sys::usual_folders::Elsewhere;
 
 /// The longest time that the loop waits for a look.
 pub(super) const LONGEST_LOOK: Duration = Duration::from_millis(500);
@@ -48,7 +50,6 @@ struct LateLook {
 struct Look {
     keys: Vec<InstanceKey>,
     start: Start,
-    installation: &'static str,
 }
 
 /// The command of a start, or what it is made of. The command of an agent may depend on files.
@@ -75,8 +76,9 @@ impl StartFaults {
     /// Notes the command of a check that is about to start. The next check of the key may have
     /// another directory, so a program in this one tells nothing about it.
     pub(super) fn note_check(&self, key: &InstanceKey, ai_type: &str, command: &CommandSpec) {
-        if self.is_on && !leads_into(&command.working_directory, command) {
-            let command = CommandSpec { working_directory: "/".into(), ..command.clone() };
+        if self.is_on
+            && let Some(command) = anywhere(command.clone())
+        {
             lock(&self.checks).insert(key.clone(), (ai_type.to_owned(), command));
         }
     }
@@ -84,7 +86,7 @@ impl StartFaults {
     /// Returns the faults of the starts that could be made now. All of them are found in one look.
     /// A look that does not end in time changes nothing. After a minute, each start is tried.
     pub(super) async fn find(&mut self, startable: &[Candidate], providers: &Providers) -> Faults {
-        let looks = if self.is_on { self.looks(startable, providers) } else { Vec::new() };
+        let looks = if self.is_on { self.looks(startable) } else { Vec::new() };
         self.has_changed = false;
         if looks.is_empty() {
             self.found.clear();
@@ -122,7 +124,7 @@ impl StartFaults {
         self.found = found;
     }
 
-    fn looks(&self, startable: &[Candidate], providers: &Providers) -> Vec<Look> {
+    fn looks(&self, startable: &[Candidate]) -> Vec<Look> {
         let mut looks = Vec::new();
         let mut of_agents: BTreeMap<(&str, &Path), Vec<InstanceKey>> = BTreeMap::new();
         let reasons = [StartReason::Ready, StartReason::Backoff, StartReason::PreparingWorkspace];
@@ -134,7 +136,6 @@ impl StartFaults {
                 looks.extend(noted.map(|(_, command)| Look {
                     keys: vec![candidate.key.clone()],
                     start: Start::Check(command),
-                    installation: "correct its `command` in `checks`, or install it",
                 }));
                 continue;
             }
@@ -153,8 +154,7 @@ impl StartFaults {
         looks.extend(of_agents.into_iter().map(|((ai_type, directory), keys)| {
             let needs_clone = directory == Path::new(IN_CLONE);
             let request = request_of(&keys[0], ai_type, directory.to_owned());
-            let installation = providers.installation(ai_type).unwrap_or(CORRECT_PROGRAM);
-            Look { keys, start: Start::Agent { request, needs_clone }, installation }
+            Look { keys, start: Start::Agent { request, needs_clone } }
         }));
         looks
     }
@@ -189,24 +189,39 @@ fn request_of(key: &InstanceKey, ai_type: &str, working_directory: PathBuf) -> L
     }
 }
 
+/// Returns the command of the agents of an `ai_type` in any directory. `None` if there is none, or
+/// if it begins in its directory.
+pub fn command_anywhere(ai_type: &str, providers: &Providers) -> Option<CommandSpec> {
+    let literal = "a literal in the grammar of ids";
+    let agent = "agt_look".parse().expect(literal);
+    let key = InstanceKey::new(agent, "prj_look".parse().expect(literal), Purpose::Task);
+    let request = request_of(&key, ai_type, IN_CLONE.into());
+    providers.command(&request).ok().and_then(anywhere)
+}
+
+/// Returns the command in a directory that exists; `None` if it begins in its own one.
+pub fn anywhere(command: CommandSpec) -> Option<CommandSpec> {
+    let begins_there = leads_into(&command.working_directory, &command);
+    (!begins_there).then(|| CommandSpec { working_directory: "/".into(), ..command })
+}
+
 /// Returns the faults of these starts. Blocks.
 fn look_at(looks: Vec<Look>, providers: &Providers) -> Faults {
     let mut found = Faults::new();
-    for Look { keys, start, installation } in looks {
-        let command = match start {
-            Start::Check(command) => Ok(command),
+    for Look { keys, start } in looks {
+        let fault = match start {
+            Start::Check(command) => find_fault(&command).map(|fault| {
+                let remedy = remedy(&fault, "correct its `command` in `checks`, or install it");
+                format!("{fault}; {remedy}")
+            }),
             Start::Agent { request, needs_clone } => match providers.command(&request) {
-                Ok(command) if needs_clone && leads_into(Path::new(IN_CLONE), &command) => continue,
-                // A clone exists when it is claimed.
-                Ok(command) if needs_clone => {
-                    Ok(CommandSpec { working_directory: "/".into(), ..command })
+                Ok(command) => {
+                    // A clone exists when it is claimed.
+                    let command = if needs_clone { anywhere(command) } else { Some(command) };
+                    command.and_then(|command| fault_of_agent(&command, &request, providers))
                 }
-                command => command.map_err(|error| error.to_string()),
+                Err(error) => Some(error.to_string()),
             },
-        };
-        let fault = match &command {
-            Ok(command) => find_fault(command).map(|fault| with_remedy(&fault, installation)),
-            Err(error) => Some(error.clone()),
         };
         let of_key = |key| Some((key, fault.clone()?));
         found.extend(keys.into_iter().filter_map(of_key));
@@ -214,14 +229,67 @@ fn look_at(looks: Vec<Look>, providers: &Providers) -> Faults {
     found
 }
 
-fn with_remedy(fault: &StartFault, installation: &str) -> String {
-    let remedy = match fault {
+/// Returns the fault of the command of an agent, with its remedy.
+fn fault_of_agent(
+    command: &CommandSpec,
+    request: &LaunchRequest,
+    providers: &Providers,
+) -> Option<String> {
+    let fault = find_fault(command)?;
+    let elsewhere = find_elsewhere(&fault, command);
+    let remedy = remedy_of(&fault, elsewhere.as_ref(), &request.ai_type, providers);
+    Some(format!("{fault}; {remedy}"))
+}
+
+/// Returns what a person does about a fault of the agents of an `ai_type`. `elsewhere` is the usual
+/// folder that has what their `PATH` lacks.
+pub fn remedy_of(
+    fault: &StartFault,
+    elsewhere: Option<&Elsewhere>,
+    ai_type: &str,
+    providers: &Providers,
+) -> String {
+    let Some(Elsewhere { program, path }) = elsewhere else {
+        let installation = providers.installation(ai_type).unwrap_or(CORRECT_PROGRAM);
+        return remedy(fault, installation).to_owned();
+    };
+    let (name, _) = providers.find(ai_type);
+    let entry = providers.entries.get(name);
+    let setting = if entry.is_some() {
+        format!("set `environment: {{ PATH: {} }}` in `ai_providers.{name}`", in_yaml(path))
+    } else {
+        format!("add `{}` to the configuration", setting_of_path(name, path))
+    };
+    // Root must not run git from a folder of another user.
+    let needs_own =
+        |entry: &ProviderConfig| entry.run_as.is_some() || entry.environment.contains_key("PATH");
+    let unit = if entry.is_some_and(needs_own) {
+        String::new()
+    } else {
+        format!(", or `Environment=PATH={path}` in the daemon's unit")
+    };
+    format!("it is at `{}`: {setting}{unit}", program.display())
+}
+
+/// Returns the line of the configuration with which the agents of a preset have this `PATH`.
+pub fn setting_of_path(preset: &str, path: &str) -> String {
+    let path = in_yaml(path);
+    format!("ai_providers: {{ {preset}: {{ preset: {preset}, environment: {{ PATH: {path} }} }} }}")
+}
+
+/// Returns a text as the configuration reads it. A `$` would begin a variable.
+fn in_yaml(text: &str) -> String {
+    serde_json::Value::from(text.replace('$', "$$")).to_string()
+}
+
+fn remedy(fault: &StartFault, installation: &'static str) -> &'static str {
+    match fault {
         StartFault::Directory(_) => "make it, or correct the directory of the project",
         StartFault::Program(_) => installation,
         StartFault::Wrapper(_) => "correct `wrap`, or install it",
+        StartFault::Interpreter { .. } => "install it, or add its folder to the PATH of the daemon",
         StartFault::User(_) => "make the user, or correct `run_as`, and reload the configuration",
-    };
-    format!("{fault}; {remedy}")
+    }
 }
 
 #[cfg(test)]

@@ -298,9 +298,8 @@ pub(super) fn find_in_path(program: &str, command: &CommandSpec) -> Result<PathB
     if program.contains('/') {
         return Ok(command.working_directory.join(program));
     }
-    let path = command.environment.iter().find(|(name, _)| name == "PATH");
-    let path = path.map_or(DEFAULT_PATH, |(_, value)| value.reveal());
-    let candidates = path.split(':').map(|dir| command.working_directory.join(dir).join(program));
+    let folders = path_of(command).split(':');
+    let candidates = folders.map(|dir| command.working_directory.join(dir).join(program));
     candidates
         .into_iter()
         .find(|path| {
@@ -309,6 +308,12 @@ pub(super) fn find_in_path(program: &str, command: &CommandSpec) -> Result<PathB
                 && rustix::fs::access(path, Access::EXEC_OK).is_ok()
         })
         .ok_or_else(|| StartError::ProgramNotFound { program: program.to_owned() })
+}
+
+/// Returns the `PATH` in which the programs of `command` are looked up.
+pub(super) fn path_of(command: &CommandSpec) -> &str {
+    let path = command.environment.iter().find(|(name, _)| name == "PATH");
+    path.map_or(DEFAULT_PATH, |(_, value)| value.reveal())
 }
 
 /// The descriptors that a shim gets from this process.

@@ -1,9 +1,12 @@
 //! Looks for what keeps a command from being executed, without executing it.
 
-use super::launcher::find_in_path;
+use std::path::{Path, PathBuf};
+
+use super::launcher::{find_in_path, path_of};
 use crate::domain::CommandSpec;
-use crate::sys::executable::{fault_of_directory, fault_of_program};
+use crate::sys::executable::{fault_of_directory, fault_of_program, interpreter_in_path};
 use crate::sys::user_names;
+use crate::sys::usual_folders::{self, Elsewhere};
 
 /// A reason why a command cannot be executed until a person mends it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -17,6 +20,12 @@ pub enum StartFault {
     /// The program that starts the agent.
     #[error("{0}")]
     Wrapper(String),
+    /// The program that `#!/usr/bin/env` of one of these looks for.
+    #[error(
+        "interpreter `{name}` of program `{}` was not found in the PATH of the agent",
+        .program.display()
+    )]
+    Interpreter { name: String, program: PathBuf },
     /// The user that the agent runs as.
     #[error("{0}")]
     User(String),
@@ -25,9 +34,17 @@ pub enum StartFault {
 /// Returns what keeps a command from being executed. It may block for long, because files and the
 /// users of a machine may be on the network.
 pub fn find_fault(command: &CommandSpec) -> Option<StartFault> {
-    let fault_of = |program: &str| match find_in_path(program, command) {
-        Ok(path) => fault_of_program(&path),
-        Err(error) => Some(error.to_string()),
+    let fault_of = |name: &str, kind: fn(String) -> StartFault| {
+        let program = match find_in_path(name, command) {
+            Ok(program) => program,
+            Err(error) => return Some(kind(error.to_string())),
+        };
+        if let Some(fault) = fault_of_program(&program) {
+            return Some(kind(fault));
+        }
+        let name = interpreter_in_path(&program)?;
+        let is_missing = find_in_path(&name, command).is_err();
+        is_missing.then_some(StartFault::Interpreter { name, program })
     };
     let user = command.run_as.as_ref();
     let of_user = user.and_then(|user| match user_names::uid_of(&user.name) {
@@ -45,8 +62,8 @@ pub fn find_fault(command: &CommandSpec) -> Option<StartFault> {
         Some(format!("working directory `{}` is not absolute", directory.display()))
     };
     let of_program = || match command.wrap.first() {
-        None => fault_of(&command.program).map(StartFault::Program),
-        Some(wrapper) => fault_of(wrapper).map(StartFault::Wrapper).or_else(|| {
+        None => fault_of(&command.program, StartFault::Program),
+        Some(wrapper) => fault_of(wrapper, StartFault::Wrapper).or_else(|| {
             // A wrapper may see another file system, so only a bare name is looked up here.
             let error = find_in_path(&command.program, command).err()?;
             Some(StartFault::Program(error.to_string()))
@@ -58,10 +75,20 @@ pub fn find_fault(command: &CommandSpec) -> Option<StartFault> {
         .or_else(of_program)
 }
 
+/// Returns where the program is that a command does not find in its `PATH`, if that is a usual
+/// folder of its user.
+pub fn find_elsewhere(fault: &StartFault, command: &CommandSpec) -> Option<Elsewhere> {
+    if !matches!(fault, StartFault::Program(_) | StartFault::Interpreter { .. }) {
+        return None;
+    }
+    let (_, home) = command.environment.iter().find(|(name, _)| name == "HOME")?;
+    let home = Some(Path::new(home.reveal())).filter(|home| home.is_absolute())?;
+    usual_folders::find_elsewhere(&command.program, path_of(command), home)
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
-    use std::path::Path;
 
     use super::*;
     use crate::domain::{RunAs, Secret};
@@ -80,6 +107,8 @@ mod tests {
         write(&path("good"), "#!/bin/sh\n", 0o755);
         write(&path("plain"), "#!/bin/sh\n", 0o644);
         write(&path("widow"), "#!/no/such/interpreter\n", 0o755);
+        write(&path("by-env"), "#!/usr/bin/env good\n", 0o755);
+        write(&path("orphan"), "#!/usr/bin/env no-such-node\n", 0o755);
         let command = |program: &str| CommandSpec {
             wrap: Vec::new(),
             program: program.to_owned(),
@@ -113,6 +142,8 @@ mod tests {
             (command(&name("plain")), Some("plain` is not executable")),
             (command(&name("empty")), Some("empty` is a directory")),
             (command("widow"), Some("interpreter `/no/such/interpreter`")),
+            (command("by-env"), None),
+            (command("orphan"), Some("interpreter `no-such-node` of program")),
             (wrapped("good", "good"), None),
             (wrapped("absent", "good"), Some("`absent` was not found")),
             (wrapped("good", "absent"), Some("`absent` was not found")),

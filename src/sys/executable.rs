@@ -1,5 +1,6 @@
 //! Looks in the file system for the reason why a program or a directory starts no process.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{ErrorKind, Read as _};
 use std::os::unix::fs::PermissionsExt as _;
@@ -37,8 +38,6 @@ pub fn fault_of_program(program: &Path) -> Option<String> {
         Ok(found) if found.permissions().mode() & 0o111 == 0 => {
             Some(format!("{name} is not executable"))
         }
-        // A pipe would keep its reader waiting.
-        Ok(found) if !found.is_file() => None,
         Ok(_) => {
             let interpreter = interpreter(program)?;
             let found = std::fs::metadata(&interpreter);
@@ -50,8 +49,38 @@ pub fn fault_of_program(program: &Path) -> Option<String> {
 
 /// Returns the interpreter that the first line of a script names.
 fn interpreter(program: &Path) -> Option<String> {
+    first_line(program)?.into_iter().next()
+}
+
+/// Returns the name of the interpreter that `env` looks for in the PATH, as in
+/// `#!/usr/bin/env node`.
+pub fn interpreter_in_path(program: &Path) -> Option<String> {
+    let words = first_line(program)?;
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let [env, name, ..] = words.as_slice() else { return None };
+    let name = match words.as_slice() {
+        [_, "-S", name, ..] => name,
+        _ => name,
+    };
+    // Other options of `env` and variables are before a name that is not known here.
+    let is_name = !name.starts_with('-') && !name.contains(['=', '/']);
+    (is_name && Path::new(env).file_name() == Some(OsStr::new("env"))).then(|| (*name).to_owned())
+}
+
+/// Returns the words behind `#!` in the first line of a script. A pipe would keep its reader
+/// waiting.
+fn first_line(program: &Path) -> Option<Vec<String>> {
+    if !program.is_file() {
+        return None;
+    }
     let mut start = [0; 256];
     let n = File::open(program).and_then(|mut file| file.read(&mut start)).ok()?;
     let line = start[..n].strip_prefix(b"#!")?.split(|&byte| byte == b'\n').next()?;
-    Some(String::from_utf8_lossy(line).split_whitespace().next()?.to_owned())
+    Some(String::from_utf8_lossy(line).split_whitespace().map(str::to_owned).collect())
+}
+
+/// Returns whether this is a file that some user can execute.
+pub fn is_program(path: &Path) -> bool {
+    std::fs::metadata(path)
+        .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
 }
