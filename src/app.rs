@@ -30,14 +30,15 @@ use tokio_util::task::AbortOnDropHandle;
 
 pub use http::kept_port;
 pub use inherited::{Inherited, InheritedError};
-pub use isolation::{UserProblem, check_users, give_agents_descriptors, users, users_files};
+pub use isolation::{UserProblem, check_users, give_agents_descriptors};
 pub use lock::InUse;
 pub use secrets::secrets;
 pub use signals::{Signal, Signals, unblock};
 pub use state_dir::{OpenStateDir, check_state_dir};
 pub use store::{RestoreReport, back_up, copy_store, look_at_store, restore};
 
-pub use crate::process::find_program;
+pub use crate::coordinator::{anywhere, remedy_of, setting_of_path};
+pub use crate::process::{StartFault, find_elsewhere, find_fault, find_program};
 pub use crate::store::backup::{BackupContents, IfExists};
 pub use crate::store::copy::{CopiedTable, Progress};
 pub use crate::workspace::Upgrade;

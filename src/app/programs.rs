@@ -1,8 +1,7 @@
 //! Looks for the agent CLIs of this machine: for the page of the first run, `init` and `doctor`. It
 //! calls no model and keeps no credential.
 
-use std::collections::BTreeMap;
-use std::os::unix::fs::PermissionsExt as _;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::{Arc, Mutex};
@@ -12,13 +11,17 @@ use futures::future::join_all;
 use serde::de::IgnoredAny;
 use tokio::time::Instant;
 
+use super::isolation;
 use crate::clock;
 use crate::config::{CommandLine, Config, Environment, Preset, ProviderConfig};
-use crate::domain::agent::DEFAULT_AI_TYPE;
+use crate::coordinator::{command_anywhere, remedy_of};
+use crate::domain::{CommandSpec, Guidance};
 use crate::locks::lock;
-use crate::provider::{CORRECT_PROGRAM, Host, Login, installation_of, login_of, program_of};
+use crate::process::{StartFault, find_elsewhere, find_fault, find_program};
+use crate::provider::{Host, Login, Providers, login_of, program_of};
 use crate::rest::{FoundProgram, MissingProgram, ProgramLogin, Programs};
 use crate::sys::ownership::is_only_of_root;
+use crate::sys::usual_folders::Elsewhere;
 use crate::workspace::git_folders;
 
 /// The time that a CLI has to print its version.
@@ -41,42 +44,103 @@ fn has_entries(path: &Path) -> bool {
         .is_ok_and(|entries| !entries.is_empty())
 }
 
+/// Returns the providers as this process looks for their programs: with all its variables, and
+/// without a look at other files.
+pub fn providers(config: &Config, environment: &Environment) -> Providers {
+    let url = config.http.expected_address(None);
+    Providers {
+        entries: config.providers.clone(),
+        guidance: Guidance::new(config.general.language),
+        environment: environment.variables().collect(),
+        withheld: Vec::new(),
+        withheld_variables: BTreeSet::new(),
+        redacted: Vec::new(),
+        mcp_socket: Some(config.paths.mcp_socket_path.clone()),
+        mcp_url: url.map(super::http::mcp_url),
+        state_dir: config.paths.state_dir.clone(),
+        program: std::env::current_exe().unwrap_or_default(),
+        users: isolation::users(config),
+        users_files: isolation::users_files(config),
+        host: Host::BLIND,
+    }
+}
+
+/// The program of an `ai_type`, as its launches look for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Sight {
+    Found(PathBuf),
+    Missing(Missing),
+    /// It is looked for in the directory of each project, or there is no command.
+    Unknown,
+}
+
+/// A program without which no agent of an `ai_type` can start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Missing {
+    /// The name or the path with which it was looked for.
+    pub program: String,
+    pub problem: String,
+    /// The action that mends it.
+    pub remedy: String,
+    /// The usual folder that has it.
+    pub elsewhere: Option<Elsewhere>,
+}
+
+/// Looks for the program of an `ai_type`, its wrapper and its interpreter, as a launch does.
+pub fn look_for(ai_type: &str, providers: &Providers) -> Sight {
+    let Some(command) = command_anywhere(ai_type, providers) else { return Sight::Unknown };
+    // The users of a machine may be on the network, and they are looked up at the start.
+    let command = CommandSpec { run_as: None, ..command };
+    let Some(fault) = find_fault(&command) else {
+        return find_program(&command).map_or(Sight::Unknown, Sight::Found);
+    };
+    let elsewhere = find_elsewhere(&fault, &command);
+    let remedy = remedy_of(&fault, elsewhere.as_ref(), ai_type, providers);
+    let problem = fault.to_string();
+    let program = match fault {
+        StartFault::Program(_) => command.program,
+        StartFault::Wrapper(_) => command.wrap.into_iter().next().unwrap_or_default(),
+        StartFault::Interpreter { name, .. } => name,
+        StartFault::Directory(_) | StartFault::User(_) => return Sight::Unknown,
+    };
+    Sight::Missing(Missing { program, problem, remedy, elsewhere })
+}
+
+/// Returns the presets without an entry whose CLI is on this machine, but is not found by a launch,
+/// or lacks its interpreter.
+pub fn list_unfit(providers: &Providers) -> Vec<(&'static str, Preset, Missing)> {
+    let unfit = Preset::ALL.into_iter().filter_map(|(name, preset)| {
+        let Sight::Missing(missing) = look_for(name, providers) else { return None };
+        let is_here = missing.elsewhere.is_some() || missing.program != program_of(preset);
+        (is_here && !providers.entries.contains_key(name)).then_some((name, preset, missing))
+    });
+    unfit.collect()
+}
+
 /// Returns the search for the programs of this configuration.
 pub(super) fn programs(config: &Config, environment: &Environment) -> Programs {
-    let providers = config.providers.clone();
+    let providers = Arc::new(providers(config, environment));
     let directory = Some(environment.working_directory().to_owned());
     // A service manager starts daemons in `/`.
     let directory = directory.filter(|path| path.parent().is_some());
     let environment = environment.clone();
     let versions = Arc::<Versions>::default();
-    let asked = (providers.clone(), environment.clone());
+    let asked = Arc::clone(&providers);
     Programs::new(directory, move || {
-        let providers = providers.clone();
+        let providers = Arc::clone(&providers);
         let environment = environment.clone();
         let versions = Arc::clone(&versions);
         Box::pin(async move { look(&providers, &environment, &versions).await })
     })
-    .with_missing(move |ai_type| missing(&asked.0, &asked.1, ai_type))
+    .with_missing(move |ai_type| missing(&asked, ai_type))
 }
 
-/// Returns the program of an AI type if it is not installed.
-fn missing(
-    providers: &BTreeMap<String, ProviderConfig>,
-    environment: &Environment,
-    ai_type: &str,
-) -> Option<MissingProgram> {
-    let entry =
-        |name: &str| providers.get(name).cloned().or_else(|| ProviderConfig::built_in(name));
-    let entry = entry(ai_type).or_else(|| entry(DEFAULT_AI_TYPE))?;
-    let (program, preset) = program_of_entry(&entry);
-    let is_missing = find_program(program, environment).is_none();
-    is_missing
-        .then(|| MissingProgram { program: program.to_owned(), remedy: remedy_of_missing(preset) })
-}
-
-/// Returns what a person does about a program that was not found.
-pub fn remedy_of_missing(preset: Option<Preset>) -> &'static str {
-    preset.map_or(CORRECT_PROGRAM, installation_of)
+/// Returns the program of an `ai_type` if it is not installed.
+fn missing(providers: &Providers, ai_type: &str) -> Option<MissingProgram> {
+    match look_for(ai_type, providers) {
+        Sight::Missing(Missing { program, remedy, .. }) => Some(MissingProgram { program, remedy }),
+        Sight::Found(_) | Sight::Unknown => None,
+    }
 }
 
 /// The versions that programs printed a short time ago, because the page of the first run asks with
@@ -122,14 +186,14 @@ fn file_state(path: &Path) -> Option<FileState> {
 
 /// Returns the programs that exist. Each one is asked for its version at the same time.
 async fn look(
-    providers: &BTreeMap<String, ProviderConfig>,
+    providers: &Providers,
     environment: &Environment,
     versions: &Versions,
 ) -> Vec<FoundProgram> {
-    let entries = entries(providers, environment);
+    let entries = entries(providers);
     let found = entries.iter().map(|(ai_type, entry)| async move {
-        let (program, preset) = program_of_entry(entry);
-        let program = find_program(program, environment)?;
+        let (_, preset) = program_of_entry(entry);
+        let Sight::Found(program) = look_for(ai_type, providers) else { return None };
         let (version, login) = match preset {
             Some(preset) if entry.run_as.is_none() => {
                 let login = match login(preset, entry, environment) {
@@ -154,15 +218,11 @@ async fn look(
 }
 
 /// Returns the configured providers and the presets whose CLI is installed.
-pub fn entries<'c>(
-    providers: &'c BTreeMap<String, ProviderConfig>,
-    environment: &Environment,
-) -> BTreeMap<&'c str, ProviderConfig> {
+pub fn entries(providers: &Providers) -> BTreeMap<&str, ProviderConfig> {
     let mut entries: BTreeMap<&str, ProviderConfig> =
-        providers.iter().map(|(name, entry)| (name.as_str(), entry.clone())).collect();
-    let is_installed = |preset: Preset| find_program(program_of(preset), environment).is_some();
+        providers.entries.iter().map(|(name, entry)| (name.as_str(), entry.clone())).collect();
     for (name, preset) in Preset::ALL {
-        if is_installed(preset) {
+        if matches!(look_for(name, providers), Sight::Found(_)) {
             entries.entry(name).or_insert_with(|| ProviderConfig::of_preset(preset));
         }
     }
@@ -188,19 +248,6 @@ pub fn login(preset: Preset, entry: &ProviderConfig, environment: &Environment) 
     login_of(preset, variable, HOST.has_login(preset))
 }
 
-/// Returns the program that a name or a path stands for.
-pub fn find_program(program: &str, environment: &Environment) -> Option<PathBuf> {
-    let is_program = |path: &PathBuf| {
-        std::fs::metadata(path)
-            .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
-    };
-    if program.contains('/') {
-        return Some(environment.working_directory().join(program)).filter(is_program);
-    }
-    let path = environment.variable("PATH")?;
-    path.split(':').map(|folder| Path::new(folder).join(program)).find(is_program)
-}
-
 /// The variables of the daemon that a program gets which only prints its version. The others may
 /// be secrets.
 const PASSED_ON: [&str; 4] = ["HOME", "LANG", "PATH", "TMPDIR"];
@@ -222,21 +269,71 @@ pub async fn version_of(program: &Path) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
+    use crate::domain::Secret;
+    use crate::provider::installation_of;
 
     #[test]
     fn a_program_that_is_not_installed_is_named_with_what_to_do() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().to_str().unwrap().to_owned();
         let environment = Environment::new(folder.path(), [("PATH", path.as_str())]);
-        let of = |ai_type| missing(&BTreeMap::new(), &environment, ai_type);
-        let codex = of("codex").unwrap();
+        let mut config = Config::with_state_dir(folder.path());
+        let of = |config: &Config, ai_type| missing(&providers(config, &environment), ai_type);
+        let codex = of(&config, "codex").unwrap();
         assert_eq!(codex.program, "codex");
-        assert_eq!(codex.remedy, remedy_of_missing(Some(Preset::Codex)));
-        assert_eq!(of("unknown").unwrap().program, "claude", "the default starts it");
+        assert_eq!(codex.remedy, installation_of(Preset::Codex));
+        assert_eq!(of(&config, "unknown").unwrap().program, "claude", "the default starts it");
         write(&folder.path().join("codex"), "1.0");
-        assert_eq!(of("codex"), None);
-        assert_eq!(of(crate::config::EXAMPLE), None, "it is bundled");
+        assert_eq!(of(&config, "codex"), None);
+        assert_eq!(of(&config, crate::config::EXAMPLE), None, "it is bundled");
+
+        // The entry's own PATH and wrapper count.
+        let mut entry = ProviderConfig::of_preset(Preset::Codex);
+        let mut with_entry = |entry: &ProviderConfig| {
+            config.providers.insert("codex".to_owned(), entry.clone());
+            of(&config, "codex")
+        };
+        entry.environment.insert("PATH".to_owned(), Secret::new("/nowhere"));
+        assert_eq!(with_entry(&entry).unwrap().program, "codex");
+        entry.environment.insert("PATH".to_owned(), Secret::new(path.as_str()));
+        assert_eq!(with_entry(&entry), None);
+        entry.wrap = vec!["no-such-wrapper".to_owned()];
+        let wrapper = with_entry(&entry).unwrap();
+        assert_eq!(wrapper.program, "no-such-wrapper");
+        assert_eq!(wrapper.remedy, "correct `wrap`, or install it");
+    }
+
+    #[test]
+    fn a_program_in_a_usual_folder_is_named_with_the_setting_that_finds_it() {
+        let home = tempfile::tempdir().unwrap();
+        let folder = home.path().join(".bun/bin");
+        std::fs::create_dir_all(&folder).unwrap();
+        write(&folder.join("codex"), "1.0");
+        let variables = [("PATH", "/nowhere"), ("HOME", home.path().to_str().unwrap())];
+        let environment = Environment::new(home.path(), variables);
+        let mut config = Config::with_state_dir(home.path());
+        let found = |config: &Config| list_unfit(&providers(config, &environment));
+        let listed = found(&config);
+        let [(name, _, missing)] = &listed[..] else { panic!("{listed:?}") };
+        let path = format!("{}:/nowhere", folder.display());
+        let line = format!(
+            r#"ai_providers: {{ codex: {{ preset: codex, environment: {{ PATH: "{path}" }} }} }}"#
+        );
+        let expected = format!(
+            "it is at `{}`: add `{line}` to the configuration, or `Environment=PATH={path}` in the \
+             daemon's unit",
+            folder.join("codex").display()
+        );
+        assert_eq!((*name, &missing.remedy), ("codex", &expected));
+        let file = home.path().join("config.yaml");
+        std::fs::write(&file, line).unwrap();
+        config.providers = crate::config::load(Some(&file), &environment).unwrap().config.providers;
+        assert!(found(&config).is_empty());
+        let codex = look_for("codex", &providers(&config, &environment));
+        assert_eq!(codex, Sight::Found(folder.join("codex")));
     }
 
     #[test]

@@ -14,8 +14,7 @@ use crate::config::{
 };
 use crate::domain::nearest::nearest;
 use crate::domain::{
-    Attempt, CommandSpec, FileContent, Guidance, InstanceKey, LaunchFile, Purpose, Secret,
-    ServerAddress,
+    Attempt, CommandSpec, FileContent, InstanceKey, LaunchFile, Purpose, Secret, ServerAddress,
 };
 use crate::provider::{LaunchRequest, Providers};
 use crate::telemetry::ErrorChain;
@@ -148,19 +147,12 @@ fn check(
         ))?;
     }
     let providers = Providers {
-        entries: config.providers.clone(),
-        guidance: Guidance::new(config.general.language),
-        environment: environment.variables().collect(),
         withheld: secrets.withheld(),
         withheld_variables: secrets.variables().clone(),
         redacted: secrets.redacted(),
-        mcp_socket: Some(config.paths.mcp_socket_path.clone()),
         mcp_url: url.filter(|_| config.http.agents),
-        state_dir: config.paths.state_dir.clone(),
-        program: std::env::current_exe().unwrap_or_default(),
-        users: app::users(config),
-        users_files: app::users_files(config),
         host: app::programs::HOST,
+        ..app::programs::providers(config, environment)
     };
     let agents =
         manifest.as_ref().map(|(_, manifest)| manifest.agents.as_slice()).unwrap_or_default();
@@ -360,7 +352,14 @@ fn describe(name: &str, providers: &Providers, absent: Absent) -> (Vec<String>, 
                 "  looked in: {}",
                 path.map_or("no PATH is set", |(_, path)| path.reveal())
             ));
-            lines.extend(providers.installation(name).map(|how| format!("  to install it: {how}")));
+            let fault = app::StartFault::Program(error.to_string());
+            let elsewhere = app::find_elsewhere(&fault, &command);
+            lines.extend(if elsewhere.is_some() {
+                let remedy = app::remedy_of(&fault, elsewhere.as_ref(), name, providers);
+                Some(format!("  {remedy}"))
+            } else {
+                providers.installation(name).map(|how| format!("  to install it: {how}"))
+            });
             if absent == Absent::IsNotShown {
                 return (lines, start);
             }
@@ -375,6 +374,15 @@ fn describe(name: &str, providers: &Providers, absent: Absent) -> (Vec<String>, 
                 format!("  not startable: {error}")
             }
         });
+    }
+    // A program that is named by its path, and an interpreter, may be missing as well.
+    if start == Start::Possible
+        && let Some(fault) = app::anywhere(command.clone()).as_ref().and_then(app::find_fault)
+    {
+        start = Start::NoProgram;
+        let elsewhere = app::find_elsewhere(&fault, &command);
+        let remedy = app::remedy_of(&fault, elsewhere.as_ref(), name, providers);
+        lines.push(format!("  not startable: {fault}; {remedy}"));
     }
     lines.extend(without_clones(&providers.find(name).1));
     lines.extend(

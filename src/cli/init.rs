@@ -62,6 +62,8 @@ struct Choice {
     directory: PathBuf,
     name: String,
     ai_type: String,
+    /// The `PATH` with which its agents find their program, if the one of this command lacks it.
+    path: Option<String>,
     workspace: WorkspaceMode,
     task: Option<String>,
 }
@@ -218,7 +220,9 @@ impl InitArguments {
         };
         let folder = directory.file_name().map(|name| name.to_string_lossy().into_owned());
         let name = self.name.or(folder).unwrap_or_else(|| "project".to_owned());
-        Ok(Choice { directory, name, ai_type, workspace, task })
+        let chosen = programs.iter().find(|program| program.ai_type == ai_type);
+        let path = chosen.and_then(|program| program.path.clone());
+        Ok(Choice { directory, name, ai_type, path, workspace, task })
     }
 }
 
@@ -305,9 +309,12 @@ fn ask(question: &str, default: &str) -> Result<Option<String>, CliError> {
 
 fn print_programs(programs: &[Program]) -> Result<(), CliError> {
     for program in programs {
-        let Program { ai_type, version, login, .. } = program;
+        let Program { ai_type, version, login, problem, .. } = program;
         let version = version.as_deref().unwrap_or("version unknown");
         print_line(&format!("{ai_type:<10} {}; {}", plain(version), plain(login)))?;
+        if let Some(problem) = problem {
+            print_line(&format!("{:<10} {}", "", plain(problem)))?;
+        }
     }
     Ok(())
 }

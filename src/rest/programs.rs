@@ -58,7 +58,7 @@ pub struct MissingProgram {
     /// The name or the path with which it was looked for.
     pub program: String,
     /// The advice for a person who installs it.
-    pub remedy: &'static str,
+    pub remedy: String,
 }
 
 /// The search for programs.

@@ -114,6 +114,38 @@ fn a_login_is_found_by_its_variable_or_its_file_and_never_shown() {
 }
 
 #[test]
+fn a_cli_that_no_launch_finds_is_named_with_the_setting_that_finds_it() {
+    let daemon = Daemon::configured("ai_providers: { codex: { preset: codex } }");
+    fs::create_dir_all(daemon.folder().join(".volta/bin")).unwrap();
+    fs::create_dir(daemon.folder().join("bin")).unwrap();
+    for program in [".volta/bin/codex", ".volta/bin/gemini", "bin/qwen"] {
+        daemon.write(program, "#!/usr/bin/env no-such-node\n");
+        let executable = fs::Permissions::from_mode(0o755);
+        fs::set_permissions(daemon.folder().join(program), executable).unwrap();
+    }
+    let (code, findings) = doctor(&daemon, &[], &[]);
+    let remedy = |subject: &str| {
+        let found = findings.iter().find(|finding| finding["subject"] == subject).unwrap();
+        found["remedy"].as_str().unwrap().to_owned()
+    };
+    let path = |program: &str| daemon.folder().join(program).display().to_string();
+    assert_eq!((code, finding(&findings, "provider codex").0), (1, "problem"));
+    let setting = "set `environment: { PATH: \"";
+    let named =
+        format!("it is at `{}`: {setting}{}:", path(".volta/bin/codex"), path(".volta/bin"));
+    assert!(remedy("provider codex").starts_with(&named), "{findings:?}");
+    assert_eq!(finding(&findings, "provider gemini").0, "warning");
+    assert!(remedy("provider gemini").contains("add `ai_providers: { gemini: "), "{findings:?}");
+    let (state, text) = finding(&findings, "provider qwen");
+    assert!(state == "warning" && text.contains("interpreter `no-such-node`"), "{text}");
+    assert!(remedy("provider qwen").starts_with("install it, or add its folder"), "{findings:?}");
+    let mut command = daemon.command();
+    command.env("PATH", daemon.folder()).env("HOME", daemon.folder()).arg("check");
+    let said = String::from_utf8(command.output().unwrap().stdout).unwrap();
+    assert!(said.contains(&format!("  it is at `{}`: ", path(".volta/bin/codex"))), "{said}");
+}
+
+#[test]
 fn what_is_wrong_is_named_with_a_remedy_and_an_exit_code() {
     let daemon = Daemon::configured("limits: { min_free_disk: 900 TiB }");
     let (code, findings) = doctor(&daemon, &[], &[]);

@@ -143,6 +143,25 @@ fn a_newcomer_gets_to_a_finished_task_with_one_command_and_the_daemon() {
 }
 
 #[test]
+fn a_program_in_a_usual_folder_is_named_and_gets_the_setting_that_it_needs() {
+    let home = Home::new();
+    let folder = home.folder.path().join(".bun/bin");
+    fs::create_dir_all(&folder).unwrap();
+    let program = folder.join("codex");
+    fs::write(&program, "#!/bin/sh\n").unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let (code, said, error) = home.init(&["--yes", "--agent", "codex"]);
+    assert_eq!((code, error.as_str()), (0, ""), "{said}");
+    let named = format!("it is at `{}`: add `ai_providers: {{ codex: ", program.display());
+    assert!(said.contains("program `codex` was not found") && said.contains(&named), "{said}");
+    let mut check = Command::new(PROGRAM);
+    check.env_clear().env("PATH", "/usr/bin:/bin").env("HOME", home.folder.path()).arg("check");
+    let (code, said, error) = texts(&check.output().unwrap());
+    assert_eq!((code, error.as_str()), (0, ""), "{said}");
+    assert!(said.contains(&format!("  program: {}\n", program.display())), "{said}");
+}
+
+#[test]
 fn a_daemon_that_runs_gets_the_project_once() {
     let home = Home::new();
     make_repository(&home.project());

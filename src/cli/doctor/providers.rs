@@ -1,9 +1,10 @@
 //! The findings of `doctor` about the CLIs of agents: their programs, users and logins.
 
 use super::{Finding, State};
-use crate::app::{self, programs};
+use crate::app;
+use crate::app::programs::{self, Sight};
 use crate::config::{Config, Environment, Preset, ProviderConfig};
-use crate::provider::{Login, installation_of};
+use crate::provider::{Login, Providers, installation_of};
 
 pub(super) fn users(config: &Config) -> Option<Finding> {
     let subject = "users";
@@ -26,27 +27,41 @@ pub(super) fn other_environment() -> Finding {
     Finding::new(State::Unknown, "environment", found, remedy)
 }
 
-/// Returns a finding for each configured provider, and for each CLI of a preset that is installed.
+/// Returns a finding for each configured provider, and for each CLI of a preset that is installed,
+/// also if no launch finds it.
 pub(super) fn logins(config: &Config, environment: &Environment) -> Vec<Finding> {
-    let entries = programs::entries(&config.providers, environment);
-    if entries.is_empty() {
+    let providers = programs::providers(config, environment);
+    let entries = programs::entries(&providers);
+    let found = entries.iter().map(|(name, entry)| look(name, entry, &providers, environment));
+    let unfit = programs::list_unfit(&providers).into_iter().map(|(name, _, missing)| {
+        let subject = format!("provider {name}");
+        Finding::new(State::Warning, &subject, missing.problem, &missing.remedy)
+    });
+    let findings: Vec<Finding> = found.chain(unfit).collect();
+    if findings.is_empty() {
         let names = Preset::ALL.map(|(name, _)| name).join(", ");
         let remedy = "install one of them; docs/providers.md has the steps";
         let found = format!("no agent CLI is installed (looked for: {names})");
         return vec![Finding::new(State::Warning, "agent CLIs", found, remedy)];
     }
-    entries.iter().map(|(name, entry)| look(name, entry, environment)).collect()
+    findings
 }
 
-fn look(name: &str, entry: &ProviderConfig, environment: &Environment) -> Finding {
+fn look(
+    name: &str,
+    entry: &ProviderConfig,
+    providers: &Providers,
+    environment: &Environment,
+) -> Finding {
     let subject = format!("provider {name}");
     let (program, preset) = programs::program_of_entry(entry);
-    let Some(found) = programs::find_program(program, environment) else {
-        let remedy = programs::remedy_of_missing(preset);
-        let text = format!("the program `{program}` was not found");
-        return Finding::new(State::Problem, &subject, text, remedy);
+    let found = match programs::look_for(name, providers) {
+        Sight::Found(found) => found.display().to_string(),
+        Sight::Unknown => format!("`{program}`, which only a start looks for"),
+        Sight::Missing(missing) => {
+            return Finding::new(State::Problem, &subject, missing.problem, &missing.remedy);
+        }
     };
-    let found = found.display();
     let Some(preset) = preset else {
         return Finding::ok(&subject, format!("{found}; its login is its own matter"));
     };

@@ -6,6 +6,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use super::{Choice, Report};
+use crate::app;
 use crate::cli::error::CliError;
 use crate::config::{self, Environment, FILE_NAME, Loaded};
 use crate::domain::workspace::WorkspaceMode;
@@ -60,7 +61,7 @@ pub(super) fn write(folder: &Path, choice: &Choice, report: &mut Report) -> Resu
     let task = id("tsk", &format!("{slug}-1"));
     let mut written = Written { folder, report };
     written.file(MANIFEST, &manifest(choice, [&project, &agent, &task]))?;
-    written.file(FILE_NAME, CONFIGURATION)?;
+    written.file(FILE_NAME, &configuration(choice))?;
     report.is_changed = true;
     report.project_id = project.parse::<ProjectId>().ok();
     report.agent_id = agent.parse::<AgentId>().ok();
@@ -113,6 +114,18 @@ impl Written<'_> {
         }
         Ok(())
     }
+}
+
+/// Returns the configuration, with the setting with which agents find their program, if it is
+/// needed.
+fn configuration(choice: &Choice) -> String {
+    let mut text = CONFIGURATION.to_owned();
+    if let Some(path) = &choice.path {
+        text.push_str("# The program of these agents is in a folder that is not in the PATH:\n");
+        text.push_str(&app::setting_of_path(&choice.ai_type, path));
+        text.push('\n');
+    }
+    text
 }
 
 /// Returns the part of an id that comes from a name: lower-case letters, digits and `-`.
@@ -180,6 +193,7 @@ mod tests {
             directory: folder.path().join("with $space: #1"),
             name: name.to_owned(),
             ai_type: config::EXAMPLE.to_owned(),
+            path: None,
             workspace: WorkspaceMode::Clone,
             task: Some("- [ ] $HOME".to_owned()),
         };

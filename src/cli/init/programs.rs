@@ -2,10 +2,12 @@
 
 use serde::Serialize;
 
-use crate::app::programs::{entries, find_program, program_of_entry, version_of};
+use crate::app::programs::{
+    Sight, entries, list_unfit, look_for, program_of_entry, providers, version_of,
+};
 use crate::cli::doctor::providers::sight_of_login;
 use crate::cli::error::CliError;
-use crate::config::{Config, EXAMPLE, Environment, Preset};
+use crate::config::{Config, EXAMPLE, Environment, Preset, ProviderConfig};
 use crate::domain::nearest::nearest;
 
 /// An agent CLI that is installed, or an entry of the configuration.
@@ -17,17 +19,24 @@ pub(super) struct Program {
     pub version: Option<String>,
     /// Whether there is a login, and how that was seen.
     pub login: String,
+    /// The reason why agents do not find it, with the remedy; missing if they find it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+    /// The `PATH` with which they find it.
+    #[serde(skip)]
+    pub path: Option<String>,
     #[serde(skip)]
     has_login: bool,
 }
 
-/// Looks for the CLIs of all presets and for the entries of the configuration. It calls no model
-/// and reads no credential.
+/// Looks for the CLIs of all presets and for the entries of the configuration. Those that no
+/// launch finds come last. It calls no model and keeps no credential.
 pub(super) async fn look(config: &Config, environment: &Environment) -> Vec<Program> {
     let mut found = Vec::new();
-    for (name, entry) in entries(&config.providers, environment) {
-        let (program, preset) = program_of_entry(&entry);
-        let Some(program) = find_program(program, environment) else {
+    let providers = providers(config, environment);
+    for (name, entry) in entries(&providers) {
+        let (_, preset) = program_of_entry(&entry);
+        let Sight::Found(program) = look_for(name, &providers) else {
             continue;
         };
         let (version, (has_login, login)) = match preset {
@@ -36,13 +45,29 @@ pub(super) async fn look(config: &Config, environment: &Environment) -> Vec<Prog
             }
             None => (None, (true, "its login is its own matter".to_owned())),
         };
-        found.push(Program { ai_type: name.to_owned(), version, login, has_login });
+        let ai_type = name.to_owned();
+        found.push(Program { ai_type, version, login, problem: None, path: None, has_login });
+    }
+    for (name, preset, missing) in list_unfit(&providers) {
+        let entry = ProviderConfig::of_preset(preset);
+        let (has_login, login) = sight_of_login(preset, &entry, environment);
+        let path = missing.elsewhere.map(|elsewhere| elsewhere.path);
+        found.push(Program {
+            ai_type: name.to_owned(),
+            version: None,
+            login,
+            problem: Some(format!("{}; {}", missing.problem, missing.remedy)),
+            has_login: has_login && path.is_some(),
+            path,
+        });
     }
     if !found.iter().any(|program| program.ai_type == EXAMPLE) {
         found.push(Program {
             ai_type: EXAMPLE.to_owned(),
             version: Some(format!("bundled with {}", env!("CARGO_PKG_VERSION"))),
             login: "it needs none".to_owned(),
+            problem: None,
+            path: None,
             has_login: false,
         });
     }

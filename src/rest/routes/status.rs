@@ -273,7 +273,7 @@ impl NotInstalledBody {
         let providers: BTreeSet<&String> = shown.map(|agent| &agent.ai_type).collect();
         let of = |provider: &String| {
             let MissingProgram { program, remedy } = programs.find_missing(provider)?;
-            Some(Self { provider: provider.clone(), program, remedy: remedy.to_owned() })
+            Some(Self { provider: provider.clone(), program, remedy })
         };
         providers.into_iter().filter_map(of).collect()
     }
