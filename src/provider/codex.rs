@@ -20,6 +20,10 @@ pub(super) const CODEX: BuiltIn = BuiltIn {
 const QUIET: [&str; 3] =
     ["analytics.enabled=false", "check_for_update_on_startup=false", "features.plugins=false"];
 
+/// The variables of the launch that codex passes on to the bridge, which keeps a report with them.
+/// Codex clears all others.
+const PASSED_ON: &str = r#"["AGENT_LAUNCH_ID","TMPDIR"]"#;
+
 fn arguments(run: &Run<'_>) -> Vec<String> {
     let mut arguments: Vec<String> =
         ["exec", "--json", "--skip-git-repo-check"].map(str::to_owned).into();
@@ -54,7 +58,7 @@ fn mcp_server(server: &Server<'_>) -> String {
     let place = match server {
         Server::Bridge { program, socket } => {
             format!(
-                "command={},args=[\"mcp\"],env={{{SOCKET_VARIABLE}={}}}",
+                "command={},args=[\"mcp\"],env={{{SOCKET_VARIABLE}={}}},env_vars={PASSED_ON}",
                 quoted_path(program),
                 quoted_path(socket)
             )
