@@ -1,14 +1,17 @@
 //! The report of an agent whose server does not answer. It is left to the coordinator, which
 //! delivers it before it reports the end of the agent.
 
+use std::error::Error;
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
 use crate::config::Environment;
+use crate::domain::{Refusal, limits};
 use crate::instance_dir;
-use crate::instance_dir::record::{self, KeptReport};
+use crate::instance_dir::record::{self, KeptReport, Record as _};
+use crate::telemetry::ErrorChain;
 
 const REPORT: &str = "report_completed";
 /// The instruction to the agent.
@@ -44,17 +47,39 @@ impl Mailbox {
         ))
     }
 
-    /// Keeps the report of a call, and returns the result for the agent. Returns `None` if the call
-    /// is not a report, or if it cannot be kept.
+    /// Keeps the report of a call, and returns the result for the agent. A report that the server
+    /// would refuse for its length is refused in the server's words. Returns `None` if the call is
+    /// not a report, or if it cannot be kept.
     pub(super) fn keep(&self, tool: &str, arguments: &Value) -> Option<Value> {
-        let folder = self.0.as_ref().filter(|_| tool == REPORT)?;
+        if tool != REPORT {
+            return None;
+        }
         let report: KeptReport = serde_json::from_value(arguments.clone()).ok()?;
-        record::write(folder, &report).ok()?;
+        if let Err(refusal) = check_lengths(&report) {
+            return Some(result_of(&json!({
+                "success": false, "error": refusal.to_string(), "error_code": refusal.code(),
+                "hint": refusal.hint(),
+            })));
+        }
+        match self.write(&report) {
+            Ok(()) => Some(result_of(&json!({ "success": true, "instruction": KEPT }))),
+            Err(error) => {
+                let reason = ErrorChain(error.as_ref());
+                eprintln!("agent-coordinator: could not keep the report: {reason}");
+                None
+            }
+        }
+    }
+
+    fn write(&self, report: &KeptReport) -> Result<(), Box<dyn Error + Send + Sync>> {
+        let folder = self.0.as_ref().ok_or("TMPDIR is not the folder of a launch")?;
+        record::write(folder, report)?;
         // A report that is too large cannot be read.
-        record::read::<KeptReport>(folder).ok()??;
-        let answer = json!({ "success": true, "instruction": KEPT });
-        let content = [json!({ "type": "text", "text": answer.to_string() })];
-        Some(json!({ "content": content, "structuredContent": answer }))
+        if let Err(error) = record::read::<KeptReport>(folder) {
+            let _ = std::fs::remove_file(folder.join(KeptReport::FILE));
+            return Err(error.into());
+        }
+        Ok(())
     }
 
     /// Keeps the report of a request, and returns the answer of JSON-RPC, as [`Mailbox::keep`]
@@ -64,6 +89,20 @@ impl Mailbox {
         let result = self.keep(call["name"].as_str()?, &call["arguments"])?;
         Some(json!({ "jsonrpc": "2.0", "id": request["id"], "result": result }))
     }
+}
+
+/// Returns the result of a call with this answer.
+fn result_of(answer: &Value) -> Value {
+    let content = [json!({ "type": "text", "text": answer.to_string() })];
+    let is_error = answer["success"] == false;
+    json!({ "content": content, "structuredContent": answer, "isError": is_error })
+}
+
+/// Checks the texts of a report as the server does.
+fn check_lengths(report: &KeptReport) -> Result<(), Refusal> {
+    limits::SUMMARY.take_optional(report.summary.as_deref())?;
+    limits::NEXT_STEPS.take_optional(report.next_steps.as_deref())?;
+    Ok(())
 }
 
 #[cfg(test)]
@@ -98,8 +137,39 @@ mod tests {
         );
         let kept: KeptReport = record::read(&own).unwrap().unwrap();
         assert_eq!((kept.session_token.as_str(), kept.summary.as_deref()), ("sess_1", Some("why")));
-        let large = "é".repeat(40_000);
-        let large = json!({ "session_token": "sess_1", "result": "success", "summary": large });
+        // The server takes two texts of this length, but their file would be too large.
+        let longest = "語".repeat(20_000);
+        let large = json!({
+            "session_token": "sess_1", "result": "success", "summary": longest,
+            "next_steps": longest,
+        });
         assert_eq!(mailbox.keep(REPORT, &large), None);
+        assert!(!own.join(KeptReport::FILE).exists(), "it could not be delivered");
+    }
+
+    #[test]
+    fn a_report_that_the_server_would_refuse_is_refused_in_its_words() {
+        let common = tempfile::tempdir().unwrap();
+        let mailbox = Mailbox::made_in(common.path());
+        for name in ["summary", "next_steps"] {
+            let mut report = json!({ "session_token": "sess_1", "result": "success" });
+            report[name] = "é".repeat(20_001).into();
+            let result = mailbox.keep(REPORT, &report).unwrap();
+            let answer = &result["structuredContent"];
+            assert_eq!((&result["isError"], &answer["success"]), (&true.into(), &false.into()));
+            assert_eq!(answer["error_code"], "too_long");
+            let words = format!("`{name}` is 20001 characters long, and at most 20000 are taken");
+            assert_eq!(answer["error"], words);
+        }
+        assert!(std::fs::read_dir(mailbox.0.unwrap()).unwrap().next().is_none());
+    }
+
+    #[test]
+    fn an_agent_whose_report_cannot_be_kept_is_not_told_that_it_is() {
+        let common = tempfile::tempdir().unwrap();
+        let mailbox = Mailbox::made_in(common.path());
+        std::fs::remove_dir(mailbox.0.as_ref().unwrap()).unwrap();
+        let report = json!({ "session_token": "sess_1", "result": "success" });
+        assert_eq!(mailbox.keep(REPORT, &report), None);
     }
 }
