@@ -40,6 +40,7 @@ pub(super) async fn run(
     let mut client_gone = std::pin::pin!(client_gone);
     let mut bridge = Bridge {
         socket,
+        mailbox,
         input: BufReader::new(input),
         output,
         unanswered: BTreeMap::new(),
@@ -51,18 +52,17 @@ pub(super) async fn run(
             Err(error) => {
                 let line = std::mem::take(&mut bridge.unsent);
                 bridge.note_request(&line);
-                bridge.say_what_was_lost(&mailbox).await?;
+                bridge.say_what_was_lost().await?;
                 return Err(error);
             }
         };
         if bridge.carry(stream, client_gone.as_mut()).await? == Carried::InputEnded {
-            return bridge.say_what_was_lost(&mailbox).await;
+            return bridge.say_what_was_lost().await;
         }
         eprintln!(
             "agent-coordinator mcp: the server closed the connection; the next line will open another"
         );
-        // The client may call again, because the server may be back already.
-        bridge.say_what_was_lost(&Mailbox::default()).await?;
+        bridge.say_what_was_lost().await?;
     }
     Ok(())
 }
@@ -75,6 +75,7 @@ enum Carried {
 
 struct Bridge<I, O> {
     socket: PathBuf,
+    mailbox: Mailbox,
     input: BufReader<I>,
     output: O,
     /// The requests that went to the server and have no answer yet, by their ids as text.
@@ -115,8 +116,8 @@ impl<I: AsyncRead + Unpin, O: AsyncWrite + Unpin> Bridge<I, O> {
                 // buffers.
                 read = reader.read_until(b'\n', &mut answer) => match read {
                     Ok(n_read) if n_read > 0 && answer.ends_with(b"\n") => {
-                        self.note_answer(&answer);
-                        self.output.write_all(&answer).await?;
+                        let kept = self.note_answer(&answer);
+                        self.output.write_all(kept.as_deref().unwrap_or(&answer)).await?;
                         self.output.flush().await?;
                         answer.clear();
                     }
@@ -174,20 +175,31 @@ impl<I: AsyncRead + Unpin, O: AsyncWrite + Unpin> Bridge<I, O> {
         }
     }
 
-    fn note_answer(&mut self, line: &[u8]) {
-        let Ok(message) = serde_json::from_slice::<Value>(line) else {
-            return;
+    /// Notes which requests have their answers. Returns the line that replaces this one, if it has
+    /// the answer to a report that was kept because the store of the server was away.
+    fn note_answer(&mut self, line: &[u8]) -> Option<Vec<u8>> {
+        let mut line: Value = serde_json::from_slice(line).ok()?;
+        let mut is_replaced = false;
+        let messages = match &mut line {
+            Value::Array(batch) => batch.as_mut_slice(),
+            one => std::slice::from_mut(one),
         };
-        for message in messages(&message) {
-            if let (Some(id), None) = (message.get("id"), message.get("method")) {
-                self.unanswered.remove(&id.to_string());
+        for message in messages {
+            if let (Some(id), None) = (message.get("id"), message.get("method"))
+                && let Some(request) = self.unanswered.remove(&id.to_string())
+                && let Some(kept) = self.mailbox.replace(&request, message)
+            {
+                *message = kept;
+                is_replaced = true;
             }
         }
+        is_replaced.then(|| format!("{line}\n").into_bytes())
     }
 
-    /// Reports an error for each unanswered call, except for a report that goes into `mailbox`. The
-    /// call is not sent again, because the bridge can't know whether the server carried it out.
-    async fn say_what_was_lost(&mut self, mailbox: &Mailbox) -> Result<(), CliError> {
+    /// Reports an error for each unanswered call, except for a report that is kept. The call is not
+    /// sent again, because the bridge can't know whether the server carried it out. A report can be
+    /// delivered a second time.
+    async fn say_what_was_lost(&mut self) -> Result<(), CliError> {
         // A line that was no request has no caller that waits for an answer.
         let calls = std::mem::take(&mut self.unanswered).into_values();
         for call in calls.filter(|call| !call["id"].is_null()) {
@@ -195,7 +207,7 @@ impl<I: AsyncRead + Unpin, O: AsyncWrite + Unpin> Bridge<I, O> {
                 "the connection to the coordinator was lost before the answer came; call again";
             let error = json!({ "code": CONNECTION_LOST, "message": message });
             let error = || json!({ "jsonrpc": "2.0", "id": call["id"], "error": error });
-            let answer = mailbox.answer(&call).unwrap_or_else(error);
+            let answer = self.mailbox.answer(&call).unwrap_or_else(error);
             self.output.write_all(format!("{answer}\n").as_bytes()).await?;
         }
         self.output.flush().await?;
@@ -258,13 +270,8 @@ mod tests {
             let listener = UnixListener::bind(&socket).unwrap();
             let (input, bridge_input) = duplex(64);
             let (bridge_output, output) = duplex(64);
-            let bridge = tokio::spawn(run(
-                socket,
-                Mailbox::default(),
-                bridge_input,
-                bridge_output,
-                pending(),
-            ));
+            let mailbox = Mailbox::made_in(folder.path());
+            let bridge = tokio::spawn(run(socket, mailbox, bridge_input, bridge_output, pending()));
             Self {
                 _folder: folder,
                 listener,
@@ -344,6 +351,7 @@ mod tests {
         let request = b"{\"id\":1,\"method\":\"x\"}\n";
         let mut bridge = Bridge {
             socket: PathBuf::new(),
+            mailbox: Mailbox::default(),
             input: BufReader::new(io::Cursor::new(Vec::new())),
             output: Vec::new(),
             unanswered: BTreeMap::new(),
@@ -399,6 +407,29 @@ mod tests {
         assert!(run(socket, mailbox, input, &mut output, pending()).await.is_err());
         let answer: Value = serde_json::from_slice(&output).unwrap();
         assert_eq!(answer["result"]["structuredContent"]["success"], true, "{answer}");
+    }
+
+    #[tokio::test]
+    async fn a_report_whose_answer_is_lost_or_unavailable_is_kept() {
+        let mut bed = Bed::new();
+        let arguments = json!({ "session_token": "sess_1", "result": "success" });
+        let call = json!({ "name": "report_completed", "arguments": arguments });
+        let away = json!({ "structuredContent": { "error_code": "unavailable" } });
+        for (id, answers) in [(1, false), (2, true)] {
+            let request = json!({ "id": id, "method": "tools/call", "params": call });
+            bed.send(&format!("{request}\n")).await;
+            let mut server = bed.accept().await;
+            line(&mut server).await;
+            if answers {
+                let answer = json!({ "id": id, "result": away });
+                server.get_mut().write_all(format!("{answer}\n").as_bytes()).await.unwrap();
+            }
+            drop(server);
+            let answer: Value = serde_json::from_str(&bed.answer().await).unwrap();
+            assert_eq!(answer["id"], id);
+            assert_eq!(answer["result"]["structuredContent"]["success"], true, "{answer}");
+        }
+        bed.end().await.unwrap();
     }
 
     #[tokio::test]

@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use super::error::CliError;
-use super::kept_report::Mailbox;
+use super::kept_report::{Mailbox, is_unavailable};
 use super::output::print_answer;
 use super::tool_help;
 use crate::clock;
@@ -171,11 +171,6 @@ fn complete(
         add("coordinator_token", COORDINATOR_VARIABLE);
     }
     arguments
-}
-
-/// Returns whether the server could not use its store.
-fn is_unavailable(result: &Value) -> bool {
-    result["structuredContent"]["error_code"] == "unavailable"
 }
 
 /// Calls the tool once and returns its result. With `timeout`, it waits for a server that is away,

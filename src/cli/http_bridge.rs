@@ -123,7 +123,7 @@ impl<O: AsyncWrite + Unpin> Bridge<O> {
 
     /// Carries one message and its answers until it is `cancelled`. It waits for a server that is
     /// away. If a call was lost, its caller gets an error, because the bridge can't know whether
-    /// the server carried the call out. A report that finds no server is kept, if it can be.
+    /// the server carried the call out. A report that was lost is kept, if it can be.
     ///
     /// # Errors
     /// Fails if the output is closed or the server stays away.
@@ -148,7 +148,11 @@ impl<O: AsyncWrite + Unpin> Bridge<O> {
             let writing = async {
                 while let Some(answer) = written.recv().await {
                     self.note_version(&answer);
-                    self.write(&answer).await?;
+                    let kept = serde_json::from_slice::<Value>(&answer)
+                        .ok()
+                        .and_then(|answer| self.mailbox.replace(message, &answer))
+                        .map(|kept| kept.to_string().into_bytes());
+                    self.write(&kept.unwrap_or(answer)).await?;
                 }
                 Ok::<_, CliError>(())
             };
@@ -180,9 +184,7 @@ impl<O: AsyncWrite + Unpin> Bridge<O> {
         let text = format!("no answer from the coordinator: {lost}");
         let error = json!({ "code": CONNECTION_LOST, "message": text });
         let error = || json!({ "jsonrpc": "2.0", "id": id, "error": error });
-        let is_away = matches!(lost, Lost::NoServer(_));
-        let kept = is_away.then(|| self.mailbox.answer(message)).flatten();
-        let answer = kept.unwrap_or_else(error);
+        let answer = self.mailbox.answer(message).unwrap_or_else(error);
         self.write(answer.to_string().as_bytes()).await
     }
 
@@ -208,5 +210,48 @@ impl<O: AsyncWrite + Unpin> Bridge<O> {
         output.write_all(&line).await?;
         output.flush().await?;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+    use std::io::Cursor;
+
+    use tokio::io::{AsyncReadExt as _, duplex};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_report_whose_answer_is_lost_or_unavailable_is_kept() {
+        let away = json!({ "structuredContent": { "error_code": "unavailable" } });
+        let away = json!({ "jsonrpc": "2.0", "id": 1, "result": away }).to_string();
+        let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length:";
+        let arguments = json!({ "session_token": "sess_1", "result": "success" });
+        let call = json!({ "name": "report_completed", "arguments": arguments });
+        let request = json!({ "id": 1, "method": "tools/call", "params": call }).to_string();
+        for response in [String::new(), format!("{head} {}\r\n\r\n{away}", away.len())] {
+            let folder = tempfile::tempdir().unwrap();
+            let mailbox = Mailbox::made_in(folder.path());
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let url = format!("http://{}", listener.local_addr().unwrap());
+            let server = async {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let mut received = Vec::new();
+                while !received.ends_with(request.as_bytes()) {
+                    stream.read_buf(&mut received).await.unwrap();
+                }
+                stream.write_all(response.as_bytes()).await.unwrap();
+            };
+            let (output, mut written) = duplex(4096);
+            let input = Cursor::new(request.clone().into_bytes());
+            let (ended, ()) = tokio::join!(run(&url, mailbox, input, output, pending()), server);
+            ended.unwrap();
+            let mut answer = String::new();
+            written.read_to_string(&mut answer).await.unwrap();
+            let answer: Value = serde_json::from_str(&answer).unwrap();
+            assert_eq!(answer["result"]["structuredContent"]["success"], true, "{answer}");
+        }
     }
 }

@@ -89,6 +89,12 @@ impl Mailbox {
         let result = self.keep(call["name"].as_str()?, &call["arguments"])?;
         Some(json!({ "jsonrpc": "2.0", "id": request["id"], "result": result }))
     }
+
+    /// Keeps the report of a request for which the store of the server was away. Returns the answer
+    /// that replaces the server's, as [`Mailbox::answer`] does.
+    pub(super) fn replace(&self, request: &Value, answer: &Value) -> Option<Value> {
+        if is_unavailable(&answer["result"]) { self.answer(request) } else { None }
+    }
 }
 
 /// Returns the result of a call with this answer.
@@ -96,6 +102,11 @@ fn result_of(answer: &Value) -> Value {
     let content = [json!({ "type": "text", "text": answer.to_string() })];
     let is_error = answer["success"] == false;
     json!({ "content": content, "structuredContent": answer, "isError": is_error })
+}
+
+/// Returns whether the server could not use its store.
+pub(super) fn is_unavailable(result: &Value) -> bool {
+    result["structuredContent"]["error_code"] == "unavailable"
 }
 
 /// Checks the texts of a report as the server does.
@@ -171,5 +182,23 @@ mod tests {
         std::fs::remove_dir(mailbox.0.as_ref().unwrap()).unwrap();
         let report = json!({ "session_token": "sess_1", "result": "success" });
         assert_eq!(mailbox.keep(REPORT, &report), None);
+    }
+
+    #[test]
+    fn an_answer_that_the_store_was_away_is_replaced_for_a_report_only() {
+        let common = tempfile::tempdir().unwrap();
+        let mailbox = Mailbox::made_in(common.path());
+        let arguments = json!({ "session_token": "sess_1", "result": "success" });
+        let answer =
+            |code: &str| json!({ "result": { "structuredContent": { "error_code": code } } });
+        for (tool, code, is_replaced) in [
+            (REPORT, "unavailable", true),
+            (REPORT, "subtasks_open", false),
+            ("get_my_task", "unavailable", false),
+        ] {
+            let request = json!({ "id": 1, "params": { "name": tool, "arguments": arguments } });
+            let replaced = mailbox.replace(&request, &answer(code));
+            assert_eq!(replaced.is_some(), is_replaced, "{tool}: {code}");
+        }
     }
 }
