@@ -32,7 +32,7 @@ use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 use act::log_stops;
 use clocks::Clocks;
-pub use control::{ClaimAnswer, ControlError, ControlPlane};
+pub use control::{ClaimAnswer, ControlError, ControlPlane, Delivery};
 use faults::StartFaults;
 pub use faults::{anywhere, command_anywhere, remedy_of, setting_of_path};
 pub use hooks::{HookRunner, HookSettings};

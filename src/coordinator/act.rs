@@ -9,7 +9,7 @@ use futures::StreamExt as _;
 use futures::stream;
 
 use super::Coordinator;
-use super::control::{ClaimAnswer, ControlPlane};
+use super::control::{ClaimAnswer, ControlPlane, Delivery};
 use super::faults::LONGEST_LOOK;
 use super::processes::ProcessLayer;
 use crate::crash_point::{self, CrashPoint};
@@ -141,14 +141,22 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             return Ok(());
         };
         let Ok(Some(report)) = record::read::<KeptReport>(&folder) else { return Ok(()) };
-        if let Err(error) = self.control.deliver_report(launch, &report).await {
-            tracing::warn!(
-                launch_id = %launch, error = %ErrorChain(&error),
-                "could not deliver the report of an agent; will try again"
-            );
-            return Err(NotDone);
+        match self.control.deliver_report(launch, &report).await {
+            Ok(Delivery::Taken) => {
+                tracing::info!(launch_id = %launch, "delivered the report that the agent has left");
+            }
+            Ok(Delivery::Refused(reason)) => tracing::warn!(
+                launch_id = %launch, reason,
+                "the server refused the report that the agent has left; it is not repeated"
+            ),
+            Err(error) => {
+                tracing::warn!(
+                    launch_id = %launch, error = %ErrorChain(&error),
+                    "could not deliver the report of an agent; will try again"
+                );
+                return Err(NotDone);
+            }
         }
-        tracing::info!(launch_id = %launch, "delivered the report that the agent has left");
         // A second delivery would change nothing.
         let _ = std::fs::remove_file(folder.join(KeptReport::FILE));
         Ok(())

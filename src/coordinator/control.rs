@@ -44,6 +44,14 @@ pub enum ClaimAnswer {
     NotNow,
 }
 
+/// The end of the delivery of a report. It is not delivered again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Delivery {
+    Taken,
+    /// The server refused it with these words, and would refuse it again.
+    Refused(String),
+}
+
 /// The calls of a coordinator to its server. Each call may be repeated, and may be dropped half-way
 /// when the loop has to end.
 pub trait ControlPlane: Send + Sync + 'static {
@@ -88,14 +96,13 @@ pub trait ControlPlane: Send + Sync + 'static {
         activity: &Activity,
     ) -> impl Future<Output = Result<(), ControlError>> + Send;
 
-    /// Delivers the report of an agent that found no server. A refusal that would stay the same
-    /// counts as done.
+    /// Delivers the report of an agent that found no server. A refusal that passes is an error.
     fn deliver_report(
         &self,
         _launch: &LaunchId,
         _report: &KeptReport,
-    ) -> impl Future<Output = Result<(), ControlError>> + Send {
-        std::future::ready(Ok(()))
+    ) -> impl Future<Output = Result<Delivery, ControlError>> + Send {
+        std::future::ready(Ok(Delivery::Taken))
     }
 
     /// Tells the server that the next launch of `key` needs a clone. A server that keeps no

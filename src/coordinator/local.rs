@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::control::{ClaimAnswer, ControlError, ControlPlane};
+use super::control::{ClaimAnswer, ControlError, ControlPlane, Delivery};
 use crate::domain::plan::ProcessReport;
 use crate::domain::session::Presenter;
 use crate::domain::workspace::{HookFacts, WorkspaceReport};
@@ -83,7 +83,7 @@ impl ControlPlane for LocalControlPlane {
         &self,
         launch: &LaunchId,
         kept: &KeptReport,
-    ) -> Result<(), ControlError> {
+    ) -> Result<Delivery, ControlError> {
         let report = Report {
             result: kept.result,
             summary: kept.summary.as_deref(),
@@ -100,13 +100,9 @@ impl ControlPlane for LocalControlPlane {
         };
         match delivered.await {
             Err(ServiceError::Refused(refusal)) if !refusal.is_passing() => {
-                tracing::warn!(
-                    launch_id = %launch, reason = %refusal,
-                    "the report of an agent was refused; it is not repeated"
-                );
-                Ok(())
+                Ok(Delivery::Refused(refusal.to_string()))
             }
-            delivered => delivered.map(drop).map_err(failed("deliver a report")),
+            delivered => delivered.map(|_| Delivery::Taken).map_err(failed("deliver a report")),
         }
     }
 

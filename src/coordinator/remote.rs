@@ -20,7 +20,7 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::sync::watch;
 
-use super::control::{ClaimAnswer, ControlError, ControlPlane};
+use super::control::{ClaimAnswer, ControlError, ControlPlane, Delivery};
 use crate::clock;
 use crate::domain::plan::{Limits, ProcessReport};
 use crate::domain::start_history::{Backoff, StartReason};
@@ -399,9 +399,9 @@ impl ControlPlane for Arc<RemoteControlPlane> {
 
     async fn deliver_report(
         &self,
-        launch: &LaunchId,
+        _: &LaunchId,
         report: &KeptReport,
-    ) -> Result<(), ControlError> {
+    ) -> Result<Delivery, ControlError> {
         let client = self.link.client().await.map_err(failed(DELIVER))?;
         let arguments = json!(report);
         let told = self.link.call::<serde_json::Value>(&client, DELIVERY, arguments, TIMEOUT).await;
@@ -409,13 +409,9 @@ impl ControlPlane for Arc<RemoteControlPlane> {
             Err(LinkError::Call(CallError::Refused { code, message, .. }))
                 if !PASSING.contains(&code.as_str()) =>
             {
-                tracing::warn!(
-                    launch_id = %launch, code, message,
-                    "the report of an agent was refused; it is not repeated"
-                );
-                Ok(())
+                Ok(Delivery::Refused(message))
             }
-            told => told.map(drop).map_err(failed(DELIVER)),
+            told => told.map(|_| Delivery::Taken).map_err(failed(DELIVER)),
         }
     }
 

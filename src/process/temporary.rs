@@ -26,7 +26,7 @@ use super::removal;
 use crate::clock;
 use crate::domain::{LaunchId, RunAs};
 use crate::instance_dir;
-use crate::instance_dir::record::{self, KeptReport};
+use crate::instance_dir::record::{self, KeptReport, Record as _};
 use crate::locks::lock;
 use crate::sys::users;
 
@@ -120,13 +120,15 @@ impl TemporaryFolders {
         parent.make(&name_of(launch), user).map(Some)
     }
 
-    /// Copies the report that the agent of a launch has left into `dir`, the folder of its
-    /// instance.
+    /// Moves the report that the agent of a launch has left into `dir`, the folder of its instance.
+    /// The report is removed there when the server has taken or refused it.
     pub fn keep_report(&self, launch: &LaunchId, dir: &Path) {
         for parent in self.known() {
             let folder = parent.path.join(instance_dir::temporary_name(launch));
             let kept = match record::read::<KeptReport>(&folder) {
-                Ok(Some(report)) => record::write(dir, &report).map_err(BoxError::from),
+                Ok(Some(report)) => record::write(dir, &report)
+                    .and_then(|()| std::fs::remove_file(folder.join(KeptReport::FILE)))
+                    .map_err(BoxError::from),
                 Ok(None) => Ok(()),
                 Err(error) => Err(error.into()),
             };
@@ -478,6 +480,7 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt as _, symlink};
 
     use super::*;
+    use crate::domain::launch::ReportResult;
 
     fn launch(n: u32) -> LaunchId {
         format!("lch_{n}_{}", "x".repeat(50)).parse().unwrap()
@@ -505,6 +508,27 @@ mod tests {
         folders.remove(&launch(1));
         folders.finish(Duration::from_mins(1));
         assert_eq!(std::fs::read_dir(base.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_report_that_was_delivered_is_not_kept_again() {
+        let state = tempfile::tempdir().unwrap();
+        let base = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let folders = folders(state.path(), base.path());
+        let made = folders.make(&launch(1), None).unwrap().unwrap();
+        let report = KeptReport {
+            session_token: "sess_1".to_owned(),
+            result: ReportResult::Success,
+            summary: None,
+            next_steps: None,
+        };
+        record::write(&made, &report).unwrap();
+        folders.keep_report(&launch(1), dir.path());
+        let kept = dir.path().join(KeptReport::FILE);
+        std::fs::remove_file(&kept).unwrap();
+        folders.keep_report(&launch(1), dir.path());
+        assert!(!kept.exists());
     }
 
     #[test]

@@ -14,6 +14,8 @@ use crate::support::{is_gone, until};
 const SETTINGS: &str =
     "agents: { agt: { passkey: x }, short: { passkey: x } }\npolling_interval: 1s";
 
+const DELIVERED: &str = "delivered the report that the agent has left";
+
 #[track_caller]
 fn check_outlived(modes: &[Mode]) {
     let server = Daemon::serving(LISTENING);
@@ -151,13 +153,25 @@ fn with_an_agent_that(steps: &[&str], settings: &str) -> (Daemon, Proxy, Daemon,
 #[test]
 fn a_report_that_an_agent_has_left_is_delivered_before_its_end() {
     let steps = ["wait-for:go", LEAVES_A_REPORT];
-    let (server, proxy, _coordinator, agent) = with_an_agent_that(&steps, SETTINGS);
+    let (server, proxy, coordinator, agent) = with_an_agent_that(&steps, SETTINGS);
     proxy.set(Mode::Close);
     fs::write(server.work().join("go"), "").unwrap();
     until("it has ended", || is_gone(agent));
     proxy.set(Mode::Pass);
     assert_eq!(server.until_ended("agt")["outcome"], "completed");
     assert_eq!((server.task_status("tsk").as_str(), server.ended("agt").len()), ("done", 1));
+    assert_eq!(coordinator.logged(DELIVERED).len(), 1, "{}", coordinator.log());
+}
+
+#[test]
+fn a_report_that_an_agent_has_left_is_not_delivered_if_the_server_refuses_it() {
+    let report = LEAVES_A_REPORT.replace("$AGENT_SESSION_TOKEN", "sess_other");
+    let (server, _proxy, coordinator, _) = with_an_agent_that(&[report.as_str()], SETTINGS);
+    assert_ne!(server.until_ended("agt")["outcome"], "completed");
+    let refused = coordinator
+        .logged("the server refused the report that the agent has left; it is not repeated");
+    assert_eq!(refused[0]["reason"], "Invalid session token", "{refused:?}");
+    assert!(coordinator.logged(DELIVERED).is_empty(), "{}", coordinator.log());
 }
 
 #[test]
