@@ -160,7 +160,7 @@ impl RemoteControlPlane {
             let mut kept = self.seed.kept();
             kept.without_passkey.clone_from(&startable);
             kept.granted.clear();
-            std::mem::take(&mut kept.failures)
+            kept.failures.clone()
         };
 
         let mut to_ask = Vec::new();
@@ -187,6 +187,7 @@ impl RemoteControlPlane {
         let n_free = slots.n_free(Purpose::Task);
         let began_at = clock::now();
         let mut n_granted = 0;
+        let mut lost = None;
         for (nth, key, working_directory) in to_ask {
             let is_late = began_at.elapsed() >= ASKS_FOR;
             // A question that failed before may take long again. Granted starts do not wait for it.
@@ -220,9 +221,13 @@ impl RemoteControlPlane {
                     // It says nothing about other pairs.
                     self.link.note(None);
                 }
-                // The server cannot be asked about any pair. What it granted is started.
-                Err(_) if n_granted > 0 => break,
-                Err(error) => return Err(error),
+                // The server cannot be asked about any pair. What it granted is started. The next
+                // cycle goes on here: the question before may have ended the server.
+                Err(error) => {
+                    self.seed.next.fetch_add(nth, Ordering::Relaxed);
+                    lost = Some(error).filter(|_| n_granted == 0);
+                    break;
+                }
             }
         }
         startable.extend(failures.iter().map(|(key, problem)| Candidate {
@@ -230,7 +235,7 @@ impl RemoteControlPlane {
             ..candidate(key.clone(), PathBuf::new(), String::new(), StartReason::Backoff, now)
         }));
         self.seed.kept().failures = failures;
-        Ok(startable)
+        lost.map_or(Ok(startable), Err)
     }
 
     /// Asks about one pair. The question before may have closed the connection.

@@ -26,6 +26,8 @@ struct State {
     /// It refuses the list of projects.
     refuses_list: Mutex<bool>,
     form: Form,
+    /// The number of connections that it closes before it answers again.
+    n_closed: Mutex<u32>,
     /// The tool calls with their arguments.
     calls: Mutex<Vec<(String, Value)>>,
 }
@@ -37,6 +39,8 @@ pub enum Form {
     Usual,
     /// It knows `tools/call` only, and closes the connection after each answer.
     Bare,
+    /// The question about `gone` ends it. It closes some connections until it is back.
+    Fragile,
 }
 
 /// The agents of its project. The server refuses to answer about `bad`, closes the connection
@@ -51,9 +55,9 @@ impl SeedServer {
     pub fn of_form(work: &Path, form: Form) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let listener = UnixListener::bind(folder.path().join("mcp.sock")).unwrap();
-        let (wanted, refusal, refuses_list, calls) = Default::default();
+        let (wanted, refusal, refuses_list, n_closed, calls) = Default::default();
         let (work, health) = (work.to_owned(), Mutex::new("ok"));
-        let state = State { work, wanted, refusal, health, refuses_list, form, calls };
+        let state = State { work, wanted, refusal, health, refuses_list, form, n_closed, calls };
         let state = Arc::new(state);
         let serving = Arc::clone(&state);
         // The thread ends with the process of the tests. It holds nothing but its socket.
@@ -100,6 +104,9 @@ impl SeedServer {
 
 impl State {
     fn talk(&self, stream: UnixStream) {
+        if self.closes() {
+            return;
+        }
         let mut writer = stream.try_clone().unwrap();
         for line in BufReader::new(stream).lines() {
             let Ok(line) = line else { return };
@@ -137,6 +144,14 @@ impl State {
         }
     }
 
+    /// Returns whether it closes a new connection at once.
+    fn closes(&self) -> bool {
+        let mut n_closed = self.n_closed.lock().unwrap();
+        let closes = *n_closed > 0;
+        *n_closed = n_closed.saturating_sub(1);
+        closes
+    }
+
     /// Answers with text alone, like servers at that time. Returns `None` to close the connection
     /// without an answer.
     fn call(&self, params: &Value) -> Option<Value> {
@@ -161,7 +176,12 @@ impl State {
                     "bad" => {
                         return Some(text(&json!({ "success": false, "error": "a bad pair" })));
                     }
-                    "gone" => return None,
+                    "gone" => {
+                        if self.form == Form::Fragile {
+                            *self.n_closed.lock().unwrap() = 3;
+                        }
+                        return None;
+                    }
                     "stuck" => forever(),
                     _ => {}
                 }

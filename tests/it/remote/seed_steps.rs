@@ -133,6 +133,20 @@ fn questions_that_fail_for_their_pairs_keep_no_other_agent_from_starting() {
 }
 
 #[test]
+fn a_pair_that_ends_the_server_keeps_no_other_agent_from_starting() {
+    let bed = Daemon::configured("");
+    let server = SeedServer::of_form(&bed.work(), Form::Fragile);
+    let settings = SETTINGS.replace("agents: {", "agents: { gone: { passkey: x },");
+    let mut coordinator = Daemon::supervising(&server.address(), &settings);
+    bed.steps("agt", &["write:ready", "sleep:600"]);
+    server.want(&["agt"]);
+    coordinator.start();
+    bed.written_pid("ready");
+    let said = coordinator.logged("could not check gone/prj; will ask again");
+    assert_eq!(said.len(), 1, "{said:?}");
+}
+
+#[test]
 fn a_server_that_gives_no_work_is_told_with_each_reason() {
     let bed = Daemon::configured("");
     let server = SeedServer::of_form(&bed.work(), Form::Bare);
