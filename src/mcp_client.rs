@@ -26,6 +26,8 @@ const MAX_MESSAGE: usize = 16 * 1024 * 1024;
 /// The revision of the protocol that the client asks for. It is the first one with structured
 /// answers, and servers of every later revision speak it.
 const REVISION: &str = "2025-06-18";
+/// JSON-RPC's code for an unknown method.
+const UNKNOWN_METHOD: i64 = -32601;
 
 /// A connection to a server.
 pub struct McpClient {
@@ -74,8 +76,15 @@ pub enum RequestError {
     #[error(transparent)]
     Lost(#[from] Lost),
     /// The server answered with an error of JSON-RPC.
-    #[error("{0}")]
-    Refused(String),
+    #[error("{message}")]
+    Refused { code: Option<i64>, message: String },
+}
+
+impl RequestError {
+    /// Returns whether the server does not know the method.
+    fn is_unknown_method(&self) -> bool {
+        matches!(self, Self::Refused { code: Some(UNKNOWN_METHOD), .. })
+    }
 }
 
 /// The error for a connection that could not be made.
@@ -145,8 +154,8 @@ impl McpClient {
         Ok(Self { transport, n_requests: AtomicU64::new(0), tools: BTreeMap::new() })
     }
 
-    /// Does the handshake and learns the tools. A server that refuses the handshake or the list is
-    /// asked without it: one of the specification's form needs `tools/call` only.
+    /// Does the handshake and learns the tools. A server that does not know the handshake or the
+    /// list is asked without it: one of the specification's form needs `tools/call` only.
     async fn shake_hands(&mut self, address: &ServerAddress) -> Result<(), RequestError> {
         let hello = json!({
             "protocolVersion": REVISION,
@@ -155,8 +164,8 @@ impl McpClient {
         });
         match self.request("initialize", hello).await {
             Ok(answer) => self.confirm(&answer).await?,
-            Err(RequestError::Refused(_)) => {}
-            Err(lost @ RequestError::Lost(_)) => return Err(lost),
+            Err(error) if error.is_unknown_method() => {}
+            Err(error) => return Err(error),
         }
         let listed = self.list_tools(json!({})).await;
         let mut page = match (listed, address) {
@@ -200,10 +209,10 @@ impl McpClient {
         }
     }
 
-    /// Returns a page of the list of tools; an empty one from a server that refuses the list.
+    /// Returns a page of the list of tools; an empty one from a server that does not know the list.
     async fn list_tools(&self, params: Value) -> Result<Value, RequestError> {
         match self.request("tools/list", params).await {
-            Err(RequestError::Refused(_)) => Ok(Value::Null),
+            Err(error) if error.is_unknown_method() => Ok(Value::Null),
             page => page,
         }
     }
@@ -237,7 +246,7 @@ impl McpClient {
         let lost = |source| CallError::Lost { tool: tool.to_owned(), source };
         let result = match tokio::time::timeout(timeout, self.call_raw(tool, arguments)).await {
             Err(elapsed) => return Err(lost(elapsed.into())),
-            Ok(Err(RequestError::Refused(message))) => {
+            Ok(Err(RequestError::Refused { message, .. })) => {
                 return Err(refused("protocol_error", message));
             }
             Ok(Err(RequestError::Lost(error))) => return Err(lost(error.into())),
@@ -301,8 +310,8 @@ impl McpClient {
         match answer.get("error") {
             None => Ok(answer["result"].take()),
             Some(error) => {
-                let text = error["message"].as_str().unwrap_or("unknown error");
-                Err(RequestError::Refused(text.to_owned()))
+                let message = error["message"].as_str().unwrap_or("unknown error").to_owned();
+                Err(RequestError::Refused { code: error["code"].as_i64(), message })
             }
         }
     }
@@ -334,9 +343,17 @@ mod tests {
         assert!(text.starts_with("Connection refused"), "{text}");
     }
 
-    /// Answers requests at a socket: refuses methods that it does not know, and closes the
-    /// connection after this number of answers.
-    fn serve(listener: &std::os::unix::net::UnixListener, known: &[&str], n_answers: usize) {
+    /// A server at a socket.
+    #[derive(Clone, Copy)]
+    struct Served {
+        known: &'static [&'static str],
+        /// The code with which it refuses other methods.
+        code: i64,
+        /// The number of answers after which it closes a connection.
+        n_answers: usize,
+    }
+
+    fn serve(listener: &std::os::unix::net::UnixListener, served: Served) {
         use std::io::{BufRead as _, BufReader, Write as _};
         for stream in listener.incoming() {
             let mut stream = stream.expect("a connection");
@@ -345,16 +362,16 @@ mod tests {
                 .map_while(Result::ok)
                 .map(|line| serde_json::from_str::<Value>(&line).expect("JSON"))
                 .filter(|request| request.get("id").is_some());
-            for request in requests.take(n_answers) {
+            for request in requests.take(served.n_answers) {
                 let method = request["method"].as_str().expect("a method");
                 let mut answer = json!({ "jsonrpc": "2.0", "id": request["id"] });
-                if known.contains(&method) {
+                if served.known.contains(&method) {
                     answer["result"] = json!({
                         "tools": [{ "name": "health_check" }],
                         "structuredContent": { "status": "ok" },
                     });
                 } else {
-                    answer["error"] = json!({ "code": -32601, "message": "unknown method" });
+                    answer["error"] = json!({ "code": served.code, "message": "not this one" });
                 }
                 if writeln!(stream, "{answer}").is_err() {
                     break;
@@ -363,16 +380,36 @@ mod tests {
         }
     }
 
+    /// Starts a server in `folder` and connects to it. The server ends with the process of the
+    /// tests.
+    async fn connected(
+        folder: &std::path::Path,
+        served: Served,
+    ) -> Result<McpClient, ConnectError> {
+        let path = folder.join("mcp.sock");
+        let listener = std::os::unix::net::UnixListener::bind(&path).expect("a socket");
+        std::thread::spawn(move || serve(&listener, served));
+        McpClient::connect(&ServerAddress::Socket(path), None).await
+    }
+
+    #[tokio::test]
+    async fn a_server_with_a_fault_does_not_count_as_one_of_another_form() {
+        let all = &["initialize", "tools/list", "tools/call"][..];
+        for known in [&all[1..], &all[..1]] {
+            let folder = tempfile::tempdir().expect("a folder");
+            let served = Served { known, code: -32603, n_answers: 99 };
+            let failed = connected(folder.path(), served).await.err().expect("a fault");
+            assert_eq!(failed.source.to_string(), "not this one", "{known:?}");
+        }
+    }
+
     #[tokio::test]
     async fn a_server_may_close_after_each_answer_and_know_no_handshake() {
         let all = &["initialize", "tools/list", "tools/call"][..];
         for (known, n_answers) in [(all, 1), (&all[1..], 1), (&all[2..], 1), (&all[2..], 99)] {
             let folder = tempfile::tempdir().expect("a folder");
-            let path = folder.path().join("mcp.sock");
-            let listener = std::os::unix::net::UnixListener::bind(&path).expect("a socket");
-            // The thread ends with the process of the tests.
-            std::thread::spawn(move || serve(&listener, known, n_answers));
-            let client = McpClient::connect(&ServerAddress::Socket(path), None).await;
+            let served = Served { known, code: UNKNOWN_METHOD, n_answers };
+            let client = connected(folder.path(), served).await;
             let client = client.unwrap_or_else(|error| panic!("{known:?}: {:?}", error.source));
             assert_eq!(client.offers("health_check"), known.contains(&"tools/list"), "{known:?}");
             for _ in 0..2 {

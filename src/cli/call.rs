@@ -193,7 +193,7 @@ async fn exchange(
         let answer = asked.await;
         let may_repeat = match &answer {
             Ok(result) => is_repeatable && is_unavailable(result),
-            Err(RequestError::Refused(_)) => false,
+            Err(RequestError::Refused { .. }) => false,
             Err(RequestError::Lost(lost)) => is_repeatable || !matches!(lost, Lost::Answer(_)),
         };
         if !may_repeat || clock::now() + pause > give_up_at {
@@ -201,7 +201,7 @@ async fn exchange(
                 return Ok(kept);
             }
             return answer.map_err(|error| match (error, server) {
-                (RequestError::Refused(message), _) => CliError::Failed(message),
+                (RequestError::Refused { message, .. }, _) => CliError::Failed(message),
                 (RequestError::Lost(Lost::NoServer(_)), ServerAddress::Socket(socket)) => {
                     CliError::NoDaemon { at: socket.display().to_string() }
                 }

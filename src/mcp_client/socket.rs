@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::codec::{FramedRead, LinesCodec};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{Lost, MAX_MESSAGE};
+use super::{Lost, MAX_MESSAGE, UNKNOWN_METHOD};
 use crate::locks::lock;
 
 /// The number of lines that wait to be written.
@@ -21,8 +21,6 @@ const MAX_UNWRITTEN: usize = 32;
 /// JSON-RPC's code for errors of an implementation. Without an id, the error is about the
 /// connection.
 const NO_ROOM: i64 = -32000;
-/// JSON-RPC's code for an unknown method.
-const UNKNOWN_METHOD: i64 = -32601;
 
 type Answer = oneshot::Sender<Result<Value, Lost>>;
 
