@@ -81,22 +81,47 @@ struct Rows {
     to_merge: BTreeMap<ProjectId, u64>,
 }
 
-/// The time that `status` waits for the store. A database that was stopped by a signal never
-/// answers.
+/// The time that a question about the state waits for the store. A database that was stopped by a
+/// signal never answers.
 const LONGEST_READ: Duration = Duration::from_secs(5);
 /// The number of ended launches that `status` shows.
 const N_ENDED: usize = 20;
 
 impl Service {
+    /// Checks that the store answers at this moment, and counts.
+    ///
+    /// # Errors
+    /// [`ServiceError::Store`], after at most five seconds.
     pub async fn health(&self) -> Result<Health, ServiceError> {
-        let count = self.core.read(|tx| Ok((agents::count(tx)?, projects::count(tx)?)));
+        let count = self.read_soon(|tx| Ok((agents::count(tx)?, projects::count(tx)?)));
         let (n_agents, n_projects) = count.await?;
         Ok(Health { timestamp: self.core.now(), n_agents, n_projects })
     }
 
     /// Checks that the store answers at this moment.
+    ///
+    /// # Errors
+    /// The errors of [`Service::health`].
     pub async fn check_store(&self) -> Result<(), ServiceError> {
-        self.core.read_now(|tx| Ok(agents::count(tx)?)).await.map(drop)
+        self.read_soon(|tx| Ok(agents::count(tx)?)).await.map(drop)
+    }
+
+    /// Returns the number of agents. Waits for the store as other reads do.
+    pub async fn count_agents(&self) -> Result<u64, ServiceError> {
+        self.core.read(|tx| Ok(agents::count(tx)?)).await
+    }
+
+    /// Reads once, and waits at most [`LONGEST_READ`] for the answer.
+    async fn read_soon<T, F>(&self, body: F) -> Result<T, ServiceError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Read<'_>) -> Result<T, ServiceError> + Send + 'static,
+    {
+        let read = tokio::time::timeout(LONGEST_READ, self.core.read_now(body));
+        read.await.unwrap_or_else(|_| {
+            let source = format!("the database has not answered for {LONGEST_READ:?}");
+            Err(StoreError::Unavailable { action: "read", source: source.into() }.into())
+        })
     }
 
     /// Returns the present state. If the store does not answer, it has only what coordinators

@@ -4,6 +4,7 @@
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
+use std::time::{Duration, Instant};
 
 use agent_coordinator::postgres_url::PostgresUrl;
 use serde_json::Value;
@@ -166,6 +167,10 @@ fn status_says_that_the_database_is_away_and_agents_go_on() {
     let ready = asked("/health/ready");
     assert!(ready.starts_with("HTTP/1.1 503 "), "{ready}");
     assert!(ready.contains("could not read the store: "), "{ready}");
+    let asked_at = Instant::now();
+    let health = bed.daemon.cli(&["call", "health_check"]);
+    assert!(health.stdout.contains(r#""error_code":"unavailable""#), "{health:?}");
+    assert!(asked_at.elapsed() < Duration::from_secs(10), "{:?}", asked_at.elapsed());
     // The token of a script is in the store.
     let waiting = ["/api/status", "/metrics"].map(|path| ask(&bed.daemon, token.trim_end(), path));
     assert!(asked("/health/live").starts_with("HTTP/1.1 200 "));

@@ -113,7 +113,7 @@ impl Side {
         Ok(Self {
             projects: active.map(shown).collect(),
             n_attention,
-            n_agents: state.service.health().await?.n_agents,
+            n_agents: state.service.count_agents().await?,
             n_running: agents.len(),
         })
     }
