@@ -122,8 +122,10 @@ impl Core {
         self.store.read_with_patience(body)
     }
 
-    /// Does the same as [`Self::read`], and fails at once while the database cannot be reached. It
-    /// is for those who must know that, and for loops that try again by themselves.
+    /// Reads like [`Self::read`], but runs `body` only once: it fails as soon as the database
+    /// refuses the connection or the read. A database that does not answer is waited for as by
+    /// [`Self::read`], so a caller with less time needs a timeout of its own. It is for checks of
+    /// the store, and for loops that try again by themselves.
     pub(super) fn read_now<T, F>(
         &self,
         body: F,
