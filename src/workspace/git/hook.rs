@@ -52,6 +52,7 @@ impl Git {
         let login = tokio::task::spawn_blocking(move || login_variables(uid)).await;
         let n = N_RUNS.fetch_add(1, Ordering::Relaxed);
         let mark = format!("{}#{n};", self.config.display());
+        // A program without a line `#!` runs in `/bin/sh`, as with git: `execvp` does that.
         let mut command = Command::new(program);
         command.args(argument).env_clear().envs(login.unwrap_or_default());
         if let Some(home) = std::env::var_os("HOME").filter(|_| owner.is_none()) {

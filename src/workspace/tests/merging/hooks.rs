@@ -85,10 +85,14 @@ impl Task {
 }
 
 pub(super) fn write_hook(folder: &Path, name: &str, script: &str) {
+    write_program(folder, name, &format!("#!/bin/sh\n{script}"));
+}
+
+fn write_program(folder: &Path, name: &str, content: &str) {
     std::fs::create_dir_all(folder).unwrap();
-    let write = "printf '#!/bin/sh\\n%s\\n' \"$2\" >\"$1\" && chmod 755 \"$1\"";
+    let write = "printf '%s\\n' \"$2\" >\"$1\" && chmod 755 \"$1\"";
     let mut shell = Command::new("sh");
-    shell.args(["-c", write, "sh"]).arg(folder.join(name)).arg(script);
+    shell.args(["-c", write, "sh"]).arg(folder.join(name)).arg(content);
     assert!(shell.status().unwrap().success());
 }
 
@@ -257,6 +261,17 @@ async fn a_hook_may_change_the_message() {
     assert!(message.ends_with("Reviewed-by: Ann"), "{message}");
     assert_eq!(task.git(&["status", "--porcelain"]), "");
     task.changes_nothing(MergeStyle::Merge, Repeat::Once).await;
+}
+
+#[tokio::test]
+async fn a_hook_that_names_no_interpreter_runs_in_a_shell_as_with_git() {
+    let task = Task::new().await;
+    let hooks = task.bed.source().join(".git/hooks");
+    write_program(&hooks, "commit-msg", "echo \"Judged: $(basename \"$1\")\" >>\"$1\"");
+    let merged = task.run(MergeStyle::Squash).await;
+    assert!(matches!(merged, Merged::Into { .. }), "{merged:?}");
+    let message = task.git(&["log", "-1", "--format=%B"]);
+    assert!(message.ends_with("Judged: MESSAGE_OF_AGENT_COORDINATOR"), "{message}");
 }
 
 #[tokio::test]
