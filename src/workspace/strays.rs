@@ -14,38 +14,47 @@ use crate::sys::processes;
 pub(super) const MARK: &str = "GIT_CONFIG_GLOBAL";
 /// The variable that each process of a hook has. Its value begins with that of [`MARK`].
 pub(super) const HOOK_MARK: &str = "AGENT_COORDINATOR_MERGE_HOOK";
-/// The time within which a killed process is gone.
+/// The time that a process has to end by itself.
+const GRACE: Duration = Duration::from_secs(1);
+/// The time within which all processes are gone.
 const LONGEST: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Kills all processes with a variable whose value begins with `beginning`, and returns when they
-/// are gone. No call of this process with such a value may be under way.
+/// Ends all processes with a variable whose value begins with `beginning`, and returns when they
+/// are gone. They get a moment to end by themselves, because git removes its locks then. No call of
+/// this process with such a value may be under way.
 ///
 /// # Errors
 /// The processes cannot be listed, or a killed one stays.
 pub(super) async fn end(variable: &'static str, beginning: &str) -> io::Result<()> {
-    let deadline: Instant = clock::now() + LONGEST;
+    let begin: Instant = clock::now();
+    let mut signal = Some(Signal::TERM);
     loop {
         let found = tokio::task::spawn_blocking({
             let beginning = beginning.to_owned();
-            move || kill_all(variable, &beginning)
+            move || signal_all(variable, &beginning, signal)
         });
-        let n_killed = found.await.map_err(io::Error::other)??;
-        if n_killed == 0 {
+        let n_found = found.await.map_err(io::Error::other)??;
+        if n_found == 0 {
             return Ok(());
         }
-        if clock::now() >= deadline {
+        let now = clock::now();
+        if now >= begin + LONGEST {
             let message = format!(
-                "{n_killed} processes of git or of a hook do not end although they were killed"
+                "{n_found} processes of git or of a hook do not end although they were killed"
             );
             return Err(io::Error::new(io::ErrorKind::TimedOut, message));
         }
-        tracing::warn!(n_killed, "killed processes of git or of a hook that were left");
+        if let Some(signal) = signal {
+            tracing::warn!(n_found, ?signal, "ended processes of git or of a hook that were left");
+        }
+        signal = (now >= begin + GRACE).then_some(Signal::KILL);
         tokio::time::sleep(PAUSE).await;
     }
 }
 
-fn kill_all(variable: &str, beginning: &str) -> io::Result<usize> {
+/// Sends a signal to all these processes, and returns their number.
+fn signal_all(variable: &str, beginning: &str, signal: Option<Signal>) -> io::Result<usize> {
     let own = std::process::id().cast_signed();
     let is_stray = |process: &processes::Process| {
         !process.is_zombie
@@ -54,8 +63,10 @@ fn kill_all(variable: &str, beginning: &str) -> io::Result<usize> {
                 .is_some_and(|value| value.starts_with(beginning))
     };
     let strays: Vec<_> = processes::list()?.into_iter().filter(is_stray).collect();
-    for stray in &strays {
-        processes::send(stray, Signal::KILL);
+    if let Some(signal) = signal {
+        for stray in &strays {
+            processes::send(stray, signal);
+        }
     }
     Ok(strays.len())
 }

@@ -78,13 +78,15 @@ impl Git {
         readers.spawn(last_of(child.stdout.take()));
         readers.spawn(last_of(child.stderr.take()));
         let ended = tokio::time::timeout(limit, child.wait()).await;
-        // The drop of the group kills it.
-        if ended.is_ok() {
+        let group = if ended.is_ok() {
             group.forget();
+            None
         } else {
-            drop(group);
-        }
+            Some(group)
+        };
         strays::end(strays::HOOK_MARK, &mark).await?;
+        // The drop of the group kills the processes that have hidden their mark.
+        drop(group);
         let reason = match ended {
             Ok(Ok(status)) if status.success() => return Ok(Ok(())),
             Ok(Ok(status)) => status.to_string(),

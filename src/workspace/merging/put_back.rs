@@ -8,6 +8,7 @@ use super::deliver::answer_of;
 use super::judged::{COMPARE, names_of};
 use super::record::Record;
 use crate::telemetry::ErrorChain;
+use crate::workspace::git::GitError;
 use crate::workspace::inside::Inside;
 use crate::workspace::objects::names_in;
 use crate::workspace::rights::blocking_as;
@@ -110,8 +111,9 @@ impl Checkouts {
         let arguments = command.iter().copied().chain(names);
         let call = self.git.in_folder(folder, arguments).run_as(source.owner).long();
         let call = call.variable("GIT_LITERAL_PATHSPECS", "1").input(files.join("\0"));
-        call.run().await?;
-        Ok(())
+        let command = command.join(" ");
+        let failed = |message| GitError::Failed { command, message }.into();
+        answer_of(call.run().await, source).await?.map_err(failed)
     }
 
     /// Puts index and files back if each of them is as before or as in the new commit. Otherwise

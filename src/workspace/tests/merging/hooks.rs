@@ -36,6 +36,10 @@ impl Task {
         self.bed.folder.path().join("workspaces/shop/merging-one.json")
     }
 
+    fn lock(&self) -> PathBuf {
+        self.bed.source().join(".git/index.lock")
+    }
+
     /// Returns the branch, the index, and the state of the files.
     fn state(&self) -> [String; 3] {
         let status = self.git(&["status", "--porcelain", "--untracked-files=all"]);
@@ -292,10 +296,14 @@ async fn a_hook_that_never_ends_is_ended_with_all_its_processes() {
     let task = Task::new().await;
     let pids = [task.mark().with_extension("1"), task.mark().with_extension("2")];
     let [first, second] = pids.each_ref().map(|path| path.display());
-    // The second process leaves the session of the hook.
+    // The second process leaves the session of the hook, and ignores the first signal. Git holds
+    // the lock of the index.
     task.hook(
         "pre-merge-commit",
-        &format!("setsid sh -c 'echo $$ >{second}; exec sleep 600' & echo $$ >{first}; sleep 600"),
+        &format!(
+            "setsid sh -c 'trap \"\" TERM; echo $$ >{second}; exec sleep 600' & echo $$ >{first}; \
+             sleep 600 | git update-index --index-info"
+        ),
     );
     let hooks =
         HookRule { wish: HookWish::Run, timeout: Duration::from_secs(2), ..HookRule::default() };
@@ -305,6 +313,7 @@ async fn a_hook_that_never_ends_is_ended_with_all_its_processes() {
     let Merged::HookRefused { said, .. } = merged else { panic!("{merged:?}") };
     assert!(said.contains("did not end within 2 s"), "{said}");
     assert_eq!(task.state(), before);
+    assert!(!task.lock().exists());
     let running = processes::list().unwrap();
     for path in pids {
         let pid: i32 = std::fs::read_to_string(path).unwrap().trim().parse().unwrap();
@@ -336,6 +345,24 @@ async fn the_next_daemon_or_the_next_merge_puts_back_what_was_cut_off() {
     task.bed.put(".git/index-of-agent-coordinator.lock", "");
     task.restart().await;
     assert_eq!(task.state(), before);
+}
+
+#[tokio::test]
+async fn a_git_that_an_earlier_daemon_left_takes_its_lock_along() {
+    let task = Task::new().await;
+    let before = task.state();
+    task.cut_off().await;
+    let mut left = Command::new("sh");
+    left.args(["-c", "sleep 600 | git update-index --index-info"]).current_dir(task.bed.source());
+    left.env(strays::MARK, task.bed.folder.path().join("workspaces/.gitconfig"));
+    let mut left = left.spawn().unwrap();
+    while !task.lock().exists() {
+        tokio::task::yield_now().await;
+    }
+    task.restart().await;
+    left.wait().unwrap();
+    assert_eq!(task.state(), before);
+    assert!(!task.lock().exists());
 }
 
 #[tokio::test]
@@ -387,12 +414,12 @@ async fn a_merge_waits_until_an_earlier_one_is_undone() {
     let task = Task::new().await;
     let before = task.state();
     task.cut_off().await;
-    let lock = task.bed.source().join(".git/index.lock");
-    std::fs::write(&lock, "").unwrap();
+    std::fs::write(task.lock(), "").unwrap();
     let order = task.with_wish(MergeStyle::Merge, HookWish::Skip);
     let refused = task.bed.checkouts.merge(&order).await.unwrap_err().to_string();
-    assert!(refused.contains("index.lock") && task.record().exists(), "{refused}");
-    std::fs::remove_file(lock).unwrap();
+    assert!(refused.contains("index.lock") && refused.contains(" ago"), "{refused}");
+    assert!(task.record().exists());
+    std::fs::remove_file(task.lock()).unwrap();
     task.restart().await;
     assert_eq!(task.state(), before);
     // A record that cannot be read holds back nothing.
