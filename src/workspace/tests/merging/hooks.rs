@@ -196,6 +196,20 @@ async fn a_hook_runs_with_the_result_in_the_work_tree_before_the_branch_moves() 
 }
 
 #[tokio::test]
+async fn a_person_undoes_a_merge_as_one_of_git() {
+    for (style, wish) in [(MergeStyle::Merge, HookWish::Run), (MergeStyle::Squash, HookWish::Skip)]
+    {
+        let task = Task::new().await;
+        task.hook("commit-msg", "exit 0");
+        let before = task.state();
+        let merged = task.merge_wish(style, wish).await;
+        assert!(matches!(merged, Merged::Into { .. }), "{merged:?}");
+        task.git(&["reset", "--quiet", "--merge", "ORIG_HEAD"]);
+        assert_eq!(task.state(), before, "{style:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_hook_that_fails_refuses_the_merge_in_its_words() {
     let task = Task::new().await;
     task.hook("pre-merge-commit", "printf 'a \\033[31mred\\033[0m word\\n' >&2; exit 3");
