@@ -115,6 +115,10 @@ impl<'a> Person<'a> {
         assert_eq!(answer.status, 200, "{answer:?}");
         assert!(answer.body.contains(told), "{}", answer.body);
         assert!(answer.body.contains("<span class=\"mark "), "the part is whole: {}", answer.body);
+        // A hook may take longer than the page usually waits.
+        let n_actions = answer.body.matches("/merge\"").count();
+        let n_patient = answer.body.matches("/merge\" hx-config=\"timeout:0\"").count();
+        assert_eq!(n_patient, n_actions, "{}", answer.body);
         git(self.daemon, &["rev-parse", "main"])
     }
 }
