@@ -344,3 +344,29 @@ async fn a_choice_that_contains_the_result_before_can_be_taken_back() {
     let back = bed.checkouts.choose_result(&order, former, kept).await.unwrap();
     assert_eq!((back.head_commit.as_ref(), others(&back)), (Some(&result), vec![("backup", 1)]));
 }
+
+#[tokio::test]
+async fn a_branch_whose_changes_are_in_the_chosen_result_is_not_named_any_more() {
+    let bed = Bed::new();
+    let (one, tree) = bed.prepare("one").await;
+    bed.commit(&tree, "one.txt", "one\n");
+    bed.git(&tree, &["checkout", "--quiet", "-b", "backup"]);
+    bed.commit(&tree, "more.txt", "more\n");
+    for (branch, command) in [("merged", "merge"), ("picked", "cherry-pick")] {
+        bed.git(&tree, &["checkout", "--quiet", "-b", branch, "agents/one"]);
+        bed.commit(&tree, branch, "work\n");
+        bed.git(&tree, &[command, "backup"]);
+    }
+    bed.git(&tree, &["checkout", "--quiet", "agents/one"]);
+    let kept = bed.keep("one", &one).await;
+    assert_eq!(others(&kept), [("backup", 1), ("merged", 2), ("picked", 2)]);
+    for (taken, other) in [("merged", "picked"), ("picked", "merged")] {
+        let order = Bed::keep_order("one", &one);
+        let tip = kept.other(taken).unwrap().clone();
+        let chosen = bed.checkouts.choose_result(&order, tip, kept.clone()).await.unwrap();
+        assert_eq!(others(&chosen), [(other, 1), ("agents/one", 0)], "{taken}");
+        let order = KeepOrder { chosen: chosen.choice(), ..order };
+        let again = bed.checkouts.keep(&order, &bed.policy).await.unwrap();
+        assert_eq!(others(&again), [("agents/one", 0), (other, 1)], "{taken}");
+    }
+}
