@@ -29,6 +29,8 @@ pub enum WaitingResult {
     Files {
         task: TaskInNeed,
         n_files: u32,
+        /// The branches and commits beside it.
+        tips: Vec<String>,
     },
     /// It is decided, and its agent left more beside it.
     Beside {
@@ -93,7 +95,7 @@ pub fn of_results(
         let result = match step {
             MergeStep::Choose => WaitingResult::Undecided { task, tips },
             MergeStep::Merge if is_only_files => {
-                WaitingResult::Files { task, n_files: content.n_uncommitted }
+                WaitingResult::Files { task, n_files: content.n_uncommitted, tips }
             }
             MergeStep::Merge | MergeStep::Resolve | MergeStep::Compare => {
                 let Content { n_additions, n_deletions, .. } = *content;
@@ -180,27 +182,28 @@ impl WaitingResult {
         let (english, japanese) = match self {
             Self::ToMerge { task, n_additions, n_deletions, tips } => {
                 let short_id = &task.short_id;
-                let more = |language: Language| match (tips.is_empty(), language) {
-                    (true, _) => String::new(),
-                    (_, Language::English) => format!("; more is on {}", named(tips, language)),
-                    (_, Language::Japanese) => format!("、他のブランチ: {}", named(tips, language)),
-                };
                 (
                     format!(
                         "{short_id} is done: +{n_additions} −{n_deletions}, not merged{}",
-                        more(Language::English)
+                        more_on(tips, Language::English)
                     ),
                     format!(
                         "{short_id} は完了: +{n_additions} −{n_deletions}、未マージ{}",
-                        more(Language::Japanese)
+                        more_on(tips, Language::Japanese)
                     ),
                 )
             }
-            Self::Files { task: TaskInNeed { short_id, .. }, n_files } => {
+            Self::Files { task: TaskInNeed { short_id, .. }, n_files, tips } => {
                 let plural = if *n_files == 1 { "" } else { "s" };
                 (
-                    format!("{short_id} is done: {n_files} file{plural} in no commit, not merged"),
-                    format!("{short_id} は完了: 未コミットのファイル {n_files} 件、未マージ"),
+                    format!(
+                        "{short_id} is done: {n_files} file{plural} in no commit, not merged{}",
+                        more_on(tips, Language::English)
+                    ),
+                    format!(
+                        "{short_id} は完了: 未コミットのファイル {n_files} 件、未マージ{}",
+                        more_on(tips, Language::Japanese)
+                    ),
                 )
             }
             Self::Beside { task: TaskInNeed { short_id, .. }, tips } => (
@@ -287,6 +290,15 @@ impl WaitingResult {
             Self::Left { .. } => return None,
             Self::Many { project, .. } => format!("`task list --project {project}`"),
         })
+    }
+}
+
+/// Returns the end of a sentence about a result, with the branches beside it.
+fn more_on(tips: &[String], language: Language) -> String {
+    match (tips.is_empty(), language) {
+        (true, _) => String::new(),
+        (_, Language::English) => format!("; more is on {}", named(tips, language)),
+        (_, Language::Japanese) => format!("、他のブランチ: {}", named(tips, language)),
     }
 }
 
@@ -402,6 +414,11 @@ mod tests {
         files.workspace.content = Some(left);
         let expected = "SHOP-1 is done: 3 files in no commit, not merged".to_owned();
         assert_eq!(told(vec![files.clone()]), [(Unmerged, "Sell tea".to_owned(), expected)]);
+        let mut more = files.clone();
+        let others = result(1, MergeStep::Merge).workspace.content.unwrap().others;
+        more.workspace.content.as_mut().unwrap().others = others;
+        let text = told(vec![more]).remove(0).2;
+        assert_eq!(text, "SHOP-1 is done: 3 files in no commit, not merged; more is on x, y");
         let entry = of_results(vec![files], &BTreeMap::new()).pop().unwrap();
         let Cause::Result(found) = entry.cause else { panic!("{entry:?}") };
         assert_eq!(found.remedy().unwrap(), "`task merge SHOP-1 --with-uncommitted`");

@@ -116,7 +116,7 @@ fn all() -> Vec<Attention> {
             n_deletions: 1,
             tips: Vec::new(),
         }),
-        Cause::Result(WaitingResult::Files { task: task("a"), n_files: 3 }),
+        Cause::Result(WaitingResult::Files { task: task("a"), n_files: 3, tips: Vec::new() }),
         Cause::Result(WaitingResult::Undecided {
             task: task("a"),
             tips: ["one", "two", "three", "four"].map(str::to_owned).to_vec(),

@@ -97,6 +97,8 @@ pub(super) struct CardResult {
     pub(super) is_merged: bool,
     /// All that its agent left are files in no commit.
     pub(super) is_only_files: bool,
+    /// The number of commits on branches beside it.
+    pub(super) n_more: u32,
     pub(super) is_unchanged: bool,
 }
 
@@ -567,6 +569,7 @@ pub(super) async fn results(
 /// discarded.
 fn card_result(workspace: Workspace) -> Option<(TaskId, CardResult)> {
     let content = workspace.content.filter(|_| workspace.discarded_at.is_none())?;
+    let n_more = content.open_others().map(|other| other.n_commits).sum();
     let result = CardResult {
         branch: workspace.branch,
         n_files: content.n_files,
@@ -574,6 +577,7 @@ fn card_result(workspace: Workspace) -> Option<(TaskId, CardResult)> {
         n_deletions: content.n_deletions,
         n_uncommitted: content.n_uncommitted,
         is_only_files: content.is_only_files() && workspace.merged_commit.is_none(),
+        n_more,
         is_unchanged: content.is_unchanged(),
         is_merged: workspace.merged_commit.is_some(),
     };
