@@ -147,6 +147,13 @@ impl RemovalFacts {
         Ok(())
     }
 
+    /// Returns whether all its tasks have ended, and the work on one of them is still being kept.
+    /// Open tasks are refused at once.
+    pub fn is_being_kept(&self) -> bool {
+        let is_over = self.tasks.iter().all(|task| !task.status.is_open());
+        is_over && self.workspaces.iter().any(|(_, it)| it.state == WorkspaceState::InUse)
+    }
+
     fn obstacles(&self, action: RemovalAction) -> Vec<String> {
         let open = self.tasks.iter().filter(|task| task.status.is_open());
         let open = open.map(|task| format!("{} is {}", task.short_id, task.status));
@@ -305,6 +312,19 @@ mod tests {
     fn check(facts: &RemovalFacts, action: RemovalAction, expected: &str) {
         let refusal = facts.check(action, false).map_err(|refusal| refusal.to_string());
         assert_eq!(refusal, Err(expected.to_owned()));
+    }
+
+    #[test]
+    fn a_keeping_is_waited_for_only_if_all_tasks_have_ended() {
+        let done = task(1, TaskStatus::Done, &[]);
+        let open = task(2, TaskStatus::Todo, &[]);
+        let waits = |tasks: &[Task], state| {
+            let workspaces = vec![workspace(state, 1)];
+            RemovalFacts { workspaces, ..of_tasks(tasks) }.is_being_kept()
+        };
+        assert!(waits(std::slice::from_ref(&done), WorkspaceState::InUse));
+        assert!(!waits(std::slice::from_ref(&done), WorkspaceState::Ready));
+        assert!(!waits(&[done, open], WorkspaceState::InUse));
     }
 
     #[test]

@@ -22,7 +22,7 @@ use crate::store::{Read, StoreError};
 use super::core::Core;
 use super::tasks::ids::short_id_in;
 use super::tasks::rules::{change_task, graph_around, tasks_below, write_task};
-use super::workspaces::until_kept;
+use super::workspaces::until_none_is_kept;
 use super::{Heard, Inputs, ServiceError, Shared, catalog, tasks as all_tasks};
 
 /// The things that a deletion would take along or has taken along.
@@ -98,12 +98,11 @@ impl Removals {
             .await
     }
 
-    /// Waits until the work of a finished task is kept, so that it is known whether there is any.
+    /// Waits until the work on all tasks that would go is kept, so that it is known whether there
+    /// is any.
     async fn until_kept(&self, of: &Removable) -> Result<(), ServiceError> {
-        match of {
-            Removable::Task(id) => until_kept(&self.core, id).await,
-            Removable::Agent(_) | Removable::Project(_) => Ok(()),
-        }
+        let of = of.clone();
+        until_none_is_kept(&self.core, move |tx| Ok(facts::of(tx, &of)?.is_being_kept())).await
     }
 
     /// Undoes a deletion. A thing that exists stays as it is.

@@ -454,6 +454,30 @@ fn a_deletion_right_after_the_end_waits_until_it_is_known_what_would_be_lost() {
 }
 
 #[test]
+fn a_deletion_also_waits_for_the_work_on_the_parts_of_a_task_and_in_a_project() {
+    let bed = Bed::new(&[("one", STAYS)]);
+    let daemon = &bed.daemon;
+    let add = ["task", "add", "--project", "prj", "--title", "a title", "--id"];
+    daemon.done(&[&add[..], &["par"]].concat());
+    let part = ["tsk", "--parent", "par", "--assignee", "one", "--status", "in_progress"];
+    daemon.done(&[&add[..], &part[..]].concat());
+    until("the part is done", || daemon.task_status("tsk") == "done");
+    daemon.done(&["task", "set", "par", "--status", "done"]);
+    let deletions = [["task", "delete", "par", "--yes"], ["project", "delete", "prj", "--yes"]];
+    let deletions = deletions.map(|arguments| {
+        let mut command = daemon.command();
+        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().unwrap()
+    });
+    fs::write(bed.tree("tsk").parent().unwrap().join("go"), "").unwrap();
+    for deletion in deletions {
+        let output = deletion.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains("the work on PRJ-2 is not merged"), "{said}");
+    }
+}
+
+#[test]
 fn a_wait_for_a_task_is_also_one_for_its_result() {
     let bed = Bed::new(&[("one", STAYS)]);
     bed.daemon.task("tsk", "prj", "one");

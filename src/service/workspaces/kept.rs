@@ -6,6 +6,7 @@ use crate::domain::workspace::WorkspaceState;
 use crate::domain::{Project, Refusal, Task, TaskId, Workspace};
 use crate::service::core::Core;
 use crate::service::{ServiceError, catalog};
+use crate::store::Read;
 
 use super::{Workspaces, find, refused};
 
@@ -16,28 +17,35 @@ const LONGEST_KEEPING: Duration = Duration::from_secs(50);
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Waits until the work of a task is kept, if the task is finished and has a workspace of its own.
-/// It waits a minute at most, because an agent may stay although its task is done. For a task that
-/// does not exist it returns at once.
-pub(in crate::service) async fn until_kept(core: &Core, id: &TaskId) -> Result<(), ServiceError> {
-    let wait = async || {
-        while is_being_kept(core, id).await? {
-            tokio::time::sleep(PAUSE).await;
-        }
-        Ok(())
-    };
-    tokio::time::timeout(LONGEST_KEEPING, wait()).await.unwrap_or(Ok(()))
-}
-
-async fn is_being_kept(core: &Core, id: &TaskId) -> Result<bool, ServiceError> {
+/// For a task that does not exist it returns at once.
+async fn until_kept(core: &Core, id: &TaskId) -> Result<(), ServiceError> {
     let id = id.clone();
-    let found = core.read(move |tx| find(tx, &id)).await;
-    match found {
+    until_none_is_kept(core, move |tx| match find(tx, &id) {
         Ok((workspace, task)) => Ok(waits(&workspace, &task)),
         Err(ServiceError::Refused(Refusal::TaskNotFound { .. } | Refusal::NoWorkspace { .. })) => {
             Ok(false)
         }
         Err(error) => Err(error),
-    }
+    })
+    .await
+}
+
+/// Waits while `is_being_kept` says that the work of a finished task is being kept. It waits a
+/// minute at most, because an agent may stay although its task is done.
+pub(in crate::service) async fn until_none_is_kept<F>(
+    core: &Core,
+    is_being_kept: F,
+) -> Result<(), ServiceError>
+where
+    F: FnMut(&mut Read<'_>) -> Result<bool, ServiceError> + Clone + Send + 'static,
+{
+    let wait = async || {
+        while core.read(is_being_kept.clone()).await? {
+            tokio::time::sleep(PAUSE).await;
+        }
+        Ok(())
+    };
+    tokio::time::timeout(LONGEST_KEEPING, wait()).await.unwrap_or(Ok(()))
 }
 
 fn waits(workspace: &Workspace, task: &Task) -> bool {
