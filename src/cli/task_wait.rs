@@ -70,8 +70,14 @@ pub(super) async fn wait(
     }
     for task in &open {
         let shown: Option<TaskDetail> = client.get(&format!("/tasks/{task}")).await.ok();
+        let is_over = shown.as_ref().is_some_and(|shown| !shown.task.status.is_open());
         let short_id = shown.map(|shown| shown.task.short_id.to_string());
-        say(&format!("{} is not over yet", short_id.unwrap_or_else(|| task.to_string())));
+        let short_id = short_id.unwrap_or_else(|| task.to_string());
+        say(&if is_over {
+            format!("the work on {short_id} is not kept yet")
+        } else {
+            format!("{short_id} is not over yet")
+        });
     }
     Err(CliError::Result(EXIT_TIMEOUT))
 }

@@ -482,6 +482,9 @@ fn a_wait_for_a_task_is_also_one_for_its_result() {
     let bed = Bed::new(&[("one", STAYS)]);
     bed.daemon.task("tsk", "prj", "one");
     until("the task is done", || bed.daemon.task_status("tsk") == "done");
+    let said = bed.daemon.cli(&["task", "wait", "tsk", "--timeout", "100ms"]);
+    assert_eq!(said.code, 124, "{said:?}");
+    assert!(said.stderr.contains("the work on PRJ-1 is not kept yet"), "{said:?}");
     let (code, stdout, said) = while_it_stays(&bed, &["task", "wait", "tsk", "--json"]);
     assert_eq!(code, 0, "{said}");
     let over: Value = serde_json::from_str(&stdout).unwrap();
