@@ -75,7 +75,7 @@ pub use author::Author;
 pub use behind::BehindOrder;
 pub use disk::Usage;
 pub use git::GitError;
-pub use merging::{MergeOrder, Merged};
+pub use merging::{MergeOrder, Merged, RevertOrder};
 pub use removal::Removal;
 pub use repository::{find_work_tree, git_folders};
 pub use results::{DiffKind, DiffOrder, MAX_DIFF};

@@ -33,6 +33,7 @@ use crate::domain::workspace::{
 };
 use crate::domain::{ProjectId, WorkspaceId};
 use crate::locks::lock;
+pub use earlier::RevertOrder;
 pub(super) use earlier::merged_ref;
 pub(super) use left::LastLook;
 pub(super) use signatures::Signatures;

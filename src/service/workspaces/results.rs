@@ -10,7 +10,7 @@ use crate::domain::workspace::{
 };
 use crate::domain::{Refusal, Task, TaskId, TaskStatus, Timestamp, Workspace, WorkspaceId};
 use crate::rows::{executions, tasks, workspaces};
-use crate::workspace::{Author, BehindOrder, DiffKind, DiffOrder, MergeOrder, Merged};
+use crate::workspace::{Author, BehindOrder, DiffKind, DiffOrder, MergeOrder, Merged, RevertOrder};
 
 use super::remotes::base_of_task;
 use super::{WorkspaceView, Workspaces, failed, find, keep_order, publish_order, refused};
@@ -109,14 +109,15 @@ impl Workspaces {
     /// `TaskNotFound`, `NoWorkspace`.
     pub async fn with_revert(&self, id: &TaskId) -> Result<WorkspaceView, ServiceError> {
         let view = self.of_task(id).await?;
-        let Workspace { project, base_ref, merged_commit, .. } = &view.workspace;
-        let merged = base_ref.as_ref().zip(merged_commit.as_ref());
-        let (Some((branch, merged)), Some(host)) = (merged, self.checkouts.get()) else {
+        let Workspace { id, project, branch, base_ref, merged_commit, .. } = view.workspace.clone();
+        let (Some((into, merge)), Some(host)) = (base_ref.zip(merged_commit), self.checkouts.get())
+        else {
             return Ok(view);
         };
-        let project = project.clone();
-        let project = self.core.read(move |tx| catalog::project(tx, &project)).await?;
-        let find = host.revert_of(&project.working_directory, branch, merged);
+        let of = project.clone();
+        let source = self.core.read(move |tx| catalog::project(tx, &of)).await?.working_directory;
+        let order = RevertOrder { id, project, branch, source, into, merge };
+        let find = host.revert_of(&order);
         let found = tokio::time::timeout(LONGEST_LOOK, find).await;
         let reverted_by = found.ok().and_then(Result::ok).flatten();
         Ok(WorkspaceView { reverted_by, ..view })

@@ -5,18 +5,36 @@
 //! new commit of the source, the result, and the commit of the branch before. A merge has taken
 //! place if the branch contains its new commit.
 
-use std::path::Path;
+use std::path::PathBuf;
 
 use super::{MergeOrder, ON_THE_WAY};
 use crate::domain::workspace::{Commit, EarlierMerges, REVERTS, Repeat, Reverted, find_reverted};
+use crate::domain::{ProjectId, WorkspaceId};
 use crate::workspace::refs::is_id;
 use crate::workspace::source::Source;
 use crate::workspace::{CheckoutError, Checkouts, Place};
 
 /// The most recent merges that are looked at.
 const MAX_NOTED: usize = 100;
+/// The most commits of a merge of which a revert is looked for: the newest ones.
+const MAX_BROUGHT: u32 = 10_000;
 /// The most bytes of commits that are looked at for reverts.
 const MAX_LISTED: u64 = 16 * 1024 * 1024;
+
+/// A merge whose revert is looked for.
+#[derive(Debug, Clone)]
+pub struct RevertOrder {
+    pub id: WorkspaceId,
+    pub project: ProjectId,
+    /// The branch of the task.
+    pub branch: String,
+    /// The directory of the project.
+    pub source: PathBuf,
+    /// The branch of the source that got the result, as a full ref.
+    pub into: String,
+    /// The commit by which the result came into it.
+    pub merge: String,
+}
 
 /// A merge that was made.
 #[derive(Debug)]
@@ -161,23 +179,30 @@ impl Checkouts {
         Ok(found)
     }
 
-    /// Returns the commit of a branch of the source that undoes a merge.
+    /// Returns the commit of a branch of the source that undoes a merge, or one of the commits that
+    /// the merge brought.
     ///
     /// # Errors
     /// Git cannot be run, or does not know the branch or the merge.
-    pub async fn revert_of(
-        &self,
-        source: &Path,
-        branch: &str,
-        merge: &str,
-    ) -> Result<Option<String>, CheckoutError> {
+    pub async fn revert_of(&self, order: &RevertOrder) -> Result<Option<String>, CheckoutError> {
         self.git.check().await?;
+        let RevertOrder { id, project, branch, source, into, merge } = order;
         let source = Source::of_folder(source).await?;
-        let range = format!("{merge}..{branch}");
+        let range = format!("{merge}..{into}");
         let call = source.git(&self.git, list_reverts(&range)).long().cut_at(MAX_LISTED);
-        let found = find_reverted(&parse_commits(&call.end().await?.stdout)).into_iter();
-        let mut of_merge = found.filter(|it| merge.starts_with(&it.commit));
-        Ok(of_merge.next().map(|it| it.by))
+        let reverted = find_reverted(&parse_commits(&call.end().await?.stdout));
+        if reverted.is_empty() {
+            return Ok(None);
+        }
+        let place = self.place(project, id);
+        let noted = self.noted(&place, branch).await?;
+        let brought = match noted.iter().find(|noted| noted.new == *merge) {
+            Some(noted) => self.brought_by(&place, noted).await?,
+            // An earlier version made it.
+            None => vec![merge.clone()],
+        };
+        let is_brought = |it: &&Reverted| brought.iter().any(|id| id.starts_with(&it.commit));
+        Ok(reverted.iter().find(is_brought).map(|it| it.by.clone()))
     }
 
     /// Returns what is undone on the branch at `target`, as far as the result does not know of it.
@@ -202,22 +227,32 @@ impl Checkouts {
         if reverted.is_empty() {
             return Ok(None);
         }
-        let Noted { new, target, .. } = noted;
-        let range = match self.resolve(place, target).await? {
-            Some(target) => format!("{target}..{new}"),
-            None => new.clone(),
-        };
-        let listed = self.git.on(&place.keep(), ["rev-list", &range]).long().text().await?;
-        for commit in listed.lines() {
+        for commit in self.brought_by(place, noted).await? {
             let Some(one) = reverted.iter().find(|it| commit.starts_with(&it.commit)) else {
                 continue;
             };
             // The merge itself brought that revert, which the agent made.
-            if !self.contains(place, new, &one.by).await? {
-                return Ok(Some(Reverted { commit: commit.to_owned(), by: one.by.clone() }));
+            if !self.contains(place, &noted.new, &one.by).await? {
+                return Ok(Some(Reverted { commit, by: one.by.clone() }));
             }
         }
         Ok(None)
+    }
+
+    /// Returns the newest commits that a merge brought.
+    async fn brought_by(
+        &self,
+        place: &Place,
+        Noted { new, target, .. }: &Noted,
+    ) -> Result<Vec<String>, CheckoutError> {
+        let range = match self.resolve(place, target).await? {
+            Some(target) => format!("{target}..{new}"),
+            None => new.clone(),
+        };
+        let most = format!("--max-count={MAX_BROUGHT}");
+        let list = ["rev-list", &most, &range];
+        let listed = self.git.on(&place.keep(), list).long().text().await?;
+        Ok(listed.lines().map(str::to_owned).collect())
     }
 }
 

@@ -65,6 +65,15 @@ impl Task {
         }
     }
 
+    /// Returns the commit that undoes a merge into the branch.
+    async fn revert_of(&self, merge: &str) -> Option<String> {
+        let order = self.order(MergeStyle::Merge, Repeat::Once);
+        let MergeOrder { id, project, branch, source, .. } = order;
+        let into = "refs/heads/main".to_owned();
+        let order = RevertOrder { id, project, branch, source, into, merge: merge.to_owned() };
+        self.bed.checkouts.revert_of(&order).await.unwrap()
+    }
+
     /// Checks that a merge changes nothing, because the branch has the result.
     async fn changes_nothing(&self, style: MergeStyle, repeat: Repeat) {
         let before = self.head();
@@ -307,13 +316,26 @@ async fn no_program_of_the_repository_looks_at_the_signature_of_a_revert() {
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
     task.git(&["config", "gpg.program", program.to_str().unwrap()]);
     task.git(&["config", "log.showSignature", "true"]);
-    let source = task.bed.source();
-    let found = task.bed.checkouts.revert_of(&source, "refs/heads/main", &merge).await.unwrap();
+    let found = task.revert_of(&merge).await;
     assert!(!ran.exists());
     assert_eq!(found, Some(revert));
     // The trap works.
     task.git(&["log", "-1"]);
     assert!(ran.exists());
+}
+
+#[tokio::test]
+async fn the_revert_of_any_commit_that_a_merge_brought_is_found() {
+    let task = Task::new().await;
+    let of_person = task.head();
+    task.of_agent("more.txt", "more\n").await;
+    let merge = task.merged(MergeStyle::Rebase, Repeat::Once).await;
+    task.git(&["revert", "--no-edit", &of_person]);
+    assert_eq!(task.revert_of(&merge).await, None);
+    task.git(&["revert", "--no-edit", &format!("{merge}^")]);
+    let revert = task.head();
+    task.of_person("later.txt", "later\n");
+    assert_eq!(task.revert_of(&merge).await, Some(revert));
 }
 
 #[tokio::test]
