@@ -13,7 +13,9 @@ use super::screen::Rows;
 use crate::config::Environment;
 use crate::domain::workspace::{Moment, WorkspaceState};
 use crate::domain::{LaunchId, ProjectId, TaskId};
-use crate::rest::routes::workspaces::{OtherTipBody, RestoreRequest, SnapshotBody, WorkspaceBody};
+use crate::rest::routes::workspaces::{
+    ContentBody, OtherTipBody, RestoreRequest, SnapshotBody, WorkspaceBody,
+};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum WorkspaceCommand {
@@ -253,8 +255,7 @@ fn print_workspace(workspace: &WorkspaceBody) -> Result<(), CliError> {
 /// Prints the result of a task, and what became of it.
 pub(super) fn print_result(workspace: &WorkspaceBody) -> Result<(), CliError> {
     let branch = plain(&workspace.branch);
-    let content = workspace.content.as_ref();
-    let is_only_files = content.is_some_and(|it| it.n_commits == 0 && it.n_uncommitted > 0);
+    let is_only_files = workspace.content.as_ref().is_some_and(ContentBody::is_only_files);
     let place = if is_only_files { String::new() } else { format!(" on the branch {branch}") };
     print_line(&format!("result: {}{place}", changes(workspace)))?;
     print_others(workspace)?;
@@ -295,7 +296,7 @@ pub(super) fn changes(workspace: &WorkspaceBody) -> String {
     if content.n_commits == 0 && content.n_uncommitted == 0 && content.others.is_empty() {
         return "changed nothing".to_owned();
     }
-    if content.n_commits == 0 && content.n_uncommitted > 0 {
+    if content.is_only_files() {
         return in_no_commit(content.n_uncommitted);
     }
     let uncommitted = match content.n_uncommitted {
@@ -327,4 +328,29 @@ fn state(workspace: &WorkspaceBody) -> String {
 fn size(workspace: &WorkspaceBody) -> String {
     let bytes = workspace.content.as_ref().map(|content| content.disk_bytes);
     bytes.map_or_else(|| "-".to_owned(), |bytes| format!("{} MiB", bytes.div_ceil(1024 * 1024)))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::rest::routes::workspaces::ContentBody;
+
+    #[test]
+    fn a_result_that_a_person_is_to_choose_is_more_than_files() {
+        let content = |is_undecided| ContentBody {
+            head_commit: None,
+            n_commits: 0,
+            n_uncommitted: 3,
+            n_files: 0,
+            n_additions: 0,
+            n_deletions: 0,
+            disk_bytes: 0,
+            kept_commit: String::new(),
+            is_complete: true,
+            left_out: Vec::new(),
+            others: Vec::new(),
+            is_undecided,
+        };
+        assert!(content(false).is_only_files());
+        assert!(!content(true).is_only_files());
+    }
 }

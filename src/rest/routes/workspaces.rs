@@ -108,6 +108,14 @@ pub struct ContentBody {
     pub is_undecided: bool,
 }
 
+impl ContentBody {
+    /// Returns whether the agent left only files in no commit.
+    pub fn is_only_files(&self) -> bool {
+        let Self { n_commits, n_uncommitted, is_undecided, .. } = *self;
+        Content { n_commits, n_uncommitted, is_undecided, ..Content::default() }.is_only_files()
+    }
+}
+
 /// A branch or a commit with changes that the result of a task lacks.
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
