@@ -3,6 +3,7 @@
 use super::*;
 
 mod hooks;
+mod places;
 mod signing;
 
 /// A task whose agent has added a file, in a source whose branch has gone on.
