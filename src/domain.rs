@@ -43,6 +43,7 @@ pub mod rate;
 pub mod redact;
 pub mod refusal;
 pub mod removal;
+pub mod repeat;
 pub mod retention;
 pub mod secret;
 pub mod series;

@@ -26,6 +26,7 @@ mod maintenance;
 mod pause_file;
 pub mod people;
 mod removals;
+mod repeats;
 mod revision;
 mod sessions;
 mod status;

@@ -1,6 +1,6 @@
 //! `agent`: list, show, add, set, archive, delete.
 
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
 
 use clap::Subcommand;
 
@@ -32,7 +32,7 @@ pub(super) enum AgentCommand {
     },
     /// Add an agent
     Add {
-        /// Agent id [default: generated]
+        /// Agent id; it makes the command repeatable [default: generated]
         agent: Option<AgentId>,
         #[command(flatten)]
         edit: AgentEditArguments,
@@ -130,7 +130,8 @@ impl AgentCommand {
             }
             Self::Add { agent, edit } => {
                 let form = edit.form;
-                let agent: AgentBody = client.post("/agents", &edit.request(agent)?).await?;
+                let request = edit.request(agent)?;
+                let agent: AgentBody = client.create("/agents", "agent", &request).await?;
                 if form.json {
                     return print_json(&agent);
                 }
@@ -201,6 +202,10 @@ fn print_agent(agent: &AgentBody) -> Result<(), CliError> {
 }
 
 fn print_passkey(agent: &AgentBody) -> Result<(), CliError> {
+    if let Some(command) = &agent.new_passkey_command {
+        let told = format!("its passkey was shown before; make a new one with `{command}`");
+        let _ = writeln!(std::io::stderr(), "agent-coordinator: {told}");
+    }
     match &agent.passkey {
         Some(passkey) => print_line(&format!("passkey: {passkey}")),
         None => Ok(()),

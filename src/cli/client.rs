@@ -1,6 +1,6 @@
 //! The client of the daemon for the command line: HTTP over its control socket.
 
-use std::io;
+use std::io::{self, Write as _};
 use std::path::PathBuf;
 
 use http_body_util::{BodyExt as _, Full};
@@ -36,6 +36,22 @@ impl Client {
         body: &impl Serialize,
     ) -> Result<T, CliError> {
         read(self.send(Method::POST, path, to_bytes(body)?).await?).await
+    }
+
+    /// Sends a POST that creates an object. Says on the standard error if the same request created
+    /// it before.
+    pub(super) async fn create<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        what: &str,
+        body: &impl Serialize,
+    ) -> Result<T, CliError> {
+        let response = self.send(Method::POST, path, to_bytes(body)?).await?;
+        if response.status() == StatusCode::OK {
+            let told = format!("this {what} exists already: the same request created it before");
+            let _ = writeln!(io::stderr(), "agent-coordinator: {told}");
+        }
+        read(response).await
     }
 
     pub(super) async fn patch<T: DeserializeOwned>(

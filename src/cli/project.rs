@@ -37,7 +37,7 @@ pub(super) enum ProjectCommand {
     },
     /// Add a project
     Add {
-        /// Project id [default: generated]
+        /// Project id; it makes the command repeatable [default: generated]
         project: Option<ProjectId>,
         #[command(flatten)]
         edit: ProjectEditArguments,
@@ -182,7 +182,7 @@ impl ProjectCommand {
                 {
                     request.workspace = propose_clones()?;
                 }
-                let project: ProjectBody = client.post("/projects", &request).await?;
+                let project: ProjectBody = client.create("/projects", "project", &request).await?;
                 if form.json { print_json(&project) } else { print_line(project.id.as_str()) }
             }
             Self::Set { project, edit, unassign } => {

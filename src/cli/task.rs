@@ -142,7 +142,7 @@ impl ChangeTask {
 
 #[derive(Debug, clap::Args)]
 pub(super) struct AddTask {
-    /// Task id [default: generated]
+    /// Task id; it makes the command repeatable [default: generated]
     #[arg(long)]
     id: Option<TaskId>,
     /// The project it belongs to
@@ -310,7 +310,7 @@ impl AddTask {
             parent_id: id_of(self.parent.as_ref(), client).await?,
             dependencies: ids(&self.dependencies, client).await?,
         };
-        let task: TaskDetail = client.post("/tasks", &request).await?;
+        let task: TaskDetail = client.create("/tasks", "task", &request).await?;
         if !self.form.json {
             // Scripts read one id. A person needs the short one.
             let id = &task.task.id;

@@ -73,12 +73,12 @@ pub struct MadeByForm<T> {
     form: String,
 }
 
-/// A thing that a form made.
+/// A thing that a form or another request made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Sent<T> {
-    /// The form was sent for the first time.
+    /// It was sent for the first time.
     First(T),
-    /// The form was sent before with the same content. This is the thing as it is now.
+    /// It was sent before with the same content. This is the thing as it is now.
     Again(T),
 }
 

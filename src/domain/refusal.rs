@@ -203,8 +203,10 @@ pub enum Refusal {
     /// A form of a page was refused for its id. `form` is the form for which a new id can be made.
     #[error("{fault}")]
     FormRefused { form: String, fault: FormFault },
-    #[error("{0} exists already")]
-    AlreadyExists(String),
+    /// `field` is the first one in which a request differs from what created the object, if that
+    /// was compared.
+    #[error("{what} exists already{}", with_another(field.as_deref()))]
+    AlreadyExists { what: String, field: Option<String> },
     #[error("{0}")]
     Invalid(String),
 }
@@ -287,7 +289,7 @@ impl Refusal {
             Self::FormRefused { fault: FormFault::Foreign, .. } => "form_foreign",
             Self::FormRefused { fault: FormFault::Expired, .. } => "form_expired",
             Self::FormRefused { fault: FormFault::Sent { .. }, .. } => "form_sent",
-            Self::AlreadyExists(_) => "already_exists",
+            Self::AlreadyExists { .. } => "already_exists",
             Self::Missing { .. } | Self::NotAbsolute { .. } | Self::Invalid(_) => "invalid",
         }
     }
@@ -379,7 +381,9 @@ impl Refusal {
             Self::UnmergedWork { .. } => Some(
                 "merge it with `task merge`, or delete with `--discard`, which gives the work up",
             ),
-            Self::DeletedId { .. } => Some("choose another id"),
+            Self::DeletedId { .. } | Self::AlreadyExists { field: Some(_), .. } => {
+                Some("choose another id")
+            }
             Self::UnknownAiType { .. } => {
                 Some("use a known one, or add an entry of this name to ai_providers")
             }
@@ -416,7 +420,7 @@ impl Refusal {
             | Self::UndoOver { .. }
             | Self::CannotComeBack { .. }
             | Self::FormRefused { .. }
-            | Self::AlreadyExists(_)
+            | Self::AlreadyExists { field: None, .. }
             | Self::NotFinished { .. }
             | Self::Invalid(_) => None,
         }
@@ -436,6 +440,10 @@ impl Refusal {
 
 fn list_launches(launches: &[(LaunchId, Purpose)]) -> String {
     launches.iter().map(|(id, purpose)| format!("{id} ({purpose})")).collect::<Vec<_>>().join(", ")
+}
+
+fn with_another(field: Option<&str>) -> String {
+    field.map(|field| format!(", with another `{field}`")).unwrap_or_default()
 }
 
 fn and_more(n: usize) -> String {

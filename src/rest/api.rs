@@ -43,6 +43,8 @@ pub(super) struct About {
     takes_text: Option<&'static str>,
     gives: Given,
     status: StatusCode,
+    /// The route answers 200 to a request that created the resource before.
+    is_repeatable: bool,
     access: Access,
 }
 
@@ -66,7 +68,16 @@ pub(super) fn about(summary: &'static str) -> About {
     let gives = Given::Nothing;
     let status = StatusCode::NO_CONTENT;
     let access = Access::Operators;
-    About { summary, query: None, takes: None, takes_text: None, gives, status, access }
+    About {
+        summary,
+        query: None,
+        takes: None,
+        takes_text: None,
+        gives,
+        status,
+        is_repeatable: false,
+        access,
+    }
 }
 
 impl About {
@@ -94,6 +105,11 @@ impl About {
     /// Like [`About::gives`], for a route that creates the resource.
     pub(super) fn makes<T: JsonSchema>(self) -> Self {
         Self { status: StatusCode::CREATED, ..self.gives::<T>() }
+    }
+
+    /// Like [`About::makes`], for a request that can be repeated with the id that its client chose.
+    pub(super) fn makes_once<T: JsonSchema>(self) -> Self {
+        Self { is_repeatable: true, ..self.makes::<T>() }
     }
 
     /// Marks a route that needs no token.
@@ -222,7 +238,8 @@ fn describe_one(
     given: &mut SchemaGenerator,
     taken: &mut SchemaGenerator,
 ) -> Value {
-    let About { summary, query, takes, takes_text, gives, status, access } = &operation.about;
+    let About { summary, query, takes, takes_text, gives, status, is_repeatable, access } =
+        &operation.about;
     let mut parameters: Vec<Value> = names_in(&operation.path)
         .map(|name| {
             let schema = json!({ "type": "string", "pattern": PATTERN });
@@ -260,6 +277,11 @@ fn describe_one(
         "parameters": parameters,
         "responses": { status.as_str(): answer, "4XX": problem, "5XX": problem },
     });
+    if *is_repeatable {
+        answer["description"] =
+            json!("The same request created it before. This is the object as it is now");
+        described["responses"][StatusCode::OK.as_str()] = answer;
+    }
     if let Some(takes) = takes {
         let schema = takes(taken).to_value();
         let is_required = !takes_empty_object(&schema);

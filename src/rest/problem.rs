@@ -24,6 +24,9 @@ impl From<Refusal> for Problem {
         };
         let hint = refusal.hint();
         let mut problem = Self::new(status_of(&refusal), refusal.code(), detail).with_hint(hint);
+        if let Refusal::AlreadyExists { field: Some(field), .. } = &refusal {
+            problem = problem.at(field);
+        }
         problem.refusal = Some(Box::new(refusal));
         problem
     }
@@ -107,7 +110,7 @@ fn status_of(refusal: &Refusal) -> StatusCode {
         | Refusal::CannotComeBack { .. }
         | Refusal::DeletedId { .. }
         | Refusal::FormRefused { .. }
-        | Refusal::AlreadyExists(_) => StatusCode::CONFLICT,
+        | Refusal::AlreadyExists { .. } => StatusCode::CONFLICT,
     }
 }
 

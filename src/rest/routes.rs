@@ -34,9 +34,19 @@ pub mod why;
 pub mod workspaces;
 
 use axum::Router;
+use axum::http::StatusCode;
 
 use super::api::Api;
 use super::{RestState, conditional};
+use crate::domain::Sent;
+
+/// Returns the status of the answer to a request that creates an object.
+const fn creation_status<T>(sent: &Sent<T>) -> StatusCode {
+    match sent {
+        Sent::First(_) => StatusCode::CREATED,
+        Sent::Again(_) => StatusCode::OK,
+    }
+}
 
 /// Returns the routes that need no login.
 pub(super) fn health() -> Router<RestState> {

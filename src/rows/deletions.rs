@@ -120,7 +120,7 @@ fn read(cells: &mut Cells<'_>) -> Result<Deletion, BoxError> {
     })
 }
 
-fn key_values(of: &Removable) -> [Value<'_>; 2] {
+pub(super) fn key_values(of: &Removable) -> [Value<'_>; 2] {
     [of.kind().into(), of.id().into()]
 }
 

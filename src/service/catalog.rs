@@ -12,21 +12,31 @@ use crate::config::built_in_names;
 use crate::domain::agent::{AgentEdit, AiTypes, ProjectEdit};
 use crate::domain::id::{AgentId, ProjectId};
 use crate::domain::notice::WorkChange;
+use crate::domain::repeat::Content;
 use crate::domain::secret::PasskeyHash;
 use crate::domain::workspace::{Folder, WorkspaceMode};
 use crate::domain::{
     Agent, Assignment, MadeByForm, Project, ProjectKey, Refusal, Removable, Secret, Sent,
 };
-use crate::rows::{Transaction, agents, assignments, project_keys, projects};
+use crate::rows::{Transaction, agents, assignments, creation_digests, project_keys, projects};
 use crate::store::{Read, StoreError};
 use crate::telemetry::ErrorChain;
 
 use super::coordinators::board::CoordinatorBoard;
 use super::core::Core;
 use super::removals::{check_archive, check_id};
+use super::repeats::check_repeats;
 use super::revision::check_seen;
 use super::workspaces::OwnCheckouts;
 use super::{Heard, ServiceError, Shared};
+
+/// The origin of the id of a new agent or project.
+enum Origin<T> {
+    /// The client chose it, so that the request can be repeated.
+    Client,
+    Server,
+    Form(MadeByForm<T>),
+}
 
 /// Agents, projects and assignments.
 pub struct Catalog {
@@ -54,17 +64,20 @@ impl Catalog {
     }
 
     /// Creates an agent. Without a passkey, here and in the configuration, the agent can
-    /// authenticate only with launch tickets.
+    /// authenticate only with launch tickets. With an id that the client chose, the call can be
+    /// repeated.
     ///
     /// # Errors
-    /// `AlreadyExists`, `UnknownAiType`, the refusals of [`limits`](crate::domain::limits).
+    /// `AlreadyExists` if other content created the agent with the id; `UnknownAiType`; the
+    /// refusals of [`limits`](crate::domain::limits).
     pub async fn add_agent(
         &self,
         id: Option<AgentId>,
         edit: &AgentEdit,
-    ) -> Result<Agent, ServiceError> {
+    ) -> Result<Sent<Agent>, ServiceError> {
+        let origin = if id.is_some() { Origin::Client } else { Origin::Server };
         let id = id.unwrap_or_else(|| self.core.world.new_id(AgentId::PREFIX));
-        Ok(self.create_agent(id, None, edit).await?.thing())
+        self.create_agent(id, origin, edit).await
     }
 
     /// Creates the agent of a form, or returns the one that the form created before.
@@ -77,13 +90,13 @@ impl Catalog {
         form: &MadeByForm<AgentId>,
         edit: &AgentEdit,
     ) -> Result<Sent<Agent>, ServiceError> {
-        self.create_agent(form.id.clone(), Some(form.clone()), edit).await
+        self.create_agent(form.id.clone(), Origin::Form(form.clone()), edit).await
     }
 
     async fn create_agent(
         &self,
         id: AgentId,
-        form: Option<MadeByForm<AgentId>>,
+        origin: Origin<AgentId>,
         edit: &AgentEdit,
     ) -> Result<Sent<Agent>, ServiceError> {
         let new = self.new_agent(id);
@@ -92,19 +105,25 @@ impl Catalog {
         let salt = self.core.world.new_salt();
         self.core
             .write(move |tx| {
-                if let Some(form) = &form {
+                if let Origin::Form(form) = &origin {
                     let made = agents::find_with_prefix(tx, &form.stem)?;
                     if form.has_made(made.iter().map(|(id, name)| (id, name.as_str())))? {
                         return Ok(Sent::Again(agent(tx, &form.id)?));
                     }
                 }
-                if agents::get(tx, &new.id)?.is_some() {
-                    return Err(Refusal::AlreadyExists(format!("agent {}", new.id)).into());
-                }
-                check_id(tx, &Removable::Agent(new.id.clone()))?;
+                let of = Removable::Agent(new.id.clone());
                 let agent = edit.apply(new.clone(), salt)?;
+                let asked = Content::of_new_agent(&agent, &edit);
+                if let Some(known) = agents::get(tx, &new.id)? {
+                    check_repeats(tx, &of, &asked, || Content::of_known_agent(&known, &edit))?;
+                    return Ok(Sent::Again(known));
+                }
+                check_id(tx, &of)?;
                 ai_types.check(None, &agent)?;
                 write_agent(tx, None, &agent)?;
+                if matches!(origin, Origin::Client) {
+                    creation_digests::add(tx, &of, &asked.digest(salt))?;
+                }
                 Ok(Sent::First(agent))
             })
             .await
@@ -222,18 +241,21 @@ impl Catalog {
         self.core.read(move |tx| Ok(with_members(project(tx, &id)?, &assignments::list(tx)?))).await
     }
 
-    /// Creates a project. Without a key in `edit`, its name suggests one.
+    /// Creates a project. Without a key in `edit`, its name suggests one. With an id that the
+    /// client chose, the call can be repeated.
     ///
     /// # Errors
-    /// `AlreadyExists`; `Invalid` if the working directory is missing or not absolute; `CannotClone`
-    /// if it is to be cloned and is in no repository; `KeyTaken`; `AgentNotFound`.
+    /// `AlreadyExists` if other content created the project with the id; `NotAbsolute` for the
+    /// working directory, also for a missing one; `CannotClone` if it is to be cloned and is in no
+    /// repository; `KeyTaken`; `AgentNotFound`.
     pub async fn add_project(
         &self,
         id: Option<ProjectId>,
         edit: &ProjectEdit,
-    ) -> Result<ProjectId, ServiceError> {
+    ) -> Result<Sent<ProjectId>, ServiceError> {
+        let origin = if id.is_some() { Origin::Client } else { Origin::Server };
         let id = id.unwrap_or_else(|| self.core.world.new_id(ProjectId::PREFIX));
-        Ok(self.create_project(id, None, edit).await?.thing())
+        self.create_project(id, origin, edit).await
     }
 
     /// Creates the project of a form, or returns the one that the form created before.
@@ -246,41 +268,56 @@ impl Catalog {
         form: &MadeByForm<ProjectId>,
         edit: &ProjectEdit,
     ) -> Result<Sent<ProjectId>, ServiceError> {
-        self.create_project(form.id.clone(), Some(form.clone()), edit).await
+        self.create_project(form.id.clone(), Origin::Form(form.clone()), edit).await
     }
 
     async fn create_project(
         &self,
         id: ProjectId,
-        form: Option<MadeByForm<ProjectId>>,
+        origin: Origin<ProjectId>,
         edit: &ProjectEdit,
     ) -> Result<Sent<ProjectId>, ServiceError> {
         let edit = edit.clone();
+        let salt = self.core.world.new_salt();
         if edit.workspace == Some(WorkspaceMode::Clone)
             && let Some(directory) = &edit.working_directory
             && directory.is_absolute()
+            && !self.has_project(&id).await?
         {
             self.check_source(directory).await?;
         }
         self.core
             .write(move |tx| {
-                if let Some(form) = &form {
+                if let Origin::Form(form) = &origin {
                     let made = projects::find_with_prefix(tx, &form.stem)?;
                     if form.has_made(made.iter().map(|(id, name)| (id, name.as_str())))? {
                         return Ok(Sent::Again(form.id.clone()));
                     }
                 }
-                if projects::get(tx, &id)?.is_some() {
-                    return Err(Refusal::AlreadyExists(format!("project {id}")).into());
-                }
-                check_id(tx, &Removable::Project(id.clone()))?;
+                let of = Removable::Project(id.clone());
                 let project = edit.apply(Project::new(id.clone(), tx.now()))?;
+                let asked = Content::of_project(&project, &edit, &edit.assign);
+                if let Some(known) = projects::get(tx, &id)? {
+                    let (known, agents) = with_members(known, &assignments::list(tx)?);
+                    let now = || Content::of_project(&known, &edit, &agents);
+                    check_repeats(tx, &of, &asked, now)?;
+                    return Ok(Sent::Again(id.clone()));
+                }
+                check_id(tx, &of)?;
                 let key = keys::claim_first(tx, &project, edit.key.as_ref())?;
                 write_project(tx, None, &Project { key, ..project })?;
                 assign(tx, &edit, &id)?;
+                if matches!(origin, Origin::Client) {
+                    creation_digests::add(tx, &of, &asked.digest(salt))?;
+                }
                 Ok(Sent::First(id.clone()))
             })
             .await
+    }
+
+    async fn has_project(&self, id: &ProjectId) -> Result<bool, ServiceError> {
+        let id = id.clone();
+        self.core.read(move |tx| Ok(projects::get(tx, &id)?.is_some())).await
     }
 
     /// Looks at a folder that is to become the directory of a project, without git. Returns `None`

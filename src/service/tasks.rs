@@ -16,13 +16,15 @@ use std::time::Duration;
 
 use crate::domain::event::{Event, NewEvent};
 use crate::domain::id::TaskId;
+use crate::domain::repeat::Content;
 use crate::domain::task::{Actor, Mover, NewTask, Rank, TaskEdit, TaskSearch};
 use crate::domain::{
     Check, Comment, Execution, InstanceKey, MadeByForm, ProjectId, Purpose, Refusal, Removable,
     Sent, ShortId, StartHistory, Task, TaskStatus,
 };
 use crate::rows::{
-    self, Transaction, agents, events, executions, project_keys, projects, start_histories, tasks,
+    self, Transaction, agents, creation_digests, events, executions, project_keys, projects,
+    start_histories, tasks,
 };
 use crate::store::{Read, StoreError, TaskFilter};
 
@@ -30,6 +32,7 @@ use super::catalog::{check_assignable, project};
 use super::checks;
 use super::core::Core;
 use super::removals::check_id;
+use super::repeats::check_repeats;
 use super::revision::check_seen;
 use super::workspaces::OwnCheckouts;
 use super::{Heard, ServiceError, Shared, people};
@@ -186,26 +189,36 @@ impl Tasks {
         Ok(view)
     }
 
-    /// Creates a task. A task that is in progress starts its agent.
+    /// Creates a task. A task that is in progress starts its agent. With an id that the client
+    /// chose, the call can be repeated.
     ///
     /// # Errors
-    /// `AlreadyExists`, the refusals of [`limits`](crate::domain::limits) and of
-    /// [`change`](crate::domain::task::change), `ProjectNotFound`, and for an assignee
-    /// `AgentNotFound` and `NotAssigned`.
-    pub async fn add(&self, new: &NewTask) -> Result<TaskView, ServiceError> {
+    /// `AlreadyExists` if other content created the task with the id; the refusals of
+    /// [`limits`](crate::domain::limits) and of [`change`](crate::domain::task::change);
+    /// `ProjectNotFound`; for an assignee `AgentNotFound` and `NotAssigned`.
+    pub async fn add(&self, new: &NewTask) -> Result<Sent<TaskView>, ServiceError> {
         let id = new.id.clone().unwrap_or_else(|| self.core.world.new_id(TaskId::PREFIX));
-        let of = id.clone();
+        let salt = self.core.world.new_salt();
+        let task = id.clone();
         let new = new.clone();
-        self.core
-            .write(move |tx| {
-                if tasks::get(tx, &of)?.is_some() {
-                    return Err(Refusal::AlreadyExists(format!("task {of}")).into());
-                }
-                check_id(tx, &Removable::Task(of.clone()))?;
-                create_task(tx, of.clone(), &new)
-            })
-            .await?;
-        self.view(&id).await
+        let sent = self.core.write(move |tx| {
+            let of = Removable::Task(task.clone());
+            if let Some(known) = tasks::get(tx, &task)? {
+                let asked = new.to_task(task.clone(), known.short_id.clone(), tx.now())?;
+                check_repeats(tx, &of, &Content::of_task(&asked), || Content::of_task(&known))?;
+                return Ok(Sent::Again(()));
+            }
+            check_id(tx, &of)?;
+            let made = create_task(tx, task.clone(), &new)?;
+            if new.id.is_some() {
+                creation_digests::add(tx, &of, &Content::of_task(&made).digest(salt))?;
+            }
+            Ok(Sent::First(()))
+        });
+        Ok(match sent.await? {
+            Sent::First(()) => Sent::First(self.view(&id).await?),
+            Sent::Again(()) => Sent::Again(self.view(&id).await?),
+        })
     }
 
     /// Creates the task of a form, or returns the one that the form created before.

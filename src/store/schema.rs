@@ -82,6 +82,7 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     migration(25, "stops", include_str!("migrations/0025_stops.sql")),
     migration(26, "merge hooks", include_str!("migrations/0026_merge_hooks.sql")),
     migration(27, "begun writes", include_str!("migrations/0027_begun_writes.sql")),
+    migration(28, "creation digests", include_str!("migrations/0028_creation_digests.sql")),
 ];
 
 const fn migration(version: i64, description: &'static str, sql: &'static str) -> Migration {

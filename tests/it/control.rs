@@ -255,11 +255,15 @@ tasks:
     let check = |method: &str, path: &str, body: &str, code: &str, detail: &str| {
         assert_eq!(refused(&daemon, method, path, body, 409, code)["detail"], detail);
     };
-    check("POST", "/agents", r#"{"id": "agt_a"}"#, "already_exists", "agent agt_a exists already");
+    let exists = |what: &str, body: &str, detail: &str| {
+        check("POST", what, body, "already_exists", detail);
+    };
+    let agent = r#"{"id": "agt_a", "name": "Ann"}"#;
+    exists("/agents", agent, "agent agt_a exists already, with another `name`");
     let project = r#"{"id": "prj", "workingDirectory": "/tmp"}"#;
-    check("POST", "/projects", project, "already_exists", "project prj exists already");
+    exists("/projects", project, "project prj exists already, with another `assign`");
     let task = r#"{"id": "tsk", "projectId": "prj", "title": "t"}"#;
-    check("POST", "/tasks", task, "already_exists", "task tsk exists already");
+    exists("/tasks", task, "task tsk exists already, with another `assigneeId`");
     daemon.done(&["task", "set", "tsk", "--status", "cancelled"]);
     let impossible = "Task PRJ-1 is cancelled: it can't become done";
     check("PATCH", "/tasks/tsk", r#"{"status": "done"}"#, "impossible_status", impossible);

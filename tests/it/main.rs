@@ -51,6 +51,7 @@ mod redacted;
 mod reload;
 mod remote;
 mod removals;
+mod repeats;
 mod resources;
 mod rows;
 mod sdks;

@@ -305,7 +305,7 @@ async fn a_project_goes_with_its_tasks_and_comes_back_with_them() {
         working_directory: Some(PathBuf::from("/other")),
         ..ProjectEdit::default()
     };
-    let other: ProjectId = service.catalog.add_project(None, &edit).await.unwrap();
+    let other: ProjectId = service.catalog.add_project(None, &edit).await.unwrap().thing();
     let (other, _) = service.catalog.project(&other).await.unwrap();
     assert_eq!(other.key.to_string(), "SHOP2");
     let again = service.catalog.add_project(Some(id("shop")), &edit).await;

@@ -19,6 +19,8 @@ pub struct AgentEdit {
     pub ai_type: Option<String>,
     pub system_prompt: Option<String>,
     pub passkey: Option<Secret>,
+    /// The passkey was generated for this request. The same request has another one next time.
+    pub generates_passkey: bool,
     pub status: Option<AgentStatus>,
     /// The revision on which the edit is based; `None` edits any revision.
     pub seen: Option<i64>,

@@ -278,9 +278,8 @@ fn agent(found: AgentLine) -> Result<Agent, String> {
         name: Some(name),
         ai_type: Some(ai_type),
         system_prompt: Some(system_prompt),
-        passkey: None,
         status: Some(status),
-        seen: None,
+        ..AgentEdit::default()
     };
     let former = archived_from.unwrap_or(AgentStatus::Active);
     let new = Agent { status: former, ..Agent::new(id.clone(), None, created_at) };

@@ -5,9 +5,10 @@ use axum::http::StatusCode;
 use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
 
+use super::creation_status;
 use super::removals::{Archived, ArchivedQuery};
 use crate::domain::agent::AgentStatus;
-use crate::domain::{Agent, AgentId, Secret, Timestamp, limits};
+use crate::domain::{Agent, AgentId, Secret, Sent, Timestamp, limits};
 use crate::rest::api::{Api, about};
 use crate::rest::conditional::{Revision, Seen};
 use crate::rest::extract::{InBody, InPath, InQuery};
@@ -28,13 +29,21 @@ pub struct AgentBody {
     /// Only in the answer that made it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub passkey: Option<String>,
+    /// `false` in the answer to a repeated request with `generatePasskey`: only the first answer
+    /// had the passkey.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub passkey_shown: Option<bool>,
+    /// The command that makes a new passkey, beside `passkeyShown`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub new_passkey_command: Option<String>,
 }
 
 /// The fields of a new or changed agent. A missing field stays, or has its default.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AgentRequest {
-    /// The id of a new agent. The server generates one if it is missing.
+    /// The id of a new agent. The server generates one if it is missing. With an id, the request
+    /// can be repeated: the answer is then 200, with the agent as it is now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<AgentId>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -67,6 +76,8 @@ impl From<Agent> for AgentBody {
             status: agent.status,
             created_at: agent.created_at,
             passkey: None,
+            passkey_shown: None,
+            new_passkey_command: None,
         }
     }
 }
@@ -78,7 +89,11 @@ pub(super) fn routes() -> Api {
             list,
             about("Agents, by id").query::<ArchivedQuery>().gives::<Vec<AgentBody>>(),
         )
-        .post("/agents", add, about("Makes an agent").takes::<AgentRequest>().makes::<AgentBody>())
+        .post(
+            "/agents",
+            add,
+            about("Makes an agent").takes::<AgentRequest>().makes_once::<AgentBody>(),
+        )
         .get("/agents/{id}", show, about("One agent").gives::<AgentBody>())
         .patch(
             "/agents/{id}",
@@ -109,9 +124,21 @@ async fn add(
     InBody(request): InBody<AgentRequest>,
 ) -> Result<(StatusCode, Json<AgentBody>), Problem> {
     let (edit, shown) = edit_of(&state, &request);
-    let agent = state.service.catalog.add_agent(request.id, &edit).await?;
-    tracing::info!(agent_id = %agent.id, "agent added");
-    Ok((StatusCode::CREATED, Json(AgentBody { passkey: shown, ..agent.into() })))
+    let sent = state.service.catalog.add_agent(request.id, &edit).await?;
+    let status = creation_status(&sent);
+    let body = match sent {
+        Sent::First(agent) => {
+            tracing::info!(agent_id = %agent.id, "agent added");
+            AgentBody { passkey: shown, ..agent.into() }
+        }
+        Sent::Again(agent) if edit.generates_passkey => {
+            let command = format!("agent-coordinator agent set {} --generate-passkey", agent.id);
+            let new_passkey_command = Some(command);
+            AgentBody { passkey_shown: Some(false), new_passkey_command, ..agent.into() }
+        }
+        Sent::Again(agent) => agent.into(),
+    };
+    Ok((status, Json(body)))
 }
 
 async fn set(
@@ -134,6 +161,7 @@ fn edit_of(state: &RestState, request: &AgentRequest) -> (AgentEdit, Option<Stri
         name: request.name.clone(),
         ai_type: request.ai_type.clone(),
         system_prompt: request.system_prompt.clone(),
+        generates_passkey: generated.is_some(),
         passkey: generated.or_else(|| request.passkey.clone().map(Secret::new)),
         status: request.status,
         seen: None,

@@ -9,10 +9,11 @@ use schemars::Schema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use super::creation_status;
 use super::removals::{Archived, ArchivedQuery};
 use crate::domain::agent::ProjectStatus;
 use crate::domain::workspace::{MergeHooks, WorkspaceMode};
-use crate::domain::{AgentId, Project, ProjectId, ProjectKey, Timestamp, limits};
+use crate::domain::{AgentId, Project, ProjectId, ProjectKey, Sent, Timestamp, limits};
 use crate::rest::api::{Api, about};
 use crate::rest::conditional::{Revision, Seen};
 use crate::rest::extract::{InBody, InPath, InQuery};
@@ -50,7 +51,8 @@ pub struct ProjectBody {
 #[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ProjectRequest {
-    /// The id of a new project. The server generates one if it is missing.
+    /// The id of a new project. The server generates one if it is missing. With an id, the request
+    /// can be repeated: the answer is then 200, with the project as it is now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<ProjectId>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -149,7 +151,7 @@ pub(super) fn routes() -> Api {
         .post(
             "/projects",
             add,
-            about("Makes a project").takes::<NewProjectRequest>().makes::<ProjectBody>(),
+            about("Makes a project").takes::<NewProjectRequest>().makes_once::<ProjectBody>(),
         )
         .get("/projects/{project}", show, about("One project").gives::<ProjectBody>())
         .patch(
@@ -182,9 +184,13 @@ async fn add(
     State(state): State<RestState>,
     InBody(NewProjectRequest(mut request)): InBody<NewProjectRequest>,
 ) -> Result<(StatusCode, Json<ProjectBody>), Problem> {
-    let id = state.service.catalog.add_project(request.id.take(), &request.into()).await?;
-    tracing::info!(project_id = %id, "project added");
-    Ok((StatusCode::CREATED, Json(state.service.catalog.project(&id).await?.into())))
+    let sent = state.service.catalog.add_project(request.id.take(), &request.into()).await?;
+    let status = creation_status(&sent);
+    if let Sent::First(id) = &sent {
+        tracing::info!(project_id = %id, "project added");
+    }
+    let id = sent.thing();
+    Ok((status, Json(state.service.catalog.project(&id).await?.into())))
 }
 
 async fn set(

@@ -9,6 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::activity::{FailureBody, UsageBody};
 use super::comments::CommentBody;
+use super::creation_status;
 use super::events::EventBody;
 use super::removals::Archived;
 use super::waiting::{Standings, WaitingBody};
@@ -17,7 +18,7 @@ use crate::domain::check::CheckResult;
 use crate::domain::launch::ReportResult;
 use crate::domain::workspace::MergeStep;
 use crate::domain::{
-    AgentId, Check, Execution, LaunchId, Priority, ProjectId, Refusal, ShortId, Task, TaskId,
+    AgentId, Check, Execution, LaunchId, Priority, ProjectId, Refusal, Sent, ShortId, Task, TaskId,
     TaskStatus, Timestamp, limits,
 };
 use crate::rest::api::{Api, about};
@@ -219,6 +220,8 @@ pub struct HistoryQuery {
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct NewTaskRequest {
+    /// The id; absent for a generated one. With an id, the request can be repeated: the answer is
+    /// then 200, with the task as it is now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<TaskId>,
     pub project_id: ProjectId,
@@ -386,7 +389,11 @@ pub(super) fn routes() -> Api {
             list,
             about("Tasks, the oldest first").query::<TaskQuery>().gives::<Vec<TaskBody>>(),
         )
-        .post("/tasks", add, about("Makes a task").takes::<NewTaskRequest>().makes::<TaskDetail>())
+        .post(
+            "/tasks",
+            add,
+            about("Makes a task").takes::<NewTaskRequest>().makes_once::<TaskDetail>(),
+        )
         .get(
             "/tasks/{id}",
             show,
@@ -474,7 +481,7 @@ async fn add(
         None => None,
     };
     let dependencies = state.service.tasks.full_ids(request.dependencies).await?;
-    let view = state
+    let sent = state
         .service
         .tasks
         .add(&NewTask {
@@ -489,8 +496,11 @@ async fn add(
             dependencies,
         })
         .await?;
-    tracing::info!(task_id = %view.task.id, project_id = %view.task.project, status = %view.task.status, "task added");
-    Ok((StatusCode::CREATED, Json(TaskDetail::of(&state, view).await?)))
+    let status = creation_status(&sent);
+    if let Sent::First(view) = &sent {
+        tracing::info!(task_id = %view.task.id, project_id = %view.task.project, status = %view.task.status, "task added");
+    }
+    Ok((status, Json(TaskDetail::of(&state, sent.thing()).await?)))
 }
 
 async fn set(

@@ -243,10 +243,11 @@ async fn make(
         fields.system_prompt.clone(),
         fields.passkey.to_string(),
     ];
-    let edit = AgentEdit { passkey, status: None, ..fields.edit()? };
+    let edit =
+        AgentEdit { generates_passkey: passkey.is_some(), passkey, status: None, ..fields.edit()? };
     let catalog = &state.service.catalog;
     let sent = if chosen.is_some() {
-        Sent::First(catalog.add_agent(chosen, &edit).await?)
+        catalog.add_agent(chosen, &edit).await?
     } else {
         let form = FormOf::Agent.check(&fields.form_id, &operator, &state)?;
         let thing = form.thing(AgentId::PREFIX, &content);

@@ -287,7 +287,7 @@ async fn make(
     let name = edit.name.as_deref().unwrap_or_default();
     let catalog = &state.service.catalog;
     let sent = if chosen.is_some() {
-        Sent::First(catalog.add_project(chosen, &edit).await?)
+        catalog.add_project(chosen, &edit).await?
     } else {
         let content = [name, &directory, workspace, &base, &branch];
         let form = FormOf::Project.check(&fields.form_id, &operator, &state)?;

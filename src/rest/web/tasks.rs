@@ -491,7 +491,7 @@ async fn comment(
     // A comment never changes, so its text is compared, and not a digest of it.
     let thing = form.thing(CommentId::PREFIX, &[""]);
     let comment = match state.service.tasks.comment(&id, Some(&thing.id), &fields.text).await {
-        Err(ServiceError::Refused(Refusal::AlreadyExists(_))) => {
+        Err(ServiceError::Refused(Refusal::AlreadyExists { .. })) => {
             return Err(thing.refused("a comment").into());
         }
         comment => comment?,

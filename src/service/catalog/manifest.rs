@@ -299,7 +299,7 @@ impl Catalog {
             system_prompt: Some(entry.system_prompt.clone()),
             passkey: entry.passkey.clone(),
             status: Some(entry.status),
-            seen: None,
+            ..AgentEdit::default()
         };
         AgentEntry { new: self.new_agent(entry.id.clone()), edit, salt: self.core.world.new_salt() }
     }

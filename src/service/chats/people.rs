@@ -303,7 +303,9 @@ fn said_before(
         Some(said) if said.is_in(key) && said.sender == Sender::User && said.content == content => {
             Ok(Some(said))
         }
-        Some(_) => Err(Refusal::AlreadyExists(format!("message {id}")).into()),
+        Some(_) => {
+            Err(Refusal::AlreadyExists { what: format!("message {id}"), field: None }.into())
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::domain::removal::Deletion;
 use crate::domain::{LaunchId, ProjectId, Removable};
-use crate::rows::{Transaction, deletions, launches, workspaces};
+use crate::rows::{Transaction, creation_digests, deletions, launches, workspaces};
 use crate::store::{LaunchFilter, StoreError};
 use crate::telemetry::{ErrorChain, counters};
 
@@ -107,6 +107,7 @@ fn forget(tx: &mut Transaction<'_>, deletion: &Deletion) -> Result<(), StoreErro
     let now = tx.now();
     for task in &deletion.content.tasks {
         deletions::forget_task(tx, &task.id)?;
+        creation_digests::forget(tx, &Removable::Task(task.id.clone()))?;
         for workspace in workspaces::list_of_task(tx, &task.id)? {
             let orphan = workspace.clone().orphaned(now);
             if orphan != workspace {
@@ -115,5 +116,6 @@ fn forget(tx: &mut Transaction<'_>, deletion: &Deletion) -> Result<(), StoreErro
         }
     }
     deletions::forget_chats(tx, &deletion.of)?;
+    creation_digests::forget(tx, &deletion.of)?;
     deletions::forget(tx, &deletion.of)
 }

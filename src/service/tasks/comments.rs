@@ -49,7 +49,8 @@ impl Tasks {
                     return if known.task == task.id && known.text == text {
                         Ok(known)
                     } else {
-                        Err(Refusal::AlreadyExists(format!("comment {}", known.id)).into())
+                        let what = format!("comment {}", known.id);
+                        Err(Refusal::AlreadyExists { what, field: None }.into())
                     };
                 }
                 let comment = Comment {

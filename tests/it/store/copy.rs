@@ -78,6 +78,8 @@ fn filled(folder: &Path) -> PathBuf {
              ('task', 't_gone', 5, 6, '{\"tasks\":[]}');
          INSERT INTO deleted_names (kind, object_id, short_id, name) VALUES
              ('task', 't_gone', 'P-9', 'é日本'), ('agent', 'a_gone', NULL, 'Ann');
+         INSERT INTO creation_digests (kind, object_id, digest) VALUES
+             ('task', 't', '{}'), ('agent', 't', '{}');
          INSERT INTO attention_marks (item, person, until, marked_at) VALUES
              ('att_1', 'ann', 5, 1), ('att_1', 'é日本', NULL, 2), ('att_B', 'ann', NULL, 3);
          INSERT INTO output_tails (launch_id, tail) VALUES

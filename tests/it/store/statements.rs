@@ -18,6 +18,7 @@ use agent_coordinator::domain::event::NewEvent;
 use agent_coordinator::domain::launch::Outcome;
 use agent_coordinator::domain::notice::WorkChange;
 use agent_coordinator::domain::removal::{DeletedContent, DeletedName, Deletion};
+use agent_coordinator::domain::repeat::Content;
 use agent_coordinator::domain::series::Sample;
 use agent_coordinator::domain::{
     Account, Agent, AttentionId, Credential, Execution, ForgeItem, Launch, LaunchState, Notice,
@@ -25,10 +26,10 @@ use agent_coordinator::domain::{
 };
 use agent_coordinator::rows::project_keys::{self, KeyRecord};
 use agent_coordinator::rows::{
-    Context, Transaction, accounts, agents, assignments, attention, checks, comments, credentials,
-    deletions, events, executions, forge_items, launch_retention, launches, messages, notices,
-    output_tails, pauses, projects, samples, sessions, start_histories, startable, tasks,
-    workspaces,
+    Context, Transaction, accounts, agents, assignments, attention, checks, comments,
+    creation_digests, credentials, deletions, events, executions, forge_items, launch_retention,
+    launches, messages, notices, output_tails, pauses, projects, samples, sessions,
+    start_histories, startable, tasks, workspaces,
 };
 use agent_coordinator::store::{
     ArchivedTasks, BoxError, Cells, ChatEnd, Engine, Entity, HistoryFilter, LaunchEnd,
@@ -223,6 +224,13 @@ fn changes(bed: &Bed) {
         samples::add(tx, &sample)
     });
     bed.write("pauses", |tx| pauses::set(tx, Some(at(1))));
+    bed.write("creation_digests", |tx| {
+        let of = Removable::Task(id("t"));
+        let digest = Content::of_task(&task("t", "p", None)).digest([1; 16]);
+        creation_digests::add(tx, &of, &digest)?;
+        assert_eq!(creation_digests::get(tx, &of)?, Some(digest));
+        creation_digests::forget(tx, &of)
+    });
     deletion(bed);
     bed.write("project_keys", |tx| {
         let project = project("numbered");

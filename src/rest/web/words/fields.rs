@@ -39,7 +39,7 @@ impl Words {
             Refusal::UnknownAiType { meant, .. } => {
                 ("ai_type", self.of_unknown_kind(meant.as_deref()))
             }
-            Refusal::AlreadyExists(_) => ("id", self.id_taken.to_owned()),
+            Refusal::AlreadyExists { .. } => ("id", self.id_taken.to_owned()),
             Refusal::DeletedId { .. } => ("id", self.id_deleted.to_owned()),
             Refusal::BadWorkspaceSetting { key, problem } => {
                 let field = match *key {

@@ -135,7 +135,9 @@ fn japanese_hint(refusal: &Refusal) -> Option<&'static str> {
         Refusal::NotRemovable { .. } => "先にこれらを終わらせてください",
         Refusal::OfForge { .. } => "代わりにアーカイブしてください",
         Refusal::UnmergedWork { .. } => "マージするか、作業を破棄して削除してください",
-        Refusal::DeletedId { .. } => "別の ID を入力してください",
+        Refusal::DeletedId { .. } | Refusal::AlreadyExists { field: Some(_), .. } => {
+            "別の ID を入力してください"
+        }
         Refusal::InBatch { refusal, .. } => return japanese_hint(refusal),
         Refusal::UnknownAiType { .. } => {
             "既知の種別を使うか、同じ名前の項目を ai_providers に追加してください"
