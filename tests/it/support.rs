@@ -31,6 +31,8 @@ pub use crate::forge::fake::git::run as git;
 
 /// The deadline of a wait. Nothing here takes as long on a busy machine.
 pub const DEADLINE: Duration = Duration::from_secs(20);
+/// The longest pause between two looks at a fact.
+const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 
 /// Waits until `fact` returns something.
 #[track_caller]
@@ -38,7 +40,8 @@ pub fn until_some<T>(what: &str, fact: impl FnMut() -> Option<T>) -> T {
     until_some_within(DEADLINE, fact, || format!("waited in vain until {what}"))
 }
 
-/// Waits like [`until_some`] for a longer time. `complaint` describes the failure.
+/// Waits like [`until_some`] for a longer time. `complaint` describes the failure. The pause after a
+/// look is as long as the look took, because most looks start a program.
 #[track_caller]
 pub fn until_some_within<T>(
     timeout: Duration,
@@ -47,11 +50,12 @@ pub fn until_some_within<T>(
 ) -> T {
     let give_up_at = Instant::now() + timeout;
     loop {
+        let look_at = Instant::now();
         if let Some(found) = fact() {
             return found;
         }
         assert!(Instant::now() < give_up_at, "{}", complaint());
-        std::thread::sleep(Duration::from_millis(1));
+        std::thread::sleep(look_at.elapsed().clamp(Duration::from_millis(1), LONGEST_PAUSE));
     }
 }
 
