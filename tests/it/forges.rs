@@ -32,6 +32,8 @@ pub const NAME: &str = "ann/site";
 pub const BOT: &str = "robot";
 /// The deadline of a wait. Comments and labels are written one a second.
 const TIMEOUT: Duration = Duration::from_mins(1);
+/// The states of an item that is over. Without a pending write it is only in the list of the past.
+const ENDS: [&str; 4] = ["done", "stopped", "expired", "elsewhere"];
 
 /// A daemon with an agent, and a forge with a repository that it watches.
 pub struct Bed {
@@ -88,12 +90,18 @@ impl Bed {
     #[track_caller]
     pub fn until(&self, state: &str) -> Value {
         let found = || {
-            let mut items = self.items();
-            let ended: Value = self.daemon.json(&["forge", "list", "--ended"]);
-            items.extend(ended.as_array().unwrap().iter().cloned());
-            items.into_iter().find(|item| {
-                item["state"] == state && item["owed"].as_array().is_none_or(Vec::is_empty)
-            })
+            let items = if ENDS.contains(&state) {
+                self.daemon.json(&["forge", "list", "--ended"])
+            } else {
+                self.daemon.status()["forge_items"].take()
+            };
+            items
+                .as_array()?
+                .iter()
+                .find(|item| {
+                    item["state"] == state && item["owed"].as_array().is_none_or(Vec::is_empty)
+                })
+                .cloned()
         };
         until_some_within(TIMEOUT, found, || {
             format!(
