@@ -14,13 +14,14 @@ use crate::workspaces::{Bed, COMMITS};
 
 const QUICK: &[&str] = &["authenticate", "get-my-task", "report:success"];
 
-/// Returns a `PATH` with a folder before the usual ones that has this script as `git`.
-fn path_with_git(folder: &Path, script: &str) -> std::ffi::OsString {
+/// Returns a `PATH` with a folder before the usual ones that has this script as `git`. `exec GIT`
+/// in the script starts the real one.
+pub fn path_with_git(folder: &Path, script: &str) -> std::ffi::OsString {
     let programs = folder.join("programs");
     std::fs::create_dir_all(&programs).unwrap();
     let program = programs.join("git");
     let real = real_git();
-    let script = script.replace("GIT", real.to_str().unwrap());
+    let script = script.replace("exec GIT", &format!("exec {}", real.display()));
     std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
     let path = std::env::var_os("PATH").unwrap();
@@ -50,6 +51,11 @@ fn path_without_git(folder: &Path) -> std::ffi::OsString {
 
 fn restart_with(daemon: &mut Daemon, path: &std::ffi::OsStr) {
     daemon.terminate();
+    start_with(daemon, path);
+}
+
+/// Starts a daemon with this `PATH` and waits until it is ready.
+pub fn start_with(daemon: &mut Daemon, path: &std::ffi::OsStr) {
     let mut command = daemon.command();
     command.env("PATH", path);
     daemon.spawn_as(command);
@@ -131,10 +137,7 @@ fn a_git_that_hangs_delays_a_start_without_a_clone_for_its_snapshot_only() {
     git(&daemon.work(), &["init", "-q", "-b", "main"]);
     let hangs = "case \"$*\" in *version*) exec GIT \"$@\";; *) exec sleep 600;; esac";
     let path = path_with_git(daemon.folder(), hangs);
-    let mut command = daemon.command();
-    command.env("PATH", path);
-    daemon.spawn_as(command);
-    daemon.until_ready();
+    start_with(&mut daemon, &path);
     daemon.project("prj");
     daemon.agent("one", "prj", QUICK);
     daemon.task("tsk", "prj", "one");

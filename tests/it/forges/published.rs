@@ -10,6 +10,7 @@ use super::{BOT, Bed, NAME, n_comments};
 use crate::daemon::Daemon;
 use crate::forge::fake::{Branches, Fake, Fault, Item, Repository, TOKEN, Times};
 use crate::support::{git, until, until_some};
+use crate::workspace_faults::{path_with_git, start_with};
 
 pub(super) const BOTH: [ForgeKind; 2] = [ForgeKind::GitHub, ForgeKind::GitLab];
 
@@ -27,6 +28,17 @@ pub(super) fn bed(forge: ForgeKind, publish: &str, steps: &[&str]) -> Bed {
 }
 
 pub(super) fn bed_with(forge: ForgeKind, publish: &str, steps: &[&str], settings: &str) -> Bed {
+    started(forge, publish, steps, settings, Daemon::start)
+}
+
+/// Starts such a bed with a daemon that `start` starts.
+fn started(
+    forge: ForgeKind,
+    publish: &str,
+    steps: &[&str],
+    settings: &str,
+    start: impl FnOnce(&mut Daemon),
+) -> Bed {
     let fake = Fake::start();
     let repository = fake.repository(forge, NAME);
     repository.init_git();
@@ -35,7 +47,8 @@ pub(super) fn bed_with(forge: ForgeKind, publish: &str, steps: &[&str], settings
     let entry = "{ project_id: prj, agent: agt";
     let text = Bed::settings(&fake, forge, "");
     let text = text.replace(entry, &format!("{entry}, publish: {publish}"));
-    let daemon = Daemon::running(&format!("{text}\n{settings}"));
+    let mut daemon = Daemon::configured(&format!("{text}\n{settings}"));
+    start(&mut daemon);
     daemon.project("prj");
     daemon.agent("agt", "prj", steps);
     Bed { fake, daemon, forge }
@@ -381,13 +394,15 @@ fn a_request_of_a_fork_is_worked_on_at_its_head_and_nothing_is_pushed() {
     assert_eq!(n_comments(&request, "Task done"), 1);
 }
 
-/// The token is looked for in all processes, again and again, while the daemon fetches and pushes.
+/// The token is looked for in each call of git, in its calls of other programs, and in all
+/// processes while an agent works.
 #[test]
 fn the_token_is_in_no_command_line_environment_log_or_file() {
     let steps = &[
         "authenticate",
         "get-my-task",
         "run:env >../env.txt; cat .git/config >>../env.txt; echo x >x; git add x; git commit -qm x",
+        "wait-for:../../../../../work/go",
         "report:success",
     ];
     // A check finds as little of it as an agent does.
@@ -395,30 +410,39 @@ fn the_token_is_in_no_command_line_environment_log_or_file() {
         plain: { command: [sh, -c, 'env >../check.txt'] }\n  \
         clean: { clean: true, command: [sh, -c, 'cd ..; env >../clean.txt'] }";
     for forge in BOTH {
-        token_is_nowhere(&bed_with(forge, "pull_request", steps, checks));
+        let bed = started(forge, "pull_request", steps, checks, |daemon| {
+            let script = format!(
+                "{{ printf '%s\\n' \"$@\"; env; }} >>'{0}/calls'\n\
+                 export GIT_TRACE='{0}/trace'\nexec GIT \"$@\"",
+                daemon.folder().display()
+            );
+            let path = path_with_git(daemon.folder(), &script);
+            start_with(daemon, &path);
+        });
+        token_is_nowhere(&bed);
     }
 }
 
 fn token_is_nowhere(bed: &Bed) {
     bed.fake.fail("POST /git/*", Times::N(1), Fault::status(500));
-    let stop = std::sync::atomic::AtomicBool::new(false);
-    let found = std::thread::scope(|scope| {
-        let looking = scope.spawn(|| {
-            let mut found = Vec::new();
-            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
-                found.extend(processes_with(TOKEN, bed.daemon.pid()));
-            }
-            found
-        });
-        let stopping = Stopping(&stop);
-        bed.issue("Login fails");
-        bed.until("done");
-        drop(stopping);
-        looking.join().unwrap()
-    });
-    assert_eq!(found, [""; 0]);
+    bed.issue("Login fails");
+    bed.until("processing");
+    bed.until_agent_runs();
+    let folder = bed.daemon.folder();
+    let daemon = bed.daemon.pid();
+    let looked = processes_with(folder.to_str().unwrap(), daemon);
+    assert!(!looked.is_empty(), "its shim and its agent are looked at");
+    assert_eq!(processes_with(TOKEN, daemon), [""; 0]);
+    std::fs::write(bed.daemon.work().join("go"), "").unwrap();
+    bed.until("done");
     assert_eq!(bed.only_request().1.branch, "agents/prj-1");
     assert!(!bed.daemon.log().contains(TOKEN));
+    for (file, expected) in [("calls", &["fetch", "push"][..]), ("trace", &["remote-http"][..])] {
+        let content =
+            String::from_utf8_lossy(&std::fs::read(folder.join(file)).unwrap()).into_owned();
+        assert!(expected.iter().all(|call| content.contains(call)), "{file}: {content}");
+        assert!(!content.contains(TOKEN), "{file}: {content}");
+    }
     let files = files_below(&bed.daemon.state());
     for name in ["env.txt", "check.txt", "clean.txt"] {
         assert!(files.iter().any(|file| file.ends_with(name)), "{name}: {files:?}");
@@ -427,15 +451,6 @@ fn token_is_nowhere(bed: &Bed) {
         let content = std::fs::read(&file).unwrap_or_default();
         let has_it = content.windows(TOKEN.len()).any(|part| part == TOKEN.as_bytes());
         assert!(!has_it, "{} has the token", file.display());
-    }
-}
-
-/// Ends a loop of another thread when it is dropped, also by a panic.
-struct Stopping<'a>(&'a std::sync::atomic::AtomicBool);
-
-impl Drop for Stopping<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, std::sync::atomic::Ordering::Relaxed);
     }
 }
 
