@@ -30,17 +30,22 @@ const fn comments(forge: ForgeKind) -> &'static str {
     }
 }
 
-/// Lets the daemon wait for a long time after a lost answer.
-fn settle_slowly(bed: &Bed) {
+/// The configured time of a [`Bed`], and a time that is longer than the polls of these tests.
+const SHORT: &str = "write_settle: 100ms";
+const LONG: &str = "write_settle: 1m";
+
+/// Lets the daemon wait for another time after a lost answer.
+fn settle(bed: &Bed, before: &str, after: &str) {
     let file = bed.daemon.config();
     let text = fs::read_to_string(&file).unwrap();
-    assert!(text.contains("write_settle: 100ms"), "{text}");
-    fs::write(&file, text.replace("write_settle: 100ms", "write_settle: 10s")).unwrap();
+    assert!(text.contains(before), "{text}");
+    fs::write(&file, text.replace(before, after)).unwrap();
     bed.daemon.done(&["reload"]);
 }
 
 /// Waits until a request that matches `pattern` was sent, and calls `meanwhile`. Then checks that
 /// the request is not sent again while the daemon does not know its outcome, and carries it out.
+/// The daemon need not wait any longer then.
 #[track_caller]
 fn carry_out_late(bed: &mut Bed, pattern: &str, meanwhile: impl FnOnce(&mut Bed)) {
     until("it is sent", || bed.fake.n_requests(pattern) > 0);
@@ -50,6 +55,7 @@ fn carry_out_late(bed: &mut Bed, pattern: &str, meanwhile: impl FnOnce(&mut Bed)
     until("the daemon has polled many times", || bed.fake.n_requests(polls) >= n_polls);
     assert_eq!(bed.fake.n_requests(pattern), 1, "it is sent once: {}", bed.daemon.log());
     bed.fake.carry_out_late();
+    settle(bed, LONG, SHORT);
 }
 
 #[test]
@@ -57,7 +63,7 @@ fn a_comment_that_a_forge_posts_late_is_there_once() {
     let cases: Vec<_> = BOTH.iter().flat_map(|forge| [(*forge, false), (*forge, true)]).collect();
     for_each(&cases, |&(forge, is_killed)| {
         let mut bed = Bed::new(forge, WAITS);
-        settle_slowly(&bed);
+        settle(&bed, SHORT, LONG);
         let fault = if is_killed { Fault::HangLate } else { Fault::CutLate };
         bed.fake.fail(comments(forge), Times::N(1), fault);
         let issue = bed.issue("Login fails");
@@ -83,7 +89,7 @@ fn a_label_or_a_draft_that_a_forge_makes_late_is_there_once() {
     ];
     for_each(&cases, |&(forge, pattern)| {
         let mut bed = bed_with(forge, "pull_request", COMMITS, "");
-        settle_slowly(&bed);
+        settle(&bed, SHORT, LONG);
         bed.fake.fail(pattern, Times::N(1), Fault::CutLate);
         let issue = bed.issue("Login fails");
         carry_out_late(&mut bed, pattern, |_| {});
