@@ -137,66 +137,66 @@ pub(super) fn for_each<T: Sync + std::fmt::Debug>(cases: &[T], check: impl Fn(&T
     }
 }
 
-const BOTH: [ForgeKind; 2] = [ForgeKind::GitHub, ForgeKind::GitLab];
+/// Gives each case one of the forges in turn. The steps of the daemon are the same for both, and
+/// each forge has cases with all kinds of writes.
+fn in_turn<T>(cases: impl IntoIterator<Item = T>) -> Vec<(T, ForgeKind)> {
+    cases.into_iter().zip([ForgeKind::GitHub, ForgeKind::GitLab].into_iter().cycle()).collect()
+}
 
 #[test]
 fn a_daemon_that_dies_after_everything_it_does_ends_an_item_as_any_other() {
-    for_each(&BOTH, |&forge| {
-        let mut bed = bed(forge);
-        bed.daemon.kill();
-        let issue = bed.issue("Login fails");
-        limp(&mut bed, "processing");
-        bed.until_agent_runs();
-        let item = bed.until("processing");
-        assert_eq!(
-            (issue.labels(), bed.places(&item)),
-            (vec!["coding agent processing".to_owned()], vec!["running"])
-        );
+    let mut bed = bed(ForgeKind::GitLab);
+    bed.daemon.kill();
+    let issue = bed.issue("Login fails");
+    limp(&mut bed, "processing");
+    bed.until_agent_runs();
+    let item = bed.until("processing");
+    assert_eq!(
+        (issue.labels(), bed.places(&item)),
+        (vec!["coding agent processing".to_owned()], vec!["running"])
+    );
 
-        bed.daemon.kill();
-        fs::write(signal_file(&bed), "").unwrap();
-        limp(&mut bed, "paused");
-        assert_eq!(
-            (issue.labels(), bed.places(&item)),
-            (vec!["coding agent paused".to_owned()], vec!["paused"])
-        );
-        assert!(bed.daemon.open("agt").is_empty(), "its agent is gone");
-        assert_eq!(bed.read("paused", &item, "task_state.json")["status"], "paused");
+    bed.daemon.kill();
+    fs::write(signal_file(&bed), "").unwrap();
+    limp(&mut bed, "paused");
+    assert_eq!(
+        (issue.labels(), bed.places(&item)),
+        (vec!["coding agent paused".to_owned()], vec!["paused"])
+    );
+    assert!(bed.daemon.open("agt").is_empty(), "its agent is gone");
+    assert_eq!(bed.read("paused", &item, "task_state.json")["status"], "paused");
 
-        bed.daemon.kill();
-        fs::remove_file(signal_file(&bed)).unwrap();
-        limp(&mut bed, "processing");
-        bed.until_agent_runs();
-        assert_eq!(
-            (issue.labels(), bed.places(&item)),
-            (vec!["coding agent processing".to_owned()], vec!["running"])
-        );
+    bed.daemon.kill();
+    fs::remove_file(signal_file(&bed)).unwrap();
+    limp(&mut bed, "processing");
+    bed.until_agent_runs();
+    assert_eq!(
+        (issue.labels(), bed.places(&item)),
+        (vec!["coding agent processing".to_owned()], vec!["running"])
+    );
 
-        bed.daemon.kill();
-        fs::write(bed.daemon.work().join("go"), "").unwrap();
-        limp(&mut bed, "done");
-        let over = check_over(
-            &bed,
-            &issue,
-            "done",
-            &["Task started", "Task paused", "Task resumed", "Task done"],
-        );
-        assert_eq!(over["id"], item["id"]);
-        assert_eq!(n_agents(&bed), 2, "before the pause, and after it");
-    });
+    bed.daemon.kill();
+    fs::write(bed.daemon.work().join("go"), "").unwrap();
+    limp(&mut bed, "done");
+    let over = check_over(
+        &bed,
+        &issue,
+        "done",
+        &["Task started", "Task paused", "Task resumed", "Task done"],
+    );
+    assert_eq!(over["id"], item["id"]);
+    assert_eq!(n_agents(&bed), 2, "before the pause, and after it");
 }
 
 #[test]
 fn a_daemon_that_dies_after_everything_it_does_stops_an_item_as_any_other() {
-    for_each(&BOTH, |&forge| {
-        let (mut bed, issue) = at_work(forge);
-        bed.daemon.kill();
-        issue.unassign(BOT);
-        limp(&mut bed, "stopped");
-        check_over(&bed, &issue, "stopped", &["Task started", "Task stopped"]);
-        assert_eq!(bed.daemon.ended("agt")[0]["reason"], "unassigned");
-        assert_eq!(n_agents(&bed), 1);
-    });
+    let (mut bed, issue) = at_work(ForgeKind::GitHub);
+    bed.daemon.kill();
+    issue.unassign(BOT);
+    limp(&mut bed, "stopped");
+    check_over(&bed, &issue, "stopped", &["Task started", "Task stopped"]);
+    assert_eq!(bed.daemon.ended("agt")[0]["reason"], "unassigned");
+    assert_eq!(n_agents(&bed), 1);
 }
 
 #[test]
@@ -211,9 +211,7 @@ fn whenever_the_daemon_dies_while_it_claims_the_item_is_claimed_once() {
         CrashPoint::ItemFolderMoved,
         CrashPoint::ItemRelabelled,
     ];
-    let cases: Vec<_> =
-        points.into_iter().flat_map(|point| BOTH.map(|forge| (point, forge))).collect();
-    for_each(&cases, |&(point, forge)| {
+    for_each(&in_turn(points), |&(point, forge)| {
         let mut bed = bed(forge);
         bed.daemon.kill();
         let issue = bed.issue("Login fails");
@@ -327,9 +325,7 @@ fn whenever_the_daemon_dies_while_an_item_is_paused_it_is_paused_and_resumed_onc
 
 #[test]
 fn when_the_answer_to_every_write_is_lost_each_is_there_once() {
-    let cases: Vec<_> =
-        ["done", "stopped"].into_iter().flat_map(|end| BOTH.map(|forge| (end, forge))).collect();
-    for_each(&cases, |&(end, forge)| {
+    for_each(&in_turn(["done", "stopped"]), |&(end, forge)| {
         let bed = bed(forge);
         for method in ["POST *", "PUT *", "DELETE *"] {
             bed.fake.fail(method, Times::Always, Fault::LostAnswer);

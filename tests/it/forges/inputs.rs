@@ -64,26 +64,25 @@ fn a_bot_that_does_not_exist_is_told_until_it_does() {
 
 #[test]
 fn a_wrong_base_url_is_told_until_it_is_right() {
-    for forge in BOTH {
-        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        for (wrong, problem) in
-            [(format!("http://127.0.0.1:{port}"), "no connection"), (String::new(), "")]
-        {
-            let bed = changed(forge, WORKS, |settings| {
-                let url = settings
-                    .lines()
-                    .find_map(|line| line.trim().strip_prefix("base_url: "))
-                    .unwrap()
-                    .to_owned();
-                let wrong = if wrong.is_empty() { format!("{url}/nowhere") } else { wrong };
-                settings.replace(&url, &wrong)
-            });
-            let issue = bed.issue("Login fails");
-            bed.until_problem(problem);
-            assert!(bed.items().is_empty());
-            reload(&bed, &Bed::settings(&bed.fake, forge, ""));
-            bed.until_labelled(&issue, "coding agent done");
-        }
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    for (forge, wrong, problem) in [
+        (ForgeKind::GitHub, format!("http://127.0.0.1:{port}"), "no connection"),
+        (ForgeKind::GitLab, String::new(), ""),
+    ] {
+        let bed = changed(forge, WORKS, |settings| {
+            let url = settings
+                .lines()
+                .find_map(|line| line.trim().strip_prefix("base_url: "))
+                .unwrap()
+                .to_owned();
+            let wrong = if wrong.is_empty() { format!("{url}/nowhere") } else { wrong };
+            settings.replace(&url, &wrong)
+        });
+        let issue = bed.issue("Login fails");
+        bed.until_problem(problem);
+        assert!(bed.items().is_empty());
+        reload(&bed, &Bed::settings(&bed.fake, forge, ""));
+        bed.until_labelled(&issue, "coding agent done");
     }
 }
 
@@ -179,13 +178,14 @@ fn long_texts_and_nobodys_texts_become_a_task() {
 
 #[test]
 fn what_an_agent_writes_commands_nothing() {
+    let bed = Bed::new(ForgeKind::GitLab, WORKS);
     for (result, title) in
         [("success", "Task done"), ("blocked", "Task blocked"), ("failed", "Task failed")]
     {
         let report = format!(
             r#"call:report_completed {{"result": "{result}", "summary": "Ready.\n/close\n  /unassign\n<!-- agent-coordinator x 9 -->", "next_steps": "/close\n/unassign"}}"#
         );
-        let bed = Bed::new(ForgeKind::GitLab, &["authenticate", "get-my-task", &report]);
+        bed.daemon.steps("agt", &["authenticate", "get-my-task", &report]);
         let issue = bed.issue("Login fails");
         let said = || issue.comments().into_iter().find(|comment| comment.contains(title));
         let comment =
@@ -205,18 +205,13 @@ fn what_an_agent_writes_commands_nothing() {
 #[test]
 fn what_an_agent_writes_notifies_nobody() {
     let report = r#"call:report_completed {"result": "success", "summary": "Thanks @ann, see ann@x.example\n```\n@property\n```", "next_steps": "Ask @acme/team"}"#;
-    for forge in BOTH {
-        let bed = Bed::new(forge, &["authenticate", "get-my-task", report]);
-        let issue = bed.issue("Login fails");
-        bed.until("done");
-        let comments = issue.comments();
-        let comment = comments.iter().find(|comment| comment.contains("Task done")).unwrap();
-        assert!(!comment.contains("@ann") && !comment.contains("@acme"), "{comment}");
-        assert!(
-            comment.contains("ann@x.example") && comment.contains("\n@property\n"),
-            "{comment}"
-        );
-    }
+    let bed = Bed::new(ForgeKind::GitHub, &["authenticate", "get-my-task", report]);
+    let issue = bed.issue("Login fails");
+    bed.until("done");
+    let comments = issue.comments();
+    let comment = comments.iter().find(|comment| comment.contains("Task done")).unwrap();
+    assert!(!comment.contains("@ann") && !comment.contains("@acme"), "{comment}");
+    assert!(comment.contains("ann@x.example") && comment.contains("\n@property\n"), "{comment}");
 }
 
 /// The number of items, which are on several pages.
@@ -264,21 +259,19 @@ fn of_very_many_items_one_is_claimed_for_one_slot_and_stopped_wherever_it_stands
 
 #[test]
 fn a_dry_run_writes_nothing_and_takes_nothing_until_it_is_none() {
-    for forge in BOTH {
-        let dry = |settings: String| {
-            settings.replace("poll_interval: 100ms", "dry_run: true, poll_interval: 100ms")
-        };
-        let bed = changed(forge, WORKS, dry);
-        let issue = bed.issue("Login fails");
-        until("it says what it would do", || {
-            !bed.daemon.logged("dry run: would take a forge item").is_empty()
-        });
-        until_looked(&bed);
-        assert_eq!((n_writes(&bed), bed.items().len()), (0, 0));
-        assert_eq!(bed.daemon.logged("dry run: would take a forge item").len(), 1, "once");
-        reload(&bed, &Bed::settings(&bed.fake, forge, ""));
-        bed.until_labelled(&issue, "coding agent done");
-    }
+    let dry = |settings: String| {
+        settings.replace("poll_interval: 100ms", "dry_run: true, poll_interval: 100ms")
+    };
+    let bed = changed(ForgeKind::GitLab, WORKS, dry);
+    let issue = bed.issue("Login fails");
+    until("it says what it would do", || {
+        !bed.daemon.logged("dry run: would take a forge item").is_empty()
+    });
+    until_looked(&bed);
+    assert_eq!((n_writes(&bed), bed.items().len()), (0, 0));
+    assert_eq!(bed.daemon.logged("dry run: would take a forge item").len(), 1, "once");
+    reload(&bed, &Bed::settings(&bed.fake, ForgeKind::GitLab, ""));
+    bed.until_labelled(&issue, "coding agent done");
 }
 
 #[test]

@@ -203,34 +203,29 @@ fn a_repository_without_drafts_gets_a_usual_request_that_says_so() {
 
 #[test]
 fn a_refused_push_names_the_message_of_the_forge_and_is_tried_again() {
-    for forge in BOTH {
-        let bed = bed(forge, "pull_request", COMMITS);
-        bed.repository().refuse_pushes("no branches on Fridays");
-        let issue = bed.issue("Login fails");
-        let item = until_error(&bed, "no branches on Fridays");
-        assert_eq!(item["owed"][0], "push", "{item}");
-        assert!(bed.repository().requests().is_empty());
-        assert_eq!(n_comments(&issue, "Task done"), 0);
-        let listed = bed.daemon.done(&["forge", "list"]);
-        assert!(listed.contains("no branches on Fridays"), "{listed}");
-        let entry = only_entry(&bed);
-        assert_eq!((&entry["item"], &entry["item_url"]), (&item["item"], &item["url"]));
-        assert_eq!((&entry["kind"], &entry["task_short_id"]), (&"forge".into(), &"PRJ-1".into()));
-        let text = entry["text"].as_str().unwrap();
-        assert!(text.contains("refuses the push") && text.contains("no branches on Fri"), "{text}");
-        assert!(entry["remedy"].as_str().unwrap().contains("`refresh`"), "{entry}");
-        let path = format!("/ui/parts/inbox?item={}", entry["id"].as_str().unwrap());
-        let page = bed.daemon.page(&path, "ja");
-        assert!(
-            page.contains("結果のプッシュを拒否") && page.contains(">ann/site#1</a>"),
-            "{page}"
-        );
-        bed.repository().accept_pushes();
-        bed.daemon.done(&["refresh"]);
-        check_published(&bed, &issue);
-        assert_eq!(bed.daemon.done(&["inbox", "--all", "--kind", "forge"]), "Nothing needs you.\n");
-        assert_eq!(n_agents(&bed), 1, "no agent works again");
-    }
+    let bed = bed(ForgeKind::GitLab, "pull_request", COMMITS);
+    bed.repository().refuse_pushes("no branches on Fridays");
+    let issue = bed.issue("Login fails");
+    let item = until_error(&bed, "no branches on Fridays");
+    assert_eq!(item["owed"][0], "push", "{item}");
+    assert!(bed.repository().requests().is_empty());
+    assert_eq!(n_comments(&issue, "Task done"), 0);
+    let listed = bed.daemon.done(&["forge", "list"]);
+    assert!(listed.contains("no branches on Fridays"), "{listed}");
+    let entry = only_entry(&bed);
+    assert_eq!((&entry["item"], &entry["item_url"]), (&item["item"], &item["url"]));
+    assert_eq!((&entry["kind"], &entry["task_short_id"]), (&"forge".into(), &"PRJ-1".into()));
+    let text = entry["text"].as_str().unwrap();
+    assert!(text.contains("refuses the push") && text.contains("no branches on Fri"), "{text}");
+    assert!(entry["remedy"].as_str().unwrap().contains("`refresh`"), "{entry}");
+    let path = format!("/ui/parts/inbox?item={}", entry["id"].as_str().unwrap());
+    let page = bed.daemon.page(&path, "ja");
+    assert!(page.contains("結果のプッシュを拒否") && page.contains(">ann/site#1</a>"), "{page}");
+    bed.repository().accept_pushes();
+    bed.daemon.done(&["refresh"]);
+    check_published(&bed, &issue);
+    assert_eq!(bed.daemon.done(&["inbox", "--all", "--kind", "forge"]), "Nothing needs you.\n");
+    assert_eq!(n_agents(&bed), 1, "no agent works again");
 }
 
 #[test]
@@ -249,25 +244,21 @@ fn a_token_without_the_right_to_push_is_named_and_a_better_one_is_used() {
 
 #[test]
 fn a_forge_that_is_away_for_long_delays_the_push_and_no_agent_works_again() {
-    for forge in BOTH {
-        let mut bed = bed(forge, "pull_request", WAITS);
-        let issue = bed.issue("Login fails");
-        bed.until("processing");
-        bed.fake.fail("*", Times::Always, Fault::status(503));
-        std::fs::write(bed.daemon.work().join("go"), "").unwrap();
-        until("the work is done", || {
-            bed.items().first().is_some_and(|item| item["state"] == "done")
-        });
-        let item = until_error(&bed, "503");
-        assert_eq!(item["owed"][0], "push", "{item}");
-        bed.daemon.kill();
-        bed.daemon.start();
-        assert_eq!(bed.items()[0]["owed"][0], "push", "it outlives the daemon");
-        bed.fake.mend();
-        bed.daemon.done(&["refresh"]);
-        check_published(&bed, &issue);
-        assert_eq!(n_agents(&bed), 1);
-    }
+    let mut bed = bed(ForgeKind::GitHub, "pull_request", WAITS);
+    let issue = bed.issue("Login fails");
+    bed.until("processing");
+    bed.fake.fail("*", Times::Always, Fault::status(503));
+    std::fs::write(bed.daemon.work().join("go"), "").unwrap();
+    until("the work is done", || bed.items().first().is_some_and(|item| item["state"] == "done"));
+    let item = until_error(&bed, "503");
+    assert_eq!(item["owed"][0], "push", "{item}");
+    bed.daemon.kill();
+    bed.daemon.start();
+    assert_eq!(bed.items()[0]["owed"][0], "push", "it outlives the daemon");
+    bed.fake.mend();
+    bed.daemon.done(&["refresh"]);
+    check_published(&bed, &issue);
+    assert_eq!(n_agents(&bed), 1);
 }
 
 #[test]

@@ -13,7 +13,6 @@ use crate::daemon::Daemon;
 use crate::forge::fake::{Fake, Item, TOKEN};
 use crate::support::{until, until_some_within};
 
-const BOTH: [ForgeKind; 2] = [ForgeKind::GitHub, ForgeKind::GitLab];
 const PROCESSING: &str = "coding agent processing";
 
 /// Returns the steps of an agent that works until its file exists. It removes the file, unless all
@@ -118,51 +117,48 @@ fn list(daemon: &Daemon) -> Vec<Value> {
 
 #[test]
 fn an_item_is_claimed_when_its_agent_and_a_slot_are_free_and_repositories_are_served_in_turn() {
-    for forge in BOTH {
-        let names = ["ann/a", "ann/b", "ann/c"];
-        let mut fleet = Fleet::new(forge, &names, "max_concurrent: 2");
-        let issues = fleet.issues(4);
-        fleet.start();
-        let n_processing =
-            |of: usize| issues[of].iter().filter(|issue| is_processing(issue)).count();
-        let all = || (0..3).map(n_processing).sum::<usize>();
-        until_some_within(
-            super::TIMEOUT,
-            || (all() >= 2).then_some(()),
-            || format!("{} are claimed\n{}", all(), fleet.daemon.log()),
-        );
-        until("two agents run", || fleet.daemon.status()["limits"]["running"] == 2);
-        fleet.until_looked();
-        // There are two slots, so two items are at work, each the oldest of its repository.
-        let served: Vec<usize> = (0..3).filter(|n| n_processing(*n) == 1).collect();
-        assert_eq!((served.len(), all()), (2, 2), "{:?}", list(&fleet.daemon));
-        let unserved = (0..3).find(|n| !served.contains(n)).unwrap();
-        check_untouched(issues.iter().flat_map(|of| &of[1..]).chain(&issues[unserved]));
+    let names = ["ann/a", "ann/b", "ann/c"];
+    let mut fleet = Fleet::new(ForgeKind::GitLab, &names, "max_concurrent: 2");
+    let issues = fleet.issues(4);
+    fleet.start();
+    let n_processing = |of: usize| issues[of].iter().filter(|issue| is_processing(issue)).count();
+    let all = || (0..3).map(n_processing).sum::<usize>();
+    until_some_within(
+        super::TIMEOUT,
+        || (all() >= 2).then_some(()),
+        || format!("{} are claimed\n{}", all(), fleet.daemon.log()),
+    );
+    until("two agents run", || fleet.daemon.status()["limits"]["running"] == 2);
+    fleet.until_looked();
+    // There are two slots, so two items are at work, each the oldest of its repository.
+    let served: Vec<usize> = (0..3).filter(|n| n_processing(*n) == 1).collect();
+    assert_eq!((served.len(), all()), (2, 2), "{:?}", list(&fleet.daemon));
+    let unserved = (0..3).find(|n| !served.contains(n)).unwrap();
+    check_untouched(issues.iter().flat_map(|of| &of[1..]).chain(&issues[unserved]));
 
-        // The next free slot goes to the repository that had none yet, not to the one that just had
-        // it.
-        fleet.finish(served[0], &issues[served[0]][0]);
-        until("the third is served", || n_processing(unserved) == 1);
-        fleet.until_looked();
-        assert_eq!((n_processing(served[0]), all()), (0, 2));
-        fleet.finish(unserved, &issues[unserved][0]);
-        until("the first is served again", || n_processing(served[0]) == 1);
-        check_untouched(issues[served[0]][2..].iter().chain(&issues[served[1]][1..]));
+    // The next free slot goes to the repository that had none yet, not to the one that just had
+    // it.
+    fleet.finish(served[0], &issues[served[0]][0]);
+    until("the third is served", || n_processing(unserved) == 1);
+    fleet.until_looked();
+    assert_eq!((n_processing(served[0]), all()), (0, 2));
+    fleet.finish(unserved, &issues[unserved][0]);
+    until("the first is served again", || n_processing(served[0]) == 1);
+    check_untouched(issues[served[0]][2..].iter().chain(&issues[served[1]][1..]));
 
-        // Without waits all items are done in the end, each once.
-        fs::write(fleet.daemon.work().join("all"), "").unwrap();
-        for n in 0..3 {
-            fs::write(fleet.daemon.work().join(format!("go-agt{n}")), "").unwrap();
-        }
-        for issue in issues.iter().flatten() {
-            let is_done = || (issue.labels() == ["coding agent done"]).then_some(());
-            until_some_within(super::TIMEOUT, is_done, || {
-                format!("{:?}\n{}", issue.labels(), fleet.daemon.log())
-            });
-            assert_eq!(n_comments(issue, "Task started"), 1);
-        }
-        check_never_more_than(&fleet.daemon, 2);
+    // Without waits all items are done in the end, each once.
+    fs::write(fleet.daemon.work().join("all"), "").unwrap();
+    for n in 0..3 {
+        fs::write(fleet.daemon.work().join(format!("go-agt{n}")), "").unwrap();
     }
+    for issue in issues.iter().flatten() {
+        let is_done = || (issue.labels() == ["coding agent done"]).then_some(());
+        until_some_within(super::TIMEOUT, is_done, || {
+            format!("{:?}\n{}", issue.labels(), fleet.daemon.log())
+        });
+        assert_eq!(n_comments(issue, "Task started"), 1);
+    }
+    check_never_more_than(&fleet.daemon, 2);
 }
 
 /// Checks that the log shows at no time more items at work than slots. An item whose agent has
@@ -188,48 +184,43 @@ fn check_never_more_than(daemon: &Daemon, n_slots: usize) {
 
 #[test]
 fn what_waits_is_listed_with_its_position_until_the_bot_is_taken_off() {
-    for forge in BOTH {
-        let mut fleet = Fleet::new(forge, &["ann/a", "ann/b"], "max_concurrent: 1");
-        let issues = fleet.issues(3);
-        fleet.start();
-        let waiting = || -> Vec<Value> {
-            list(&fleet.daemon).into_iter().filter(|item| item["state"] == "waiting").collect()
-        };
-        until("five wait", || waiting().len() == 5 && list(&fleet.daemon).len() == 6);
-        until("one is at work", || list(&fleet.daemon)[0]["state"] == "processing");
-        let first = list(&fleet.daemon)[0]["item"].as_str().unwrap().to_owned();
-        let (own, other) = if first == "ann/a#1" { ("a", "b") } else { ("b", "a") };
-        let names = |items: &[Value]| -> Vec<String> {
-            items.iter().map(|item| item["item"].as_str().unwrap().to_owned()).collect()
-        };
-        let all = waiting();
-        // The repositories take turns, and the one that has just been served comes last.
-        let turns = [(other, 1), (own, 2), (other, 2), (own, 3), (other, 3)];
-        assert_eq!(names(&all), turns.map(|(name, number)| format!("ann/{name}#{number}")));
-        for (n, item) in all.iter().enumerate() {
-            assert_eq!(item["position"], n + 1, "{item}");
-            assert!(item["id"].is_null() && item["task_id"].is_null(), "{item}");
-            assert!(item["title"].is_string() && item["url"].is_string(), "{item}");
-            assert_eq!(item["project_id"], "prj");
-        }
-        let text = fleet.daemon.done(&["forge", "list"]);
-        assert!(text.contains("waiting, position 5"), "{text}");
-        assert_eq!(
-            fleet.daemon.json(&["forge", "list", "--limit", "3"]).as_array().unwrap().len(),
-            3
-        );
-        let host = fleet.daemon.status()["forges"][0].clone();
-        let n_waiting = |n: usize| host["repositories"][n]["n_waiting"].as_u64().unwrap();
-        assert_eq!(n_waiting(0) + n_waiting(1), 5, "{host}");
-
-        // The next one is unassigned: it leaves the list, and nothing is written to it.
-        let next = &issues[usize::from(other == "b")][0];
-        next.unassign(BOT);
-        until("four wait", || waiting().len() == 4);
-        assert_eq!(waiting()[0]["position"], 1);
-        assert_eq!(names(&waiting())[0], format!("ann/{other}#2"), "{:?}", waiting());
-        check_untouched([next]);
+    let mut fleet = Fleet::new(ForgeKind::GitHub, &["ann/a", "ann/b"], "max_concurrent: 1");
+    let issues = fleet.issues(3);
+    fleet.start();
+    let waiting = || -> Vec<Value> {
+        list(&fleet.daemon).into_iter().filter(|item| item["state"] == "waiting").collect()
+    };
+    until("five wait", || waiting().len() == 5 && list(&fleet.daemon).len() == 6);
+    until("one is at work", || list(&fleet.daemon)[0]["state"] == "processing");
+    let first = list(&fleet.daemon)[0]["item"].as_str().unwrap().to_owned();
+    let (own, other) = if first == "ann/a#1" { ("a", "b") } else { ("b", "a") };
+    let names = |items: &[Value]| -> Vec<String> {
+        items.iter().map(|item| item["item"].as_str().unwrap().to_owned()).collect()
+    };
+    let all = waiting();
+    // The repositories take turns, and the one that has just been served comes last.
+    let turns = [(other, 1), (own, 2), (other, 2), (own, 3), (other, 3)];
+    assert_eq!(names(&all), turns.map(|(name, number)| format!("ann/{name}#{number}")));
+    for (n, item) in all.iter().enumerate() {
+        assert_eq!(item["position"], n + 1, "{item}");
+        assert!(item["id"].is_null() && item["task_id"].is_null(), "{item}");
+        assert!(item["title"].is_string() && item["url"].is_string(), "{item}");
+        assert_eq!(item["project_id"], "prj");
     }
+    let text = fleet.daemon.done(&["forge", "list"]);
+    assert!(text.contains("waiting, position 5"), "{text}");
+    assert_eq!(fleet.daemon.json(&["forge", "list", "--limit", "3"]).as_array().unwrap().len(), 3);
+    let host = fleet.daemon.status()["forges"][0].clone();
+    let n_waiting = |n: usize| host["repositories"][n]["n_waiting"].as_u64().unwrap();
+    assert_eq!(n_waiting(0) + n_waiting(1), 5, "{host}");
+
+    // The next one is unassigned: it leaves the list, and nothing is written to it.
+    let next = &issues[usize::from(other == "b")][0];
+    next.unassign(BOT);
+    until("four wait", || waiting().len() == 4);
+    assert_eq!(waiting()[0]["position"], 1);
+    assert_eq!(names(&waiting())[0], format!("ann/{other}#2"), "{:?}", waiting());
+    check_untouched([next]);
 }
 
 #[test]
@@ -291,45 +282,43 @@ fn nothing_is_claimed_while_starts_are_paused() {
 
 #[test]
 fn the_next_free_agent_of_a_repository_takes_the_next_item_and_keeps_it() {
-    for forge in BOTH {
-        let mut fleet = Fleet::new(forge, &[NAME], "");
-        let settings = fs::read_to_string(fleet.daemon.config()).unwrap();
-        let settings = settings.replace("agent: agt0", "agents: [agt0, agt1]");
-        fs::write(fleet.daemon.config(), settings).unwrap();
-        let issues = fleet.issues(4).remove(0);
-        fleet.start();
-        fleet.daemon.agent("agt1", "prj", &[&waits("agt1")]);
-        let at_work = || -> Vec<(String, String)> {
-            let all = list(&fleet.daemon);
-            let mut found: Vec<_> = all
-                .iter()
-                .filter(|item| item["state"] == "processing")
-                .map(|item| [&item["item"], &item["agent_id"]].map(|it| it.as_str().unwrap()))
-                .map(|[item, agent]| (item.to_owned(), agent.to_owned()))
-                .collect();
-            found.sort();
-            found
-        };
-        until("both agents have one", || at_work().len() == 2);
-        fleet.until_looked();
-        let first = at_work();
-        let agents: BTreeSet<&str> = first.iter().map(|(_, agent)| agent.as_str()).collect();
-        assert_eq!(agents, BTreeSet::from(["agt0", "agt1"]), "{first:?}");
-        assert!(issues[..2].iter().all(is_processing), "the oldest: {first:?}");
-        check_untouched(&issues[2..]);
-        // It is not known yet which of several agents takes a waiting item.
-        let waiting = list(&fleet.daemon).into_iter().find(|item| item["state"] == "waiting");
-        assert!(waiting.unwrap()["agent_id"].is_null());
+    let mut fleet = Fleet::new(ForgeKind::GitLab, &[NAME], "");
+    let settings = fs::read_to_string(fleet.daemon.config()).unwrap();
+    let settings = settings.replace("agent: agt0", "agents: [agt0, agt1]");
+    fs::write(fleet.daemon.config(), settings).unwrap();
+    let issues = fleet.issues(4).remove(0);
+    fleet.start();
+    fleet.daemon.agent("agt1", "prj", &[&waits("agt1")]);
+    let at_work = || -> Vec<(String, String)> {
+        let all = list(&fleet.daemon);
+        let mut found: Vec<_> = all
+            .iter()
+            .filter(|item| item["state"] == "processing")
+            .map(|item| [&item["item"], &item["agent_id"]].map(|it| it.as_str().unwrap()))
+            .map(|[item, agent]| (item.to_owned(), agent.to_owned()))
+            .collect();
+        found.sort();
+        found
+    };
+    until("both agents have one", || at_work().len() == 2);
+    fleet.until_looked();
+    let first = at_work();
+    let agents: BTreeSet<&str> = first.iter().map(|(_, agent)| agent.as_str()).collect();
+    assert_eq!(agents, BTreeSet::from(["agt0", "agt1"]), "{first:?}");
+    assert!(issues[..2].iter().all(is_processing), "the oldest: {first:?}");
+    check_untouched(&issues[2..]);
+    // It is not known yet which of several agents takes a waiting item.
+    let waiting = list(&fleet.daemon).into_iter().find(|item| item["state"] == "waiting");
+    assert!(waiting.unwrap()["agent_id"].is_null());
 
-        let of_second = first.iter().find(|(_, agent)| agent == "agt1").unwrap().0.clone();
-        let n = usize::from(!of_second.ends_with('1'));
-        fleet.finish(1, &issues[n]);
-        until("the next item is taken", || is_processing(&issues[2]));
-        until("by who was free", || at_work().iter().any(|(_, agent)| agent == "agt1"));
-        let kept = first.iter().find(|(_, agent)| agent == "agt0").unwrap();
-        assert!(at_work().contains(kept), "{:?}", at_work());
-        check_untouched(&issues[3..]);
-    }
+    let of_second = first.iter().find(|(_, agent)| agent == "agt1").unwrap().0.clone();
+    let n = usize::from(!of_second.ends_with('1'));
+    fleet.finish(1, &issues[n]);
+    until("the next item is taken", || is_processing(&issues[2]));
+    until("by who was free", || at_work().iter().any(|(_, agent)| agent == "agt1"));
+    let kept = first.iter().find(|(_, agent)| agent == "agt0").unwrap();
+    assert!(at_work().contains(kept), "{:?}", at_work());
+    check_untouched(&issues[3..]);
 }
 
 #[test]

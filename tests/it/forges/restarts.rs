@@ -149,10 +149,12 @@ fn works<'a>(file: &str, step: &'a str) -> [&'a str; 5] {
 
 #[test]
 fn an_item_goes_on_after_a_restart_in_each_state() {
-    let cases: Vec<(ForgeKind, End)> = [ForgeKind::GitHub, ForgeKind::GitLab]
-        .into_iter()
-        .flat_map(|forge| [End::Stop, End::Keep, End::Crash].map(|end| (forge, end)))
-        .collect();
+    // The way in which the daemon ends changes nothing in the requests to a forge.
+    let cases = [
+        (ForgeKind::GitHub, End::Stop),
+        (ForgeKind::GitLab, End::Keep),
+        (ForgeKind::GitHub, End::Crash),
+    ];
     for_each(&cases, |&(forge, end)| {
         let mut life = Life::new(forge, end);
         let waiting = life.restart_in("waiting");
