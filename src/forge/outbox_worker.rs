@@ -37,6 +37,7 @@ use crate::domain::forge::{
     PendingWrite, Settling, StopCause, task_text,
 };
 use crate::domain::id::ItemId;
+use crate::domain::time::Timestamp;
 use crate::domain::workspace::RemoteError;
 use crate::locks::lock;
 use crate::nudge::{Wakeups, sleep_until};
@@ -59,7 +60,9 @@ const MAX_LOGGED: usize = 1_000;
 pub(super) struct OutboxWorker {
     host_state: Arc<HostState>,
     contexts: Arc<Contexts>,
-    settling: Settling,
+    /// The time at which this worker was made. People can set the time of day, but not this clock.
+    since: Instant,
+    write_settle: Duration,
     /// Items with a claim that was ignored: each is logged once.
     with_ignored_claims: Mutex<BTreeSet<ItemId>>,
 }
@@ -107,8 +110,13 @@ impl OutboxWorker {
         contexts: Arc<Contexts>,
         write_settle: Duration,
     ) -> Self {
-        let settling = Settling { since: host_state.service.time(), duration: write_settle };
-        Self { host_state, contexts, settling, with_ignored_claims: Mutex::default() }
+        let with_ignored_claims = Mutex::default();
+        Self { host_state, contexts, since: clock::now(), write_settle, with_ignored_claims }
+    }
+
+    fn settling(&self, now: Timestamp) -> Settling {
+        let since = now - clock::now().saturating_duration_since(self.since);
+        Settling { since, duration: self.write_settle }
     }
 
     /// Works as long as it is polled. Cancel-safe, because a crash is safe, too.
@@ -156,9 +164,23 @@ impl OutboxWorker {
         }
     }
 
+    /// Returns the open items. Times of theirs that the clock allows no more are recorded anew.
+    async fn open_items(&self) -> Result<Vec<ForgeItem>, ServiceError> {
+        let service = &self.host_state.service;
+        let mut items = service.forge_items.open().await?;
+        let now = service.time();
+        for item in &mut items {
+            if let Some(changed) = item.after_clock_change(now) {
+                service.forge_items.heed_clock(&item.id).await?;
+                *item = changed;
+            }
+        }
+        Ok(items)
+    }
+
     /// Returns the items with pending writes that are due, and the time when the next one will be.
     async fn due(&self) -> (Vec<(Urgency, ItemId)>, Option<Instant>) {
-        let items = match self.host_state.service.forge_items.open().await {
+        let items = match self.open_items().await {
             Ok(items) => items,
             Err(error) => {
                 tracing::warn!(error = %ErrorChain(&error), "could not read the pending writes to forges; will try again");
@@ -166,6 +188,7 @@ impl OutboxWorker {
             }
         };
         let now = self.host_state.service.time();
+        let settling = self.settling(now);
         let mut due = Vec::new();
         let mut next_at = None;
         let mut budget_until = None;
@@ -189,8 +212,8 @@ impl OutboxWorker {
                 budget_until =
                     Some(budget_until.map_or(until, |earlier: Instant| earlier.min(until)));
             }
-            if item.due(now, self.settling).is_none() || held.is_some() {
-                let wait = item.held_until(self.settling).map(|at| at.since(now));
+            if item.due(now, settling).is_none() || held.is_some() {
+                let wait = item.held_until(settling).map(|at| at.since(now));
                 let wait = wait.unwrap_or_default();
                 let held_until = held.map(Held::until);
                 let at = (clock::now() + wait).max(held_until.unwrap_or_else(clock::now));
@@ -218,7 +241,7 @@ impl OutboxWorker {
                 }
             };
             let now = self.host_state.service.time();
-            match item.filter(|item| item.due(now, self.settling).is_some()) {
+            match item.filter(|item| item.due(now, self.settling(now)).is_some()) {
                 Some(item) => {
                     if let Some(again_at) = self.do_next(&item).await {
                         return (id, again_at);

@@ -311,6 +311,11 @@ impl ForgeItems {
         self.change(id, failed).await.map(drop)
     }
 
+    /// Records the times of an item anew if the clock was set back since.
+    pub async fn heed_clock(&self, id: &ItemId) -> Result<(), ServiceError> {
+        self.change(id, ForgeItem::after_clock_change).await.map(drop)
+    }
+
     /// Ends the waits after failures: pending writes are tried again at once.
     pub async fn hurry(&self) -> Result<(), ServiceError> {
         let is_late = |item: &ForgeItem| item.retry_at.is_some();

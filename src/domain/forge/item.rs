@@ -242,6 +242,9 @@ impl ItemState {
     }
 }
 
+/// A time longer than each pause after a failure ([`ForgeItem::delay`]).
+const LONGEST_DELAY: Duration = Duration::from_mins(6);
+
 impl ForgeItem {
     /// Returns an item that is to be claimed. Nothing about it is certain yet.
     pub fn new(
@@ -294,6 +297,16 @@ impl ForgeItem {
     pub fn held_until(&self, settling: Settling) -> Option<Timestamp> {
         let settled_at = self.begun_at.map(|at| at.max(settling.since) + settling.duration);
         self.retry_at.max(settled_at)
+    }
+
+    /// Returns the item with times that the present time allows; `None` if they are so already. The
+    /// clock was set back since they were recorded, and the item would wait until it is as late
+    /// again.
+    pub fn after_clock_change(&self, now: Timestamp) -> Option<Self> {
+        let begun_at = self.begun_at.map(|at| at.min(now));
+        let retry_at = self.retry_at.map(|at| at.min(now + LONGEST_DELAY));
+        let is_changed = begun_at != self.begun_at || retry_at != self.retry_at;
+        is_changed.then(|| Self { begun_at, retry_at, ..self.clone() })
     }
 
     /// Returns the next pending action, if its time has come.
@@ -433,6 +446,31 @@ mod tests {
             assert_eq!(item.due(at(due_at), settling), Some(&PendingWrite::Claim));
             let is_late = due_at == 0 || item.due(at(due_at - 1), settling).is_none();
             assert!(is_late, "{retry_at:?} {begun_at:?}");
+        }
+    }
+
+    #[test]
+    fn an_item_does_not_wait_until_a_clock_that_was_set_back_is_as_late_again() {
+        let settling = Settling { since: at(0), duration: 60 * SECOND };
+        let recorded = |retry_at: Option<u32>, begun_at: Option<u32>| ForgeItem {
+            retry_at: retry_at.map(at),
+            begun_at: begun_at.map(at),
+            ..item()
+        };
+        for (retry_at, begun_at, due_at) in [
+            (None, Some(5_000), 1_060),
+            (Some(5_000), None, 1_360),
+            (Some(5_000), Some(5_000), 1_360),
+        ] {
+            let item = recorded(retry_at, begun_at);
+            let changed = item.after_clock_change(at(1_000)).expect("the clock was set back");
+            assert_eq!(changed.held_until(settling), Some(at(due_at)), "{retry_at:?} {begun_at:?}");
+            assert_eq!(changed.after_clock_change(at(1_001)), None, "the time goes on");
+        }
+        let longest = ForgeItem { n_attempts: 20, ..item() };
+        let failed = longest.failed(Setback::Refused, "no".to_owned(), at(1_000));
+        for usual in [recorded(None, None), recorded(Some(990), Some(1_000)), failed] {
+            assert_eq!(usual.after_clock_change(at(1_000)), None, "{usual:?}");
         }
     }
 
