@@ -555,7 +555,7 @@ impl Attention {
                 format!("原因を取り除いてから `workspace retry {}`", task.short_id),
             ),
             Cause::Result(result) => return result.remedy(),
-            Cause::Write(_) => return Some(RefusedWrite::remedy(language).to_owned()),
+            Cause::Write(write) => return Some(write.remedy(language).to_owned()),
             Cause::Unkillable { .. } => return None,
             Cause::Abandoned { key: InstanceKey { agent, project, .. }, .. } => (
                 format!(

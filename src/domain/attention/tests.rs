@@ -145,6 +145,7 @@ fn all() -> Vec<Attention> {
             title: "Sell tea".to_owned(),
             url: String::new(),
             write: PendingWrite::Push,
+            is_refused: true,
             error: Some("the server says no to this".to_owned()),
             task: Some(task("a")),
         }),

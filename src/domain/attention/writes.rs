@@ -1,12 +1,12 @@
-//! The entries about writes that a forge refuses. Each has the message of the forge.
+//! The entries about writes that a forge refuses. Each has the message of the last failure.
 
 use super::{Attention, Cause, TaskInNeed};
 use crate::domain::forge::{ForgeItem, ItemKey, PendingWrite};
 use crate::domain::language::Language;
 use crate::domain::task::Task;
 
-/// A write for an item of a forge, which the forge refuses. All later writes for the item wait for
-/// it.
+/// A write for an item of a forge, which the forge has refused. All later writes for the item wait
+/// for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RefusedWrite {
     pub key: ItemKey,
@@ -14,7 +14,9 @@ pub struct RefusedWrite {
     /// The address of the item for people.
     pub url: String,
     pub write: PendingWrite,
-    /// The message of the forge.
+    /// False if the forge gave no answer at the last attempt.
+    pub is_refused: bool,
+    /// The message of the last failure.
     pub error: Option<String>,
     /// The task of the item. There is none before the item is claimed.
     pub task: Option<TaskInNeed>,
@@ -36,10 +38,11 @@ pub fn of_item(item: ForgeItem, task: Option<Task>) -> Option<Attention> {
             }
     };
     let write = item.pending.first().filter(is_told)?.clone();
+    let is_refused = item.is_refused();
     let since = Some(task.as_ref().map_or(item.created_at, |task| task.status_since));
     let ForgeItem { key, title, url, last_error: error, .. } = item;
     let task = task.map(TaskInNeed::from);
-    let cause = Cause::Write(RefusedWrite { key, title, url, write, error, task });
+    let cause = Cause::Write(RefusedWrite { key, title, url, write, is_refused, error, task });
     Some(Attention { cause, since })
 }
 
@@ -58,14 +61,25 @@ impl RefusedWrite {
         };
         match language {
             Language::English => {
-                let error = self.error.iter().map(|error| format!(": {error}"));
-                format!("{} refuses {write}{}", self.key.host, error.collect::<String>())
+                let error = self.error.as_ref();
+                let error = error.map_or_else(String::new, |error| format!(": {error}"));
+                let verb = if self.is_refused { "refuses" } else { "did not answer to" };
+                format!("{} {verb} {write}{error}", self.key.host)
             }
-            Language::Japanese => format!("{} が{write}を拒否しています", self.key.host),
+            Language::Japanese if self.is_refused => {
+                format!("{} が{write}を拒否しています", self.key.host)
+            }
+            Language::Japanese => format!("{} が{write}に応答しませんでした", self.key.host),
         }
     }
 
-    pub(super) const fn remedy(language: Language) -> &'static str {
+    pub(super) const fn remedy(&self, language: Language) -> &'static str {
+        if !self.is_refused {
+            return language.either(
+                "it is tried again by itself; `forge check` shows whether the forge answers",
+                "自動的に再試行されます。フォージが応答するかは `forge check` で確認できます",
+            );
+        }
         language.either(
             "mend the right (`forge check`) or the rule that the message names, then `refresh`",
             "権限（`forge check`）またはメッセージに示されたルールを直してから `refresh`",
@@ -96,6 +110,29 @@ mod tests {
         );
         let item = ForgeItem { pending: vec![write], title: "Login".to_owned(), ..new };
         of_item(item.failed(setback, "no branches on Fridays".to_owned(), AT), None)
+    }
+
+    #[test]
+    fn a_refused_write_that_gets_no_answer_then_is_not_called_refused() {
+        let Some(Attention { cause: Cause::Write(entry), .. }) =
+            refused(PendingWrite::Push, Setback::Refused)
+        else {
+            panic!("it has an entry");
+        };
+        let away = RefusedWrite {
+            is_refused: false,
+            error: Some("no connection".to_owned()),
+            ..entry.clone()
+        };
+        assert_eq!(
+            away.text(Language::English),
+            "api.github.com did not answer to the push of the result: no connection"
+        );
+        assert!(!away.text(Language::Japanese).contains("拒否"));
+        assert_eq!(away.subject(), entry.subject(), "it is the same entry");
+        for language in [Language::English, Language::Japanese] {
+            assert_ne!(away.remedy(language), entry.remedy(language));
+        }
     }
 
     #[test]

@@ -37,7 +37,8 @@ pub struct ForgeItem {
     pub state: ItemState,
     /// The outbox: the pending work outside of the store, in its order.
     pub pending: Vec<PendingWrite>,
-    /// The number of failures of the first entry of `pending`.
+    /// The number of failures of the first entry of `pending`. A refusal counts only the refusals,
+    /// because the forge answers again.
     pub n_attempts: u32,
     /// The number of times that the forge refused the first entry of `pending`.
     pub n_refusals: u32,
@@ -306,7 +307,7 @@ impl ForgeItem {
         let begun_at = self.begun_at.map(|at| at.min(now));
         let retry_at = self.retry_at.map(|at| at.min(now + LONGEST_DELAY));
         let is_changed = begun_at != self.begun_at || retry_at != self.retry_at;
-        is_changed.then(|| Self { begun_at, retry_at, ..self.clone() })
+        is_changed.then(|| Self { retry_at, begun_at, ..self.clone() })
     }
 
     /// Returns the next pending action, if its time has come.
@@ -393,13 +394,21 @@ impl ForgeItem {
         Duration::from_millis(seconds.min(most) * (1_000 + jitter * 10))
     }
 
+    /// Returns whether the last failure of the first of `pending` was a refusal of the forge.
+    pub const fn is_refused(&self) -> bool {
+        self.n_refusals > 0 && self.n_attempts == self.n_refusals
+    }
+
     /// Returns the item after the first of `pending` failed. It is tried again after a pause.
     pub fn failed(self, setback: Setback, error: String, now: Timestamp) -> Self {
         let retry_at = now + self.delay(setback);
+        let is_refused = setback == Setback::Refused;
+        let n_refusals = self.n_refusals.saturating_add(u32::from(is_refused));
+        let n_attempts = if is_refused { n_refusals } else { self.n_attempts.saturating_add(1) };
         Self {
             begun_at: (setback == Setback::Lost).then_some(now),
-            n_attempts: self.n_attempts.saturating_add(1),
-            n_refusals: self.n_refusals.saturating_add(u32::from(setback == Setback::Refused)),
+            n_attempts,
+            n_refusals,
             retry_at: Some(retry_at),
             last_error: Some(error),
             ..self
@@ -472,6 +481,25 @@ mod tests {
         for usual in [recorded(None, None), recorded(Some(990), Some(1_000)), failed] {
             assert_eq!(usual.after_clock_change(at(1_000)), None, "{usual:?}");
         }
+    }
+
+    #[test]
+    fn an_item_is_refused_only_if_its_last_failure_was_a_refusal() {
+        let failures = [
+            (Setback::Unanswered, false),
+            (Setback::Refused, true),
+            (Setback::Lost, false),
+            (Setback::Unanswered, false),
+            (Setback::Refused, true),
+            (Setback::Refused, true),
+        ];
+        let mut item = item();
+        for (setback, expected) in failures {
+            item = item.failed(setback, "no".to_owned(), at(9));
+            assert_eq!(item.is_refused(), expected, "{setback:?} {item:?}");
+        }
+        assert_eq!(item.n_refusals, 3, "all refusals count before a write is given up");
+        assert!(!item.done(None, at(9)).is_refused());
     }
 
     #[test]
