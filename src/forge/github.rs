@@ -64,6 +64,13 @@ struct RawDependencies {
     blocked_by: Option<u64>,
 }
 
+/// An issue that blocks another one. It may be in a repository that shows little of it.
+#[derive(Deserialize)]
+struct RawBlocker {
+    state: Option<String>,
+    html_url: Option<String>,
+}
+
 #[derive(Deserialize)]
 struct RawRepository {
     full_name: String,
@@ -291,9 +298,9 @@ impl Forge for GitHub {
         Box::pin(async move {
             let number = number.to_string();
             let path = path(repository, &["issues", &number, "dependencies", "blocked_by"])?;
-            let found = self.host.send(Ask::get(&path)?).await?.json::<Vec<RawItem>>()?;
-            let open = found.into_iter().filter_map(RawItem::facts).filter(|item| item.is_open);
-            Ok(open.map(|item| item.url).collect())
+            let found = self.host.send(Ask::get(&path)?).await?.json::<Vec<RawBlocker>>()?;
+            let open = found.into_iter().filter(|issue| issue.state.as_deref() == Some("open"));
+            Ok(open.map(|issue| issue.html_url.unwrap_or_default()).collect())
         })
     }
 

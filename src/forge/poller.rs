@@ -209,8 +209,9 @@ impl Poller {
                 Err(error) => unanswered = Some(error.to_string()),
             }
         }
-        if let Err(error) = self.ask_about_blockers(&*forge).await {
-            unanswered = unanswered.or(Some(error.to_string()));
+        match self.ask_about_blockers(&*forge).await {
+            Ok(unknown) => problem = problem.or(unknown),
+            Err(error) => unanswered = unanswered.or(Some(error.to_string())),
         }
         self.fetch_bases();
         self.suspect().await?;
@@ -391,7 +392,9 @@ impl Poller {
     }
 
     /// Lets an item wait for an agent and a slot, or for the issues that block it.
-    fn let_wait(&mut self, item: &ItemFacts, blockers: Vec<String>) {
+    fn let_wait(&mut self, item: &ItemFacts, mut blockers: Vec<String>) {
+        // An issue without an address counts, but has no link.
+        blockers.retain(|address| !address.is_empty());
         let key = self.key(item.kind, item.number);
         if self.reconciler.host_state.is_dry_run {
             if item.n_blockers == 0 && self.said.insert((item.kind, item.number)) {

@@ -14,8 +14,15 @@ use crate::forge::{Conditional, Forge, ForgeError, FoundItem};
 const MAX_FAILED_QUESTIONS: usize = 3;
 
 impl Poller {
-    /// Asks which other open issues block free issues, if the lists do not show it.
-    pub(super) async fn ask_about_blockers(&mut self, forge: &dyn Forge) -> Result<(), Unanswered> {
+    /// Asks which other open issues block free issues, if the lists do not show it. Returns the
+    /// problem of an issue whose question fails. The next look asks again.
+    ///
+    /// # Errors
+    /// A host or a repository that does not answer now.
+    pub(super) async fn ask_about_blockers(
+        &mut self,
+        forge: &dyn Forge,
+    ) -> Result<Option<String>, Unanswered> {
         let repository = self.watched.name.clone();
         let host_state = Arc::clone(&self.reconciler.host_state);
         let ask = |issue: Within| {
@@ -50,9 +57,9 @@ impl Poller {
                     let (kind, number) = issue;
                     let find =
                         |name: String| async move { forge.item(&name, kind, number, None).await };
-                    let found = host_state.ask_in(forge, &repository, find).await?;
-                    if !matches!(found, Conditional::Fresh((FoundItem::Here(_), _))) {
-                        // The next look does not show it any more.
+                    let found = host_state.ask_in(forge, &repository, find).await;
+                    if !matches!(found, Ok(Conditional::Fresh((FoundItem::Here(_), _)))) {
+                        // The next look does not show it any more, or asks again.
                         continue;
                     }
                     tracing::info!(
@@ -67,21 +74,25 @@ impl Poller {
                     break;
                 }
                 // The answer about one issue must not keep the others waiting.
-                Err(
-                    error @ Unanswered::Failed(
-                        ForgeError::Unavailable { .. } | ForgeError::NotUnderstood { .. },
-                    ),
-                ) => {
+                Err(Unanswered::Failed(
+                    error @ (ForgeError::Unavailable { .. }
+                    | ForgeError::NotUnderstood { .. }
+                    | ForgeError::Moved { .. }
+                    | ForgeError::Refused { .. }),
+                )) => {
+                    failed = failed.or_else(|| {
+                        let name = self.key(issue.0, issue.1);
+                        Some(format!("the issues that block {name} are not known: {error}"))
+                    });
                     n_failed += 1;
                     if n_failed > MAX_FAILED_QUESTIONS {
-                        return Err(error);
+                        break;
                     }
-                    failed = failed.or(Some(error));
                 }
                 Err(error) => return Err(error),
             }
         }
         host_state.service.forges.serve_waiting();
-        failed.map_or(Ok(()), Err)
+        Ok(failed)
     }
 }

@@ -296,3 +296,19 @@ async fn merge_requests_and_issues_of_one_number_are_two() {
         1
     );
 }
+
+#[tokio::test]
+async fn an_issue_that_blocks_another_counts_whatever_the_forge_shows_of_it() {
+    for forge in BOTH {
+        let bed = Bed::new(forge);
+        let [blocked, other, closed] =
+            ["blocked", "other", "closed"].map(|title| bed.repository.issue(title));
+        blocked.link("is_blocked_by", &other).link("is_blocked_by", &closed);
+        closed.close();
+        for field in ["html_url", "web_url", "assignees", "labels", "updated_at"] {
+            other.omit(field);
+        }
+        let blockers = bed.client.blockers(NAME, blocked.number).await.unwrap();
+        assert_eq!(blockers, [""], "{forge}: it has no link");
+    }
+}

@@ -328,13 +328,27 @@ fn an_issue_of_gitlab_waits_for_open_issues_that_block_it() {
     let blocked = repository.issue("Second");
     let (closed, related) = (repository.issue("Before"), repository.issue("Beside"));
     let blocker = repository.issue("First");
+    let unnamed = repository.issue("Elsewhere");
+    unnamed.omit("web_url");
+    bed.fake.fail("GET */issues/1/links", Times::Always, Fault::status(500));
     closed.close();
     blocked.link("is_blocked_by", &closed).link("relates_to", &related);
-    blocked.link("is_blocked_by", &blocker);
+    blocked.link("is_blocked_by", &blocker).link("is_blocked_by", &unnamed);
     blocked.label("coding agent").assign(BOT);
     bed.issue("Other");
     bed.until("done");
     assert_eq!(blocked.labels(), ["coding agent"], "it is not claimed");
+    bed.until_problem("the issues that block ann/site#1 are not known");
+    let repository = || bed.host()["repositories"][0].clone();
+    until("the look is not in vain", || repository()["n_assigned"] == 2);
+    bed.fake.mend();
+    let shown = until_some("both are counted", || {
+        bed.items_and_waiting().into_iter().find(|item| item["n_blockers"] == 2)
+    });
+    let links: Vec<_> = shown["blockers"].as_array().unwrap().iter().collect();
+    assert!(links.len() == 1 && links[0].as_str().unwrap().ends_with("/issues/4"), "{shown}");
+    unnamed.close();
+    until("one is left", || bed.items_and_waiting().iter().any(|item| item["n_blockers"] == 1));
     check_shown_as_blocked(&bed, &blocked, "/issues/4");
     blocker.close();
     bed.until_labelled(&blocked, "coding agent done");

@@ -176,7 +176,8 @@ fn in_item(
         ("GET", "/links") => {
             let state = |number: u64| find(world, At { number, ..at });
             let linked = |(relation, number): &(&'static str, u64)| {
-                let mut json = item(world, at.project, state(*number));
+                let other = state(*number);
+                let mut json = other.as_said(item(world, at.project, other));
                 json["link_type"] = json!(relation);
                 json
             };
