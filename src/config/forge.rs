@@ -59,9 +59,11 @@ keys! {
         /// items are claimed only if the budget has room for them.
         pub writes_per_hour: Option<u32> = Some(450), numbers(1..=1_000_000).or_off(), Now;
 
-        /// The longest time for which a host may still carry out a label, comment or draft after
-        /// its answer was lost. The daemon writes nothing to the item until then, also after a
-        /// restart. Then it looks what is there. So nothing is written twice.
+        /// The time for which an item waits after the daemon sent a label, comment or draft for it
+        /// and got no answer. The host may still carry out the request in this time. Then the
+        /// daemon looks whether it did, and sends the request again only if it did not. So nothing
+        /// is written twice. A restart of the daemon does not shorten the wait. A host that may
+        /// need longer for a request needs a longer time here.
         pub write_settle: Duration = MINUTE, durations(Duration::ZERO..=HOUR), Now;
 
         /// `true` reads everything and writes nothing to a forge. The log says what would be
