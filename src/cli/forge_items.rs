@@ -19,7 +19,12 @@ pub(super) fn of_hosts(hosts: &[ForgeBody], now: Timestamp) -> Option<String> {
         let error = host.last_error.as_ref().filter(|_| host.health != "ok");
         let error = error.map_or_else(String::new, |error| format!(": {error}"));
         let writes = host.writes_held_until.map_or_else(String::new, |until| {
-            format!(", writes wait {} (forge.writes_per_hour)", ago(now, until))
+            let what = if host.writes_reserved {
+                "the writes of this hour are reserved for items at work, and are renewed in"
+            } else {
+                "the writes of this hour are used up, and are renewed in"
+            };
+            format!(", {what} {} (forge.writes_per_hour)", ago(now, until))
         });
         let is_dry = if host.dry_run { ", dry run" } else { "" };
         let n_items: usize = host.repositories.iter().map(|repository| repository.n_assigned).sum();

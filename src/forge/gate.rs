@@ -20,19 +20,22 @@ use crate::nudge::Nudge;
 /// are counted, too.
 const FIRST: Duration = Duration::from_hours(24);
 
-/// The limit that keeps work from beginning, and its end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The limit that keeps work from beginning, and its end. A used-up budget comes before a reserved
+/// one, and then the earlier end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Held {
     /// The host asked for a pause.
     Limit(Instant),
     /// The budget of the hour is used up.
     Budget(Instant),
+    /// The budget of the hour is kept for the items at work.
+    Reserved(Instant),
 }
 
 impl Held {
     pub(super) const fn until(self) -> Instant {
         match self {
-            Self::Limit(until) | Self::Budget(until) => until,
+            Self::Limit(until) | Self::Budget(until) | Self::Reserved(until) => until,
         }
     }
 }
@@ -106,13 +109,14 @@ impl Gate {
     fn held_by(&self, decided: Result<(), Hold>) -> Option<Held> {
         match decided {
             Err(Hold::Budget(until)) => Some(Held::Budget(self.at(until))),
+            Err(Hold::Reserved(until)) => Some(Held::Reserved(self.at(until))),
             Err(Hold::Limit(until) | Hold::Interval(until)) => Some(Held::Limit(self.at(until))),
             Ok(()) | Err(Hold::Queue) => None,
         }
     }
 
-    /// Returns whether it is to be logged that the budget is used up: not if it was within the last
-    /// hour.
+    /// Returns whether it is to be logged that writes wait for the budget: not if it was within the
+    /// last hour.
     pub(super) fn is_budget_news(&self) -> bool {
         let mut state = self.lock();
         let is_news =
@@ -171,7 +175,9 @@ impl Gate {
                     () = tokio::time::sleep_until(self.at(at)) => {}
                     () = moved.woken() => {}
                 },
-                Err(hold @ (Hold::Limit(_) | Hold::Budget(_))) => return Err(self.withheld(hold)),
+                Err(hold @ (Hold::Limit(_) | Hold::Budget(_) | Hold::Reserved(_))) => {
+                    return Err(self.withheld(hold));
+                }
             }
         }
     }
@@ -197,7 +203,9 @@ impl Gate {
     fn withheld(&self, hold: Hold) -> ForgeError {
         let wait = |until: Duration| until.saturating_sub(self.now());
         match hold {
-            Hold::Budget(until) => ForgeError::OverBudget { wait: wait(until) },
+            Hold::Budget(until) | Hold::Reserved(until) => {
+                ForgeError::OverBudget { wait: wait(until) }
+            }
             Hold::Limit(until) | Hold::Interval(until) => {
                 ForgeError::Withheld { wait: wait(until) }
             }

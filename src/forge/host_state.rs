@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -18,6 +19,9 @@ use crate::domain::{Secret, Timestamp};
 use crate::locks::lock;
 use crate::service::{ForgeHealth, ForgeStatus, RepositoryStatus, Service};
 use crate::telemetry::counters;
+
+/// The least change of the end of a wait that is shown.
+const MINUTE: Duration = Duration::from_mins(1);
 
 /// A host, as its poller and its outbox worker use it.
 pub(super) struct HostState {
@@ -104,6 +108,7 @@ impl HostState {
             last_error: None,
             is_dry_run,
             writes_held_until: None,
+            are_writes_reserved: false,
             repositories: repositories.collect(),
         };
         let gate = gates.of(config.kind, config.host(), Pace { write_interval, writes_per_hour });
@@ -343,20 +348,27 @@ impl HostState {
     /// Returns an error while work of this urgency may not begin.
     pub(super) fn check_held(&self, urgency: Urgency) -> Result<(), Unanswered> {
         match self.held(urgency) {
-            Some(Held::Budget(_)) => Err(Unanswered::OverBudget),
+            Some(Held::Budget(_) | Held::Reserved(_)) => Err(Unanswered::OverBudget),
             Some(Held::Limit(_)) => Err(Unanswered::Closed),
             None => Ok(()),
         }
     }
 
-    /// Shows whether writes wait for the budget, and until when. Logs it once in an hour.
-    pub(super) fn note_budget(&self, held_until: Option<Instant>) {
+    /// Shows whether writes wait for the budget, why, and until when. Logs it once in an hour.
+    pub(super) fn note_budget(&self, held: Option<Held>) {
+        let until = held.map(|held| self.time_at(held.until()));
+        let is_reserved = matches!(held, Some(Held::Reserved(_)));
         let mut status = lock(&self.status);
         // A wait that goes on is not shown again for each millisecond.
-        if status.writes_held_until.is_some() == held_until.is_some() {
+        let is_shown = match (status.writes_held_until, until) {
+            (Some(shown), Some(until)) => shown.since(until).max(until.since(shown)) < MINUTE,
+            (shown, until) => shown == until,
+        };
+        if is_shown && status.are_writes_reserved == is_reserved {
             return;
         }
-        status.writes_held_until = held_until.map(|until| self.time_at(until));
+        status.writes_held_until = until;
+        status.are_writes_reserved = is_reserved;
         let after = status.clone();
         drop(status);
         if let Some(until) = after.writes_held_until
@@ -364,8 +376,9 @@ impl HostState {
         {
             tracing::warn!(
                 host = self.config.host(), forge = self.config.kind.as_str(), %until,
+                reason = if is_reserved { "reserved for items at work" } else { "used up" },
                 advice = "forge.writes_per_hour is the budget; stops are written all the same",
-                "labels and comments of a forge wait: the writes of this hour are used up"
+                "labels and comments of a forge wait for the budget of this hour"
             );
         }
         self.service.forges.report(self.place, &after);

@@ -191,7 +191,7 @@ impl OutboxWorker {
         let settling = self.settling(now);
         let mut due = Vec::new();
         let mut next_at = None;
-        let mut budget_until = None;
+        let mut budget: Option<Held> = None;
         // Other tokens of the host have the same budget.
         let config = &self.host_state.config;
         let is_of_host =
@@ -208,10 +208,8 @@ impl OutboxWorker {
             } else {
                 self.host_state.held(urgency).filter(|_| is_asked)
             };
-            if let Some(Held::Budget(until)) = held {
-                budget_until =
-                    Some(budget_until.map_or(until, |earlier: Instant| earlier.min(until)));
-            }
+            let of_budget = held.filter(|held| !matches!(held, Held::Limit(_)));
+            budget = budget.into_iter().chain(of_budget).min();
             if item.due(now, settling).is_none() || held.is_some() {
                 let wait = item.held_until(settling).map(|at| at.since(now));
                 let wait = wait.unwrap_or_default();
@@ -225,7 +223,7 @@ impl OutboxWorker {
                 due.push((urgency, item.id));
             }
         }
-        self.host_state.note_budget(budget_until);
+        self.host_state.note_budget(budget);
         (due, next_at)
     }
 

@@ -216,6 +216,7 @@ mod tests {
                 last_error: None,
                 is_dry_run: false,
                 writes_held_until: None,
+                are_writes_reserved: false,
                 repositories: Vec::new(),
             };
             of_forge(host, now).map(|entry| entry.kind())

@@ -31,8 +31,11 @@ pub struct ForgeStatus {
     pub last_error: Option<String>,
     /// The server writes nothing to this host, and takes no new items from it.
     pub is_dry_run: bool,
-    /// The time until which labels and comments wait, because the budget of the hour is used up.
+    /// The time until which labels and comments wait for the budget of the hour.
     pub writes_held_until: Option<Timestamp>,
+    /// True if they wait because the budget is kept for the items at work, not because it is used
+    /// up.
+    pub are_writes_reserved: bool,
     pub repositories: Vec<RepositoryStatus>,
 }
 

@@ -107,6 +107,8 @@ pub enum Hold {
     Limit(Duration),
     /// The budget of the hour is used up until this time.
     Budget(Duration),
+    /// The budget of the hour is kept for the items at work. It is renewed at this time.
+    Reserved(Duration),
     /// The last write was too recent. The next one is allowed at this time.
     Interval(Duration),
     /// Another write goes first.
@@ -149,7 +151,7 @@ impl Traffic {
     /// number of writes that other items of the host owe.
     ///
     /// # Errors
-    /// Returns [`Hold::Limit`] or [`Hold::Budget`].
+    /// Returns [`Hold::Limit`], [`Hold::Budget`] or [`Hold::Reserved`].
     pub fn claim(
         &self,
         now: Duration,
@@ -162,7 +164,14 @@ impl Traffic {
             None => Ok(()),
             // One item at a time goes on also with a budget that is smaller than its need.
             Some(budget) if n_reserved == 0 => self.check_room(now, budget, n_needed.min(budget)),
-            Some(budget) => self.check_room(now, budget, n_needed.saturating_add(n_reserved)),
+            Some(budget) => {
+                let is_free = self.check_room(now, budget, n_needed.min(budget)).is_ok();
+                let all = self.check_room(now, budget, n_needed.saturating_add(n_reserved));
+                all.map_err(|hold| match hold {
+                    Hold::Budget(until) if is_free => Hold::Reserved(until),
+                    hold => hold,
+                })
+            }
         }
     }
 
@@ -216,11 +225,12 @@ impl Traffic {
     /// Checks that the budget has room for `n_more` writes.
     ///
     /// # Errors
-    /// Returns [`Hold::Budget`] until it has room. If a whole hour is too short for them, the hold
-    /// lasts a minute.
+    /// Returns [`Hold::Budget`] until it has room. If the whole budget is too small for them, the
+    /// hold lasts until no present write counts any more.
     fn check_room(&self, now: Duration, budget: u32, n_more: u32) -> Result<(), Hold> {
         if n_more > budget {
-            return Err(Hold::Budget(now + MINUTE));
+            let newest = self.minutes(now).last().map_or(now, |(begin, _)| begin);
+            return Err(Hold::Budget(newest + MINUTE + HOUR));
         }
         let n_sent: u64 = self.minutes(now).map(|(_, n)| u64::from(n)).sum();
         let mut n_writes = n_sent + u64::from(n_more);
@@ -324,23 +334,27 @@ mod tests {
     fn a_claim_needs_room_for_its_own_writes_and_for_those_of_the_items_at_work() {
         let now = NOW + 100 * SECOND;
         let room_at = NOW + MINUTE + HOUR;
+        let used_up = Err(Hold::Budget(room_at));
+        let reserved = Err(Hold::Reserved(room_at));
+        let all_reserved = Err(Hold::Reserved(now + MINUTE + HOUR));
         for (n_sent, budget, n_needed, n_reserved, expected) in [
             (0, 100, 7, 0, Ok(())),
             (93, 100, 7, 0, Ok(())),
-            (94, 100, 7, 0, Err(room_at)),
+            (94, 100, 7, 0, used_up),
+            (94, 100, 7, 40, used_up),
             (53, 100, 7, 40, Ok(())),
-            (54, 100, 7, 40, Err(room_at)),
-            // The items at work may end before the hour is over.
-            (0, 100, 7, 94, Err(now + MINUTE)),
-            (0, 100, 7, u32::MAX, Err(now + MINUTE)),
+            (54, 100, 7, 40, reserved),
+            (10, 100, 7, 94, reserved),
+            // Nothing was written so far. The items at work may end before the hour is over.
+            (0, 100, 7, 94, all_reserved),
+            (0, 100, 7, u32::MAX, all_reserved),
             // One item at a time, with a budget that is too small for it.
             (0, 1, 7, 0, Ok(())),
-            (1, 1, 7, 0, Err(room_at)),
-            (0, 1, 7, 3, Err(now + MINUTE)),
+            (1, 1, 7, 0, used_up),
+            (0, 1, 7, 3, all_reserved),
         ] {
             let pace = Pace { writes_per_hour: Some(budget), ..PACE };
             let found = after(n_sent, NOW).claim(now, pace, n_needed, n_reserved);
-            let expected = expected.map_err(Hold::Budget);
             assert_eq!(found, expected, "{n_sent} {budget} {n_needed} {n_reserved}");
         }
         let traffic = after(99, NOW);

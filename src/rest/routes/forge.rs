@@ -28,9 +28,13 @@ pub struct ForgeBody {
     /// The end of the pause that the host asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limited_until: Option<Timestamp>,
-    /// Labels and comments wait until then: `forge.writes_per_hour` is used up. Stops don't wait.
+    /// Labels and comments wait until then: `forge.writes_per_hour` is used up or reserved. Stops
+    /// don't wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub writes_held_until: Option<Timestamp>,
+    /// `true` if new items wait because the writes of this hour are reserved for items at work.
+    #[serde(default)]
+    pub writes_reserved: bool,
     /// The last error, also if it is over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
@@ -181,6 +185,7 @@ impl From<ForgeStatus> for ForgeBody {
             forge: status.forge,
             host: status.host,
             writes_held_until: status.writes_held_until,
+            writes_reserved: status.are_writes_reserved,
             last_error: status.last_error,
             dry_run: status.is_dry_run,
             repositories: status.repositories.into_iter().map(RepositoryBody::from).collect(),

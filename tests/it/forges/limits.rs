@@ -155,9 +155,7 @@ fn a_used_up_budget_holds_claims_and_is_shown_and_a_stop_is_written_all_the_same
     bed.daemon.start();
     until("the writes wait again", || bed.host()["writes_held_until"].is_string());
     assert_eq!(
-        bed.daemon
-            .logged("labels and comments of a forge wait: the writes of this hour are used up")
-            .len(),
+        bed.daemon.logged("labels and comments of a forge wait for the budget of this hour").len(),
         1,
         "it is logged once"
     );
@@ -179,6 +177,9 @@ fn an_item_that_has_begun_has_the_writes_of_its_end() {
     let labelled = |label: &str| issues.iter().filter(|it| it.labels() == [label]).count();
     until("two are at work", || labelled("coding agent processing") == 2);
     until("the others wait", || bed.host()["writes_held_until"].is_string());
+    assert_eq!(bed.host()["writes_reserved"], true, "{}", bed.host());
+    let list = bed.daemon.done(&["forge", "list"]);
+    assert!(list.contains("reserved") && !list.contains("used up"), "{list}");
     std::fs::write(bed.daemon.work().join("go"), "").unwrap();
     let n_told = || issues.iter().map(|issue| n_comments(issue, "Task done")).sum::<usize>();
     until("both are done", || labelled("coding agent done") == 2 && n_told() == 2);
