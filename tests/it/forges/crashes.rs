@@ -12,7 +12,7 @@ use agent_coordinator::domain::forge::ForgeKind;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use super::{BOT, Bed, check_comments};
+use super::{BOT, Bed, ENDS, check_comments};
 use crate::forge::fake::{Fault, Item, Times};
 use crate::support::{is_gone, until};
 
@@ -68,11 +68,9 @@ fn die_once(bed: &mut Bed, point: CrashPoint) {
 
 /// Returns whether the only item is in this state without a pending write, by a daemon if it lives.
 fn is_settled(bed: &Bed, state: &str) -> bool {
-    let list = |arguments: &[&str]| -> Vec<Value> {
-        serde_json::from_str(&bed.daemon.cli(arguments).stdout).unwrap_or_default()
-    };
-    let mut items = list(&["forge", "list", "--json"]);
-    items.extend(list(&["forge", "list", "--ended", "--json"]));
+    let ended: &[&str] = if ENDS.contains(&state) { &["--ended"] } else { &[] };
+    let said = bed.daemon.cli(&[&["forge", "list", "--json"][..], ended].concat());
+    let items: Vec<Value> = serde_json::from_str(&said.stdout).unwrap_or_default();
     items
         .iter()
         .any(|item| item["state"] == state && item["owed"].as_array().is_none_or(Vec::is_empty))
