@@ -330,7 +330,7 @@ fn an_issue_of_gitlab_waits_for_open_issues_that_block_it() {
     let blocker = repository.issue("First");
     let unnamed = repository.issue("Elsewhere");
     unnamed.omit("web_url");
-    bed.fake.fail("GET */issues/1/links", Times::Always, Fault::status(500));
+    bed.fake.fail("GET */issues/1/links", Times::Always, Fault::status(422));
     closed.close();
     blocked.link("is_blocked_by", &closed).link("relates_to", &related);
     blocked.link("is_blocked_by", &blocker).link("is_blocked_by", &unnamed);
