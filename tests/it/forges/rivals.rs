@@ -12,7 +12,7 @@ use crate::daemon::Daemon;
 use crate::forge::fake::{Fake, Fault, Item, TOKEN, Times};
 use crate::support::{until, until_some_within};
 
-const N_ITEMS: usize = 12;
+const N_ITEMS: usize = 8;
 const BOTH: [ForgeKind; 2] = [ForgeKind::GitHub, ForgeKind::GitLab];
 /// The log message for a claim that does not count.
 const IGNORED: &str = "ignored a claim on a forge item: its author is not an accepted account";
