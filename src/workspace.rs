@@ -77,7 +77,7 @@ pub use disk::Usage;
 pub use git::GitError;
 pub use merging::{MergeOrder, Merged, RevertOrder};
 pub use removal::Removal;
-pub use repository::{find_work_tree, git_folders};
+pub use repository::{find_shared_tree, find_work_tree, git_folders};
 pub use results::{DiffKind, DiffOrder, MAX_DIFF};
 pub use snapshot::{Snapped, SnapshotEntry};
 pub use upgrade::Upgrade;

@@ -15,7 +15,7 @@ use crate::clock;
 use crate::domain::plan::shared::{Crowd, SharedFacts};
 use crate::domain::start_history::StartReason;
 use crate::domain::{Candidate, Instance, LaunchId, Purpose};
-use crate::workspace::{Checkouts, KeepPolicy, find_work_tree};
+use crate::workspace::{Checkouts, KeepPolicy, find_shared_tree};
 
 /// The time for which the work tree of a directory is remembered.
 const FOUND_FOR: Duration = Duration::from_secs(2);
@@ -149,7 +149,7 @@ impl WorkTreeFinder {
             let is_silent = self.looks.contains_key(directory);
             let look = self.looks.entry(directory.clone()).or_insert_with_key(|directory| {
                 let directory = directory.clone();
-                tokio::task::spawn_blocking(move || find_work_tree(&directory))
+                tokio::task::spawn_blocking(move || find_shared_tree(&directory))
             });
             // An earlier call has waited for this one already.
             let until = if is_silent { now } else { deadline };

@@ -7,6 +7,7 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use super::objects::is_folder;
 use super::refs::read_text;
 
 /// The folders of a repository that belong to one work tree.
@@ -38,6 +39,15 @@ impl Repository {
         };
         let is_repository = own.join("HEAD").is_file() && common.join("objects").is_dir();
         is_repository.then_some(Self { own, common })
+    }
+
+    /// Returns the folder `.git` of `top` as a repository, although git finds none there because
+    /// HEAD or the folder of objects is missing. `None` if no part of a repository is left.
+    pub(super) fn damaged(top: &Path) -> Option<Self> {
+        let folder = top.join(".git");
+        let has = |part: &&str| folder.join(part).symlink_metadata().is_ok();
+        let has_part = ["HEAD", "objects", "refs"].iter().any(has);
+        (is_folder(&folder) && has_part).then(|| Self::bare(folder))
     }
 
     /// Returns its folders, each once.
@@ -84,6 +94,19 @@ impl Repository {
 /// Returns the top of the git work tree that contains `directory`, without links in its path. Like
 /// git, it looks for one only on the file system of the directory. Blocks, and starts no process.
 pub fn find_work_tree(directory: &Path) -> Option<PathBuf> {
+    find_top(directory, Repository::of)
+}
+
+/// Returns the top of the git work tree that contains `directory` like [`find_work_tree`], or else
+/// that of one whose repository is damaged: an agent may have removed a part of it. Blocks.
+pub fn find_shared_tree(directory: &Path) -> Option<PathBuf> {
+    find_work_tree(directory).or_else(|| find_top(directory, Repository::damaged))
+}
+
+fn find_top(
+    directory: &Path,
+    repository_of: impl Fn(&Path) -> Option<Repository>,
+) -> Option<PathBuf> {
     let directory = directory.canonicalize().ok()?;
     if directory.components().any(|part| part.as_os_str() == OsStr::new(".git")) {
         return None;
@@ -91,7 +114,7 @@ pub fn find_work_tree(directory: &Path) -> Option<PathBuf> {
     let device = directory.metadata().ok()?.dev();
     let is_here = |folder: &&Path| folder.metadata().is_ok_and(|found| found.dev() == device);
     let above = directory.ancestors().take_while(is_here);
-    above.into_iter().find(|folder| Repository::of(folder).is_some()).map(Path::to_owned)
+    above.into_iter().find(|folder| repository_of(folder).is_some()).map(Path::to_owned)
 }
 
 /// Returns the folders that git writes to for a commit in `directory`. An agent may have written to

@@ -528,7 +528,8 @@ async fn read(work_tree: &Path, owner: Option<Owner>) -> Result<Read, CheckoutEr
     let shown = work_tree.to_owned();
     let work_tree = work_tree.to_owned();
     let read = blocking_as(owner, move || {
-        let Some(repository) = Repository::of(&work_tree) else {
+        let found = Repository::of(&work_tree).or_else(|| Repository::damaged(&work_tree));
+        let Some(repository) = found else {
             return Err(CheckoutError::Gone(work_tree.join(".git")));
         };
         repository.folders().iter().try_for_each(|folder| check_entries(&work_tree, folder))?;

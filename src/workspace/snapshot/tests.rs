@@ -4,6 +4,7 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use super::*;
 use crate::domain::{InstanceKey, Purpose};
+use crate::workspace::find_shared_tree;
 use crate::workspace::tests::run_git;
 
 /// A git repository of a person, and the snapshots of it.
@@ -294,6 +295,32 @@ async fn an_index_that_git_cannot_read_costs_the_staged_files_only() {
     let taken = bed.snapshot("lch_1").await;
     assert!(taken.left_out[0].starts_with(".git/index: "), "{:?}", taken.left_out);
     assert!(bed.reached().contains(&commit));
+}
+
+#[tokio::test]
+async fn a_damaged_repository_costs_no_file() {
+    for damage in ["a HEAD without a ref", "no HEAD", "no objects", "a broken tree"] {
+        let bed = Bed::new();
+        bed.put("mine.txt", "mine\n");
+        let git = bed.top().join(".git");
+        match damage {
+            "a HEAD without a ref" => std::fs::write(git.join("HEAD"), "garbage\n").unwrap(),
+            "no HEAD" => std::fs::remove_file(git.join("HEAD")).unwrap(),
+            "no objects" => std::fs::remove_dir_all(git.join("objects")).unwrap(),
+            _ => {
+                let tree = bed.git(&["rev-parse", "HEAD^{tree}"]);
+                let object = git.join("objects").join(&tree[..2]).join(&tree[2..]);
+                std::fs::remove_file(&object).unwrap();
+                std::fs::write(&object, "garbage").unwrap();
+            }
+        }
+        assert_eq!(find_shared_tree(&bed.top()), Some(bed.top()), "{damage}");
+        let taken = bed.snapshot("lch_1").await;
+        let is_named = taken.left_out.iter().any(|entry| entry.starts_with(".git: "));
+        assert!(is_named, "{damage}: {:?}", taken.left_out);
+        let name = format!("{}:worktree/mine.txt", taken.commit);
+        assert_eq!(bed.git_in(&bed.keep(), &["show", &name]), "mine", "{damage}");
+    }
 }
 
 #[tokio::test]
