@@ -32,7 +32,7 @@ pub use causes::{
     of_abandoned, of_account, of_blocked, of_chain, of_coordinator, of_silent, of_suspended,
     of_workspace,
 };
-pub use results::{WaitingResult, of_left, of_results};
+pub use results::{WaitingResult, of_left, of_not_kept, of_results};
 pub use writes::{RefusedWrite, of_item};
 
 words! {
@@ -50,7 +50,7 @@ words! {
         Blocked = "blocked",
         /// A task is to begin after a task that was cancelled.
         Chain = "chain",
-        /// The clone of a task cannot be used or made.
+        /// The clone of a task cannot be used or made, or its commits could not all be kept.
         Workspace = "workspace",
         /// The result of a finished task is not merged, and no person has decided about it.
         Unmerged = "unmerged",
@@ -512,6 +512,7 @@ impl Attention {
                 self.waiting()?.detail_in_english().map(str::to_owned)
             }
             Cause::Configuration { problem } => Some(problem.clone()),
+            Cause::Result(result) => result.detail_in_english(),
             Cause::Forge { error, .. } | Cause::Write(RefusedWrite { error, .. }) => error.clone(),
             _ => None,
         }

@@ -141,6 +141,16 @@ pub fn list_broken(tx: &mut Read<'_>) -> Result<Vec<Workspace>, StoreError> {
     tx.list("WHERE state = 'broken' ORDER BY created_at, id", &[])
 }
 
+/// Returns the workspaces with something that could not be kept, the oldest first, apart from those
+/// whose work a person has discarded.
+pub fn list_not_kept(tx: &mut Read<'_>) -> Result<Vec<Workspace>, StoreError> {
+    let rest = "WHERE state = 'ready' AND discarded_at IS NULL AND content IS NOT NULL \
+        ORDER BY created_at, id";
+    let mut found: Vec<Workspace> = tx.list(rest, &[])?;
+    found.retain(|it| it.content.as_ref().is_some_and(|content| !content.left_out.is_empty()));
+    Ok(found)
+}
+
 /// Returns the newest workspaces of finished tasks, of all projects or of one: those whose results
 /// are neither merged nor discarded, and merged ones while their files are there.
 pub fn list_unmerged(

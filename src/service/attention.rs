@@ -165,6 +165,10 @@ fn of_rows(tx: &mut Read<'_>, now: Timestamp) -> Result<Vec<Attention>, StoreErr
         let task = tasks::get(tx, &workspace.task)?;
         entries.extend(task.map(|task| attention::of_workspace(workspace, task)));
     }
+    for workspace in workspaces::list_not_kept(tx)? {
+        let task = tasks::get(tx, &workspace.task)?;
+        entries.extend(task.and_then(|task| attention::of_not_kept(&workspace, task)));
+    }
     for item in forge_items::list_open(tx)?.into_iter().filter(|item| item.n_refusals > 0) {
         let task = tasks::get(tx, &item.task)?;
         entries.extend(attention::of_item(item, task));

@@ -6,7 +6,9 @@ use super::{Attention, AttentionKind, Cause, TaskInNeed};
 use crate::domain::id::ProjectId;
 use crate::domain::language::Language;
 use crate::domain::task::Task;
-use crate::domain::workspace::{Conflict, Content, LeftMerge, MergeStep, UnmergedResult};
+use crate::domain::workspace::{
+    Conflict, Content, LeftMerge, MergeStep, UnmergedResult, Workspace,
+};
 
 /// The number of results of a project that have an entry each. More have one entry together.
 const MAX_OF_PROJECT: usize = 5;
@@ -53,6 +55,12 @@ pub enum WaitingResult {
         /// Its task, unless that was deleted.
         task: Option<TaskInNeed>,
         merge: LeftMerge,
+    },
+    /// Its repository has commits that could not be kept, such as those beyond a limit.
+    NotKept {
+        task: TaskInNeed,
+        /// The entries, each with the reason.
+        entries: Vec<String>,
     },
     /// Too many of a project for an entry each.
     Many {
@@ -126,11 +134,24 @@ pub fn of_left(merge: LeftMerge, task: Option<Task>) -> Attention {
     Attention { since, cause: Cause::Result(result) }
 }
 
+/// Returns the entry of a clone whose commits could not all be kept. It stays until the clone is
+/// kept again with another outcome, or a person discards the work.
+pub fn of_not_kept(workspace: &Workspace, task: Task) -> Option<Attention> {
+    let content = workspace.content.as_ref()?;
+    let entries: Vec<String> = content.unkept_commits().cloned().collect();
+    if entries.is_empty() {
+        return None;
+    }
+    let result = WaitingResult::NotKept { task: task.into(), entries };
+    Some(Attention { since: Some(workspace.created_at), cause: Cause::Result(result) })
+}
+
 impl WaitingResult {
     pub(super) const fn kind(&self) -> AttentionKind {
         match self {
             Self::Conflict { .. } => AttentionKind::Conflict,
             Self::Left { .. } => AttentionKind::InterruptedMerge,
+            Self::NotKept { .. } => AttentionKind::Workspace,
             Self::ToMerge { .. }
             | Self::Files { .. }
             | Self::Undecided { .. }
@@ -147,6 +168,7 @@ impl WaitingResult {
             Self::Undecided { task, .. } => format!("{} undecided", task.id),
             Self::Beside { task, .. } => format!("{} beside", task.id),
             Self::Left { merge, .. } => merge.workspace.to_string(),
+            Self::NotKept { task, entries } => format!("{} {}", task.id, entries.join("\n")),
             Self::Many { project, .. } => format!("all of {project}"),
         }
     }
@@ -157,6 +179,7 @@ impl WaitingResult {
             | Self::Files { task, .. }
             | Self::Undecided { task, .. }
             | Self::Beside { task, .. }
+            | Self::NotKept { task, .. }
             | Self::Conflict { task, .. } => Some(task),
             Self::Left { task, .. } => task.as_ref(),
             Self::Many { .. } => None,
@@ -263,6 +286,13 @@ impl WaitingResult {
                     ),
                 )
             }
+            Self::NotKept { task: TaskInNeed { short_id, .. }, entries } => (
+                format!(
+                    "Not all commits of {short_id} could be kept, so its clone stays: {}",
+                    named(entries, Language::English)
+                ),
+                format!("{short_id} のコミットの一部を保存できないため、クローンを残しています"),
+            ),
             Self::Many { .. } => (
                 "Their tasks are done, and no person has decided about the results".to_owned(),
                 "タスクは完了していますが、結果の扱いが決まっていません".to_owned(),
@@ -274,8 +304,16 @@ impl WaitingResult {
         }
     }
 
-    /// Returns the command that ends it, which is the same in each language. None of this program
-    /// ends what a merge left.
+    /// Returns the errors behind it, which only the English text contains.
+    pub(super) fn detail_in_english(&self) -> Option<String> {
+        match self {
+            Self::NotKept { entries, .. } => Some(named(entries, Language::English)),
+            _ => None,
+        }
+    }
+
+    /// Returns the command that ends it or shows all of it, which is the same in each language.
+    /// None of this program ends what a merge left.
     pub(super) fn remedy(&self) -> Option<String> {
         Some(match self {
             Self::ToMerge { task, .. } => format!("`task merge {}`", task.short_id),
@@ -288,6 +326,7 @@ impl WaitingResult {
             Self::Beside { task, .. } => format!("`task result {}`", task.short_id),
             Self::Conflict { task, .. } => format!("`task merge {} --ask-agent`", task.short_id),
             Self::Left { .. } => return None,
+            Self::NotKept { task, .. } => format!("`workspace show {}`", task.short_id),
             Self::Many { project, .. } => format!("`task list --project {project}`"),
         })
     }
@@ -320,7 +359,7 @@ mod tests {
     use crate::domain::attention::AttentionKind::{Conflict as InConflict, Unmerged};
     use crate::domain::task::{NewTask, Priority, TaskStatus};
     use crate::domain::time::Timestamp;
-    use crate::domain::workspace::{OtherTip, Workspace};
+    use crate::domain::workspace::OtherTip;
 
     fn result(n: u32, step: MergeStep) -> UnmergedResult {
         let new = NewTask {
@@ -422,6 +461,25 @@ mod tests {
         let entry = of_results(vec![files], &BTreeMap::new()).pop().unwrap();
         let Cause::Result(found) = entry.cause else { panic!("{entry:?}") };
         assert_eq!(found.remedy().unwrap(), "`task merge SHOP-1 --with-uncommitted`");
+    }
+
+    #[test]
+    fn commits_beyond_a_limit_have_an_entry_until_they_change() {
+        let UnmergedResult { workspace, task, .. } = result(1, MergeStep::Merge);
+        let of = |left_out: &[&str]| {
+            let left_out = left_out.iter().map(|entry| (*entry).to_owned()).collect();
+            let content = Some(Content { left_out, ..Content::default() });
+            of_not_kept(&Workspace { content, ..workspace.clone() }, task.clone())
+        };
+        assert_eq!(of(&["a.sock: it is a socket"]), None, "that is no commit");
+        let beyond = ".git/objects: there are more than 8 objects";
+        let entry = of(&["a.sock: it is a socket", beyond]).unwrap();
+        assert_eq!(entry.kind(), AttentionKind::Workspace);
+        let text = entry.text(Language::English);
+        assert!(text.ends_with(beyond) && text.contains("SHOP-1"), "{text}");
+        assert_eq!(entry.detail_in_english().as_deref(), Some(beyond));
+        assert_eq!(entry.id(), of(&[beyond]).unwrap().id());
+        assert_ne!(entry.id(), of(&[".git/objects: it is too slow"]).unwrap().id());
     }
 
     #[test]

@@ -117,6 +117,10 @@ fn all() -> Vec<Attention> {
             tips: Vec::new(),
         }),
         Cause::Result(WaitingResult::Files { task: task("a"), n_files: 3, tips: Vec::new() }),
+        Cause::Result(WaitingResult::NotKept {
+            task: task("a"),
+            entries: vec![".git/objects: there are more than 8 objects".to_owned()],
+        }),
         Cause::Result(WaitingResult::Undecided {
             task: task("a"),
             tips: ["one", "two", "three", "four"].map(str::to_owned).to_vec(),
@@ -192,7 +196,7 @@ fn no_english_sentence_is_in_a_japanese_entry() {
         }
     }
     let errors = all().iter().filter(|entry| entry.detail_in_english().is_some()).count();
-    assert_eq!(errors, 7, "the errors can be read apart");
+    assert_eq!(errors, 8, "the errors can be read apart");
 }
 
 #[test]

@@ -75,6 +75,13 @@ impl Content {
         self.n_commits == 0 && self.n_uncommitted > 0 && !self.is_undecided
     }
 
+    /// Returns the entries about the repository itself that could not be kept: commits that are
+    /// beyond a limit, damaged or malformed.
+    pub fn unkept_commits(&self) -> impl Iterator<Item = &String> {
+        let is_of_git = |entry: &&String| entry.starts_with(".git/") || entry.starts_with(".git:");
+        self.left_out.iter().filter(is_of_git)
+    }
+
     /// Returns whether a person does not need a tip beside the result.
     pub fn is_dropped(&self, other: &OtherTip) -> bool {
         self.dropped.contains(&other.commit)

@@ -351,7 +351,9 @@ fn place_of(w: &'static Words, result: &WaitingResult) -> (String, &'static str)
             (changes(task), w.merge)
         }
         WaitingResult::Undecided { task, .. } => (changes(task), w.choose_result()),
-        WaitingResult::Beside { task, .. } => (changes(task), w.changes),
+        WaitingResult::Beside { task, .. } | WaitingResult::NotKept { task, .. } => {
+            (changes(task), w.changes)
+        }
         WaitingResult::Conflict { task, .. } | WaitingResult::Left { task: Some(task), .. } => {
             (changes(task), w.changes)
         }

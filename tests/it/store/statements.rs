@@ -421,6 +421,7 @@ fn questions(bed: &Bed) {
         workspaces::list_of_task(tx, &id("t"))?;
         workspaces::list_to_forget(tx)?;
         workspaces::list_broken(tx)?;
+        workspaces::list_not_kept(tx)?;
         workspaces::list_unmerged(tx, None)?;
         workspaces::list_unmerged(tx, Some(&id("p")))?;
         workspaces::list_finished(tx)

@@ -66,6 +66,8 @@ fn links_and_pipes_in_a_tree_never_lead_to_a_file_of_root() {
     for part in named.into_iter().chain(["inner/hard.txt: it cannot be read", ".GIT"]) {
         assert!(left_out.contains(part), "{part} is named: {shown}");
     }
+    let inbox = users.daemon().json(&["inbox", "--kind", "workspace"]).to_string();
+    assert!(inbox.contains("could be kept, so its clone stays: .git/objects: "), "{inbox}");
     let keep = users.project().join("keep.git");
     let branch = shown["branch"].as_str().unwrap();
     assert_eq!(git(&keep, &["show", &format!("{branch}:one.txt")]), "one");
