@@ -1,6 +1,7 @@
 //! Makes a workspace: a clone that borrows the objects of the keep repository.
 
 use std::ffi::OsStr;
+use std::io::Read as _;
 use std::path::Path;
 
 use super::base::pin_of;
@@ -12,6 +13,7 @@ use super::rights::{Owner, blocking_as, set_mode};
 use super::source::Source;
 use super::sparse::Made;
 use super::submodules::Origin;
+use super::temporary::setting;
 use super::{CheckoutError, Checkouts, Place, remove_folder, rename, write};
 use crate::crash_point::{self, CrashPoint};
 use crate::domain::workspace::{Cone, Order, Prepared, Restored};
@@ -250,17 +252,6 @@ impl Checkouts {
         let init = self.git.call(init.into_iter().chain([tree.as_os_str()]));
         init.run_as(owner).run().await?;
         let own = tree.join(".git");
-        blocking_as(owner, {
-            let own = own.clone();
-            move || {
-                let inside = Inside::open(&own)?;
-                let borrowed = alternates(owner);
-                inside.write(Path::new("objects/info/alternates"), borrowed.as_bytes(), 0o644)?;
-                inside.make_folder(Path::new("info"), InTheWay::Refuse).map(drop)
-            }
-        })
-        .await?;
-        crash_point::reach(CrashPoint::WorkspaceBegun);
         let email = format!("{}@agent-coordinator.invalid", order.agent);
         let mut settings = vec![
             ("user.name", order.agent.to_string()),
@@ -269,9 +260,23 @@ impl Checkouts {
             ("push.default", "nothing".to_owned()),
         ];
         settings.extend(upstream.map(|url| ("remote.origin.url", url)));
-        for (name, value) in &settings {
-            self.git.on(&own, ["config", name, value]).run_as(owner).run().await?;
-        }
+        blocking_as(owner, {
+            let own = own.clone();
+            move || {
+                let inside = Inside::open(&own)?;
+                let borrowed = alternates(owner);
+                inside.write(Path::new("objects/info/alternates"), borrowed.as_bytes(), 0o644)?;
+                inside.make_folder(Path::new("info"), InTheWay::Refuse)?;
+                let config = Path::new("config");
+                let mut text = String::new();
+                let read = inside.open_file(config).and_then(|mut it| it.read_to_string(&mut text));
+                read.map_err(CheckoutError::io("read", &own))?;
+                text.extend(settings.iter().map(|(name, value)| setting(name, value)));
+                inside.write(config, text.as_bytes(), 0o644)
+            }
+        })
+        .await?;
+        crash_point::reach(CrashPoint::WorkspaceBegun);
         let branch = format!("refs/heads/{}", prepared.branch);
         if let Some(start) = start {
             self.git.on(&own, ["update-ref", &branch, start]).run_as(owner).run().await?;

@@ -6,7 +6,6 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use super::git::Git;
 use super::source::{Head, Source};
 use super::temporary::{Settings, make_repository, remove_remains};
 use super::upgrade::MENDED;
@@ -19,13 +18,10 @@ use crate::domain::ProjectId;
 /// The refs that follow the branches of the source.
 pub(super) const SOURCE: &str = "refs/agent-coordinator/source";
 /// Settings of a keep repository.
-const SETTINGS: [(&str, &str); 5] = [
-    ("gc.auto", "0"),
-    ("gc.pruneExpire", "never"),
-    ("maintenance.auto", "false"),
-    ("core.logAllRefUpdates", "always"),
-    ("receive.denyDeletes", "true"),
-];
+const SETTINGS: &str = "[gc]\n\tauto = 0\n\tpruneExpire = never\n\
+    [maintenance]\n\tauto = false\n\
+    [core]\n\tlogAllRefUpdates = always\n\
+    [receive]\n\tdenyDeletes = true\n";
 /// The setting with which git refuses to prune objects.
 const PRECIOUS: &str = "extensions.preciousObjects";
 /// Refuses each push, such as the `push --mirror` of an agent.
@@ -73,7 +69,7 @@ impl Checkouts {
             remove_folder(&new)?;
             self.init(&new, Some(format)).await?;
             crash_point::reach(CrashPoint::KeepHalfMade);
-            self.finish_keep(&new, place).await?;
+            finish_keep(&new, place)?;
         }
         if place.files().join("HEAD").is_file() {
             return Ok(());
@@ -83,18 +79,6 @@ impl Checkouts {
         make_folder(&new)?;
         make_repository(&new, &Settings { format, attributes: ATTRIBUTES, excluded: "" })?;
         rename(&new, &place.files())
-    }
-
-    /// Gives a new keep repository its settings and its name.
-    async fn finish_keep(&self, new: &Path, place: &Place) -> Result<(), CheckoutError> {
-        configure(&self.git, new).await?;
-        make_folder(&new.join("hooks"))?;
-        let hook = new.join("hooks/pre-receive");
-        write(&hook, PRE_RECEIVE)?;
-        std::fs::set_permissions(&hook, std::fs::Permissions::from_mode(0o755))
-            .map_err(CheckoutError::io("make executable", &hook))?;
-        write(&new.join(MENDED), b"")?;
-        rename(new, &place.keep())
     }
 
     /// Makes a bare repository, with git's usual format of ids unless one is named.
@@ -205,11 +189,18 @@ impl Checkouts {
     }
 }
 
-async fn configure(git: &Git, repository: &Path) -> Result<(), CheckoutError> {
-    for (name, value) in SETTINGS {
-        git.on(repository, ["config", name, value]).run().await?;
-    }
-    Ok(())
+/// Gives a new keep repository its settings and its name.
+fn finish_keep(new: &Path, place: &Place) -> Result<(), CheckoutError> {
+    let config = new.join("config");
+    let text = std::fs::read_to_string(&config).map_err(CheckoutError::io("read", &config))?;
+    write(&config, text + SETTINGS)?;
+    make_folder(&new.join("hooks"))?;
+    let hook = new.join("hooks/pre-receive");
+    write(&hook, PRE_RECEIVE)?;
+    std::fs::set_permissions(&hook, std::fs::Permissions::from_mode(0o755))
+        .map_err(CheckoutError::io("make executable", &hook))?;
+    write(&new.join(MENDED), b"")?;
+    rename(new, &place.keep())
 }
 
 /// Removes a folder or a file, such as an index that a call had not written completely.

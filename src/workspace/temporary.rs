@@ -161,3 +161,31 @@ pub(super) fn make_repository(folder: &Path, settings: &Settings<'_>) -> Result<
     }
     Ok(())
 }
+
+/// Returns a setting in the form of a file of settings, such as `remote.origin.url`.
+pub(super) fn setting(name: &str, value: &str) -> String {
+    let (section, key) = name.rsplit_once('.').unwrap_or((name, ""));
+    let section = match section.split_once('.') {
+        Some((section, middle)) => format!("{section} \"{middle}\""),
+        None => section.to_owned(),
+    };
+    let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+    format!("[{section}]\n\t{key} = \"{value}\"\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workspace::tests::run_git;
+
+    #[test]
+    fn git_reads_a_setting_as_it_was_given() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = folder.path().join("config");
+        for (name, value) in [("user.name", "ann"), ("remote.origin.url", "a \"b\"\\c;#\n\t[d]")] {
+            std::fs::write(&config, setting(name, value)).unwrap();
+            let get = ["config", "--file", "config", "--get", name];
+            assert_eq!(run_git(folder.path(), folder.path(), &get), value);
+        }
+    }
+}
