@@ -7,8 +7,9 @@ use std::os::unix::fs::{lchown, symlink};
 
 use super::*;
 
-/// The apparent size of a huge file.
-const HUGE: u64 = 3 << 30;
+/// The apparent size of a huge file: more than the memory that a process of git may allocate. Git
+/// maps a list of refs of 3 GiB for several seconds in each call.
+const HUGE: u64 = 5 << 28;
 
 /// The pieces that are replaced: entries of a git directory, and with a slash those of the tree.
 /// The dot is the git directory itself.
