@@ -200,8 +200,12 @@ impl CheckoutError {
     }
 
     /// Returns whether the step is in vain until a person does something.
-    pub const fn needs_person(&self) -> bool {
-        matches!(self, Self::Refused(_) | Self::Malformed(_) | Self::Gone(_))
+    pub fn needs_person(&self) -> bool {
+        match self {
+            Self::Refused(_) | Self::Malformed(_) | Self::Gone(_) => true,
+            Self::Git(error) => error.is_beyond_limit(),
+            _ => false,
+        }
     }
 }
 

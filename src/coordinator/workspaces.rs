@@ -376,7 +376,9 @@ async fn take<C: ControlPlane>(
             }
             match checkouts.prepare_clean(order).await {
                 // The clone of the task can be used, and only the check waits.
-                Err(error @ CheckoutError::Refused(_)) => {
+                Err(error @ (CheckoutError::Refused(_) | CheckoutError::Git(_)))
+                    if error.needs_person() =>
+                {
                     let reason = format!("no fresh clone for its check: {}", ErrorChain(&error));
                     Ok(Taken::failed(reason, PAUSE))
                 }

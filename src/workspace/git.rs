@@ -32,6 +32,8 @@ pub(super) use hook::HookRun;
 pub const OLDEST_VERSION: (u32, u32) = (2, 38);
 /// The most output of a call, in bytes.
 const MAX_OUTPUT: u64 = 256 * 1024 * 1024;
+/// The setting that a call without memory names.
+const MEMORY_LIMIT: &str = "`workspace.limits.git_memory`";
 /// The configuration of each call, which is in a file.
 const CONFIG: &str = "[init]\n\tdefaultBranch = main\n";
 /// The reason why a call of git did not succeed.
@@ -61,6 +63,16 @@ impl GitError {
     /// git refused it, or it is beyond a limit.
     pub const fn is_of_content(&self) -> bool {
         matches!(self, Self::Failed { .. } | Self::TooSlow { .. } | Self::TooMuch { .. })
+    }
+
+    /// Returns whether the call went beyond a limit of processor time, output or memory, so that it
+    /// would do so again.
+    pub fn is_beyond_limit(&self) -> bool {
+        match self {
+            Self::TooSlow { .. } | Self::TooMuch { .. } => true,
+            Self::Failed { message, .. } => message.contains(MEMORY_LIMIT),
+            _ => false,
+        }
     }
 }
 

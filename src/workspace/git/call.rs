@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{Child, Command};
 
-use super::{Git, GitError, MAX_OUTPUT};
+use super::{Git, GitError, MAX_OUTPUT, MEMORY_LIMIT};
 use crate::domain::workspace::Remote;
 use crate::sys::{confined, processes};
 use crate::workspace::rights::{Groups, Owner};
@@ -443,10 +443,8 @@ fn message(said: &[u8], memory: u64) -> String {
     message.truncate(message.floor_char_boundary(MAX_MESSAGE));
     if message.contains("Out of memory") {
         let limit = memory >> 20;
-        let _ = write!(
-            message,
-            " (a process of git may use {limit} MiB of memory: `workspace.limits.git_memory`)"
-        );
+        let _ =
+            write!(message, " (a process of git may use {limit} MiB of memory: {MEMORY_LIMIT})");
     }
     message
 }
@@ -516,7 +514,10 @@ mod tests {
         assert_eq!((call.limit, call.processor_time()), (few, 2 * few));
         let said = message(b"fatal: Out of memory, malloc failed\n", git.limits.git_memory);
         assert!(said.ends_with("256 MiB of memory: `workspace.limits.git_memory`)"), "{said}");
+        let failed = |message| GitError::Failed { command: "add".to_owned(), message };
+        assert!(failed(said).is_beyond_limit());
         assert_eq!(message(b"fatal: no\n", 1), "fatal: no");
+        assert!(!failed("fatal: no".to_owned()).is_beyond_limit());
     }
 
     #[tokio::test]

@@ -7,6 +7,21 @@ fn limited(bed: &Bed, limits: GitLimits) -> Checkouts {
     Checkouts::new(bed.folder.path().join("workspaces")).with_limits(limits)
 }
 
+#[test]
+fn a_step_beyond_a_limit_waits_for_a_person_and_one_that_was_ended_is_repeated() {
+    let command = "add".to_owned();
+    let limit = std::time::Duration::from_mins(2);
+    for (error, needs_person) in [
+        (GitError::TooSlow { command: command.clone(), limit }, true),
+        (GitError::TooMuch { command: command.clone() }, true),
+        (GitError::TimedOut { command: command.clone(), limit }, false),
+        (GitError::Killed { command }, false),
+    ] {
+        let error = CheckoutError::from(error);
+        assert_eq!(error.needs_person(), needs_person, "{error}");
+    }
+}
+
 #[tokio::test]
 async fn what_a_clone_has_beyond_the_limits_stays_there_and_is_named() {
     let mut bed = Bed::new();
