@@ -471,7 +471,10 @@ mod tests {
             let content = Some(Content { left_out, ..Content::default() });
             of_not_kept(&Workspace { content, ..workspace.clone() }, task.clone())
         };
-        assert_eq!(of(&["a.sock: it is a socket"]), None, "that is no commit");
+        for file in ["a.sock: it is a socket", "a/.gitignore: it is a special file"] {
+            assert_eq!(of(&[file]), None, "that is no commit");
+        }
+        assert!(of(&["inner/.git: there are more than 8 objects"]).is_some());
         let beyond = ".git/objects: there are more than 8 objects";
         let entry = of(&["a.sock: it is a socket", beyond]).unwrap();
         assert_eq!(entry.kind(), AttentionKind::Workspace);

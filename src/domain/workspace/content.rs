@@ -75,10 +75,13 @@ impl Content {
         self.n_commits == 0 && self.n_uncommitted > 0 && !self.is_undecided
     }
 
-    /// Returns the entries about the repository itself that could not be kept: commits that are
-    /// beyond a limit, damaged or malformed.
+    /// Returns the entries about repositories that could not be kept: commits that are beyond a
+    /// limit, damaged or malformed.
     pub fn unkept_commits(&self) -> impl Iterator<Item = &String> {
-        let is_of_git = |entry: &&String| entry.starts_with(".git/") || entry.starts_with(".git:");
+        let is_of_git = |entry: &&String| {
+            let path = entry.split(": ").next().unwrap_or_default();
+            path.split('/').any(|name| name == ".git")
+        };
         self.left_out.iter().filter(is_of_git)
     }
 
