@@ -91,7 +91,8 @@ impl Checkouts {
         // If this is given up half-way, the next step removes what is left.
         state.is_tidied = false;
         let owner = owner_of_work_tree(&order.work_tree)?;
-        let Read { repository, format, excluded, refs } = read(&order.work_tree, owner).await?;
+        let Read { repository, is_damaged, format, excluded, refs } =
+            read(&order.work_tree, owner).await?;
         self.make_keep(format, &place).await?;
         make_folder(&place.folder)?;
         let mut left_out = Vec::new();
@@ -108,8 +109,13 @@ impl Checkouts {
             common: repository.common,
         };
         self.mend(&source, &place).await?;
-        let staged =
-            self.take_commits(&place, &source, &refs, last.as_deref(), &mut left_out).await?;
+        let staged = if is_damaged {
+            // Git would look for a repository in the folders above.
+            left_out.push(".git: HEAD or the objects are missing; only the files are kept".into());
+            Staged::default()
+        } else {
+            self.take_commits(&place, &source, &refs, last.as_deref(), &mut left_out).await?
+        };
         // The ignored files of a person are named there, too.
         let files = if let Some(owner) = owner {
             let of = (owner, format, excluded);
@@ -513,6 +519,8 @@ async fn check_readable(place: &Place) -> Result<(), CheckoutError> {
 /// The facts that are read from a repository with the rights of its owner.
 struct Read {
     repository: Repository,
+    /// Git finds no repository in its folder.
+    is_damaged: bool,
     format: &'static str,
     /// The list of ignored files beside `.gitignore`.
     excluded: String,
@@ -528,14 +536,15 @@ async fn read(work_tree: &Path, owner: Option<Owner>) -> Result<Read, CheckoutEr
     let shown = work_tree.to_owned();
     let work_tree = work_tree.to_owned();
     let read = blocking_as(owner, move || {
-        let found = Repository::of(&work_tree).or_else(|| Repository::damaged(&work_tree));
-        let Some(repository) = found else {
+        let whole = Repository::of(&work_tree);
+        let is_damaged = whole.is_none();
+        let Some(repository) = whole.or_else(|| Repository::damaged(&work_tree)) else {
             return Err(CheckoutError::Gone(work_tree.join(".git")));
         };
         repository.folders().iter().try_for_each(|folder| check_entries(&work_tree, folder))?;
         let excluded = read_text(&repository.common.join("info/exclude")).unwrap_or_default();
         let refs = refs_in(&repository.own, &repository.common);
-        Ok(Read { format: repository.format(), excluded, refs, repository })
+        Ok(Read { format: repository.format(), is_damaged, excluded, refs, repository })
     })
     .await?;
     let folders = read.repository.folders();
