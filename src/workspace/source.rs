@@ -109,13 +109,18 @@ impl Source {
         Ok(Self { top: directory, subdirectory: String::new(), is_bare: true, owner, common })
     }
 
-    /// Begins a call of git in the repository.
+    /// Begins a call of git in the repository. If git cannot use it, it takes none of the folders
+    /// above the work tree, which others may own.
     pub(super) fn git<'a, A: AsRef<OsStr>>(
         &self,
         git: &'a Git,
         arguments: impl IntoIterator<Item = A>,
     ) -> Call<'a> {
-        git.in_folder(&self.top, arguments).run_as(self.owner)
+        let call = git.in_folder(&self.top, arguments).run_as(self.owner);
+        match self.top.parent().filter(|_| !self.is_bare) {
+            Some(above) => call.variable("GIT_CEILING_DIRECTORIES", above),
+            None => call,
+        }
     }
 
     /// Checks that a partial clone has the files of its HEAD. The daemon fetches nothing for it.

@@ -304,7 +304,13 @@ async fn a_damaged_repository_costs_no_file() {
         bed.put("mine.txt", "mine\n");
         let git = bed.top().join(".git");
         match damage {
-            "a HEAD without a ref" => std::fs::write(git.join("HEAD"), "garbage\n").unwrap(),
+            "a HEAD without a ref" => {
+                // Git would take the repository around it.
+                bed.git_in(bed.folder.path(), &["init", "--quiet"]);
+                std::fs::write(bed.folder.path().join("outer.txt"), "outer\n").unwrap();
+                bed.git_in(bed.folder.path(), &["add", "outer.txt"]);
+                std::fs::write(git.join("HEAD"), "garbage\n").unwrap();
+            }
             "no HEAD" => std::fs::remove_file(git.join("HEAD")).unwrap(),
             "no objects" => std::fs::remove_dir_all(git.join("objects")).unwrap(),
             _ => {
@@ -318,8 +324,10 @@ async fn a_damaged_repository_costs_no_file() {
         let taken = bed.snapshot("lch_1").await;
         let is_named = taken.left_out.iter().any(|entry| entry.starts_with(".git: "));
         assert!(is_named, "{damage}: {:?}", taken.left_out);
-        let name = format!("{}:worktree/mine.txt", taken.commit);
-        assert_eq!(bed.git_in(&bed.keep(), &["show", &name]), "mine", "{damage}");
+        let shown =
+            |name: &str| bed.git_in(&bed.keep(), &["show", &format!("{}:{name}", taken.commit)]);
+        assert_eq!(shown("worktree/mine.txt"), "mine", "{damage}");
+        assert_eq!(shown("git/staged"), "", "{damage}");
     }
 }
 
