@@ -145,7 +145,8 @@ impl Checkouts {
     }
 }
 
-fn n_free(root: &Path) -> Option<u64> {
+/// Returns the free space on the disk of a folder, in bytes.
+pub(super) fn n_free(root: &Path) -> Option<u64> {
     let found = statvfs(root).ok()?;
     Some(found.f_bavail.saturating_mul(found.f_frsize))
 }

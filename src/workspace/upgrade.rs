@@ -16,6 +16,7 @@ use rustix::fs::{AtFlags, Dir, FileType, Gid, Mode, OFlags, Uid, fchown, openat,
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
+use super::disk::n_free;
 use super::objects::names_in;
 use super::rights::{Owner, run_as};
 use super::source::Source;
@@ -114,7 +115,12 @@ impl Checkouts {
     /// and checks the packs among them.
     async fn copy_linked_objects(&self, keep: &Path) -> Result<(), CheckoutError> {
         let objects = keep.join("objects");
-        let copied = blocking(move || replace_by_copies(&objects)).await?;
+        let copied = blocking(move || {
+            let shared = shared_files(&objects)?;
+            check_room(&shared, n_free(&objects))?;
+            replace_by_copies(&objects, shared)
+        })
+        .await?;
         for file in copied.iter().filter(|file| file.extension() == Some(OsStr::new("pack"))) {
             let index = file.with_extension("idx");
             let check = [OsStr::new("verify-pack"), index.as_os_str()];
@@ -145,15 +151,33 @@ fn shared_files(objects: &Path) -> Result<Vec<(PathBuf, u64)>, CheckoutError> {
     Ok(shared)
 }
 
+/// Checks that there is room for copies of these files, so that nothing changes without it.
+fn check_room(shared: &[(PathBuf, u64)], n_free: Option<u64>) -> Result<(), CheckoutError> {
+    let n_bytes: u64 = shared.iter().map(|(_, n_bytes)| n_bytes).sum();
+    match n_free.filter(|n_free| *n_free < n_bytes) {
+        None => Ok(()),
+        Some(n_free) => Err(CheckoutError::NoRoom(format!(
+            "the first use of the project after version 0.1.0 copies {n_bytes} bytes, but only \
+             {n_free} are free on the disk of the clones; make room there"
+        ))),
+    }
+}
+
 /// Replaces each such file by a copy. Returns their paths. Blocks.
-fn replace_by_copies(objects: &Path) -> Result<Vec<PathBuf>, CheckoutError> {
+fn replace_by_copies(
+    objects: &Path,
+    shared: Vec<(PathBuf, u64)>,
+) -> Result<Vec<PathBuf>, CheckoutError> {
     let new = objects.join(".copy");
     let mut copied = Vec::new();
-    for (file, _) in shared_files(objects)? {
+    for (file, _) in shared {
         let _ = std::fs::remove_file(&new);
-        std::fs::copy(&file, &new).map_err(CheckoutError::io("copy", &file))?;
-        let synced = File::open(&new).and_then(|file| file.sync_all());
-        synced.map_err(CheckoutError::io("write", &new))?;
+        let made = std::fs::copy(&file, &new).and_then(|_| File::open(&new)?.sync_all());
+        if made.is_err() {
+            // The next attempt may be late, and a full disk holds up others.
+            let _ = std::fs::remove_file(&new);
+        }
+        made.map_err(CheckoutError::io("copy", &file))?;
         rename(&new, &file)?;
         crash_point::reach(CrashPoint::PackCopied);
         copied.push(file);
@@ -234,5 +258,21 @@ impl Giver {
             crash_point::reach(CrashPoint::EntryGiven);
         }
         if is_folder { self.look(opened.as_fd(), path).map_err(io::Error::other) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_upgrade_without_room_changes_nothing_and_names_the_bytes() {
+        let shared = [1_000, 234].map(|n_bytes| (PathBuf::from("pack"), n_bytes));
+        for n_free in [None, Some(1_234), Some(5_000)] {
+            assert!(check_room(&shared, n_free).is_ok(), "{n_free:?}");
+        }
+        let refused = check_room(&shared, Some(1_233)).unwrap_err().to_string();
+        assert!(refused.contains("copies 1234 bytes, but only 1233 are free"), "{refused}");
+        assert!(check_room(&[], Some(0)).is_ok());
     }
 }
