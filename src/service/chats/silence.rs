@@ -65,18 +65,19 @@ pub(in crate::service) fn is_answered(
     Ok(newest_unread_after(tx, key, read_up_to)?.is_none())
 }
 
-/// Returns whether a chat in which all messages are answered may give its slot away. An agent that
-/// still works on its answer does not ask for messages meanwhile.
+/// Returns whether a chat in which all messages are answered may give its slot away: it is silent,
+/// is viewed by no person, and its agent asks for something to do.
 pub(in crate::service) fn is_at_rest(
     clocks: &Clocks,
     heard: &Heard,
     attendances: &Attendances,
     launch: &Launch,
 ) -> bool {
+    let LaunchState::Running { session } = &launch.state else { return false };
     let InstanceKey { agent, project, .. } = launch.key.clone();
     let lasted = clocks.known_to_last(Look::Overdue, &Subject::Chat(launch.id.clone()));
     lasted.is_some_and(|lasted| lasted >= REST)
-        && clocks.idle_for(heard, launch).is_some_and(|idle| idle <= 2 * PAUSE_BETWEEN_POLLS)
+        && heard.calls.is_asking(session, 2 * PAUSE_BETWEEN_POLLS)
         && !attendances.is_attended(&Assignment { project, agent })
 }
 

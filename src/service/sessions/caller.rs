@@ -39,6 +39,8 @@ struct Seen {
     steady: Instant,
     /// Calls that are being held.
     n_held: u32,
+    /// The last call asked for the next action, which is held if there is none.
+    is_asking: bool,
 }
 
 /// A call that is being held. Its session is alive while this value exists.
@@ -60,15 +62,21 @@ impl Activity {
     pub(in crate::service) fn touch(&self, session: &SessionId, now: Timestamp) {
         let mut all = self.lock();
         let began = clock::now();
-        let seen =
-            all.entry(session.clone()).or_insert(Seen { at: now, began, steady: began, n_held: 0 });
-        (seen.at, seen.began, seen.steady) = (now, began, began);
+        let seen = all.entry(session.clone()).or_insert(Seen {
+            at: now,
+            began,
+            steady: began,
+            n_held: 0,
+            is_asking: false,
+        });
+        *seen = Seen { at: now, began, steady: began, is_asking: false, n_held: seen.n_held };
     }
 
     /// Notes that a call of this session is held from now on.
     pub(in crate::service) fn hold<'a>(&'a self, session: &'a SessionId) -> Held<'a> {
         if let Some(seen) = self.lock().get_mut(session) {
             seen.n_held += 1;
+            seen.is_asking = true;
         }
         Held { activity: self, session }
     }
@@ -92,6 +100,14 @@ impl Activity {
         self.lock()
             .get(session)
             .map(|seen| if seen.n_held > 0 { Duration::ZERO } else { seen.steady.elapsed() })
+    }
+
+    /// Returns whether the last thing that the agent did was to ask for its next action, less than
+    /// `patience` ago. An agent that is at work calls other tools, or none.
+    pub(in crate::service) fn is_asking(&self, session: &SessionId, patience: Duration) -> bool {
+        self.lock().get(session).is_some_and(|seen| {
+            seen.n_held > 0 || seen.is_asking && seen.steady.elapsed() <= patience
+        })
     }
 
     pub(in crate::service) fn keep_only(&self, is_open: impl Fn(&SessionId) -> bool) {

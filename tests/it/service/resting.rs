@@ -1,30 +1,65 @@
 //! A chat at rest: its agent has answered everything, and no view of it is open.
 
-use agent_coordinator::domain::{Launch, LaunchId, LaunchState};
+use std::sync::atomic::AtomicU64;
+
+use agent_coordinator::domain::LaunchId;
+use agent_coordinator::service::Caller;
 
 use super::*;
+
+/// A world whose time of day can be set.
+#[derive(Default)]
+struct SetWorld(AtomicU64);
+
+impl World for SetWorld {
+    fn now(&self) -> Timestamp {
+        SystemWorld.now() + Duration::from_secs(self.0.load(Ordering::SeqCst))
+    }
+
+    fn fill(&self, bytes: &mut [u8]) {
+        SystemWorld.fill(bytes);
+    }
+
+    fn unique(&self) -> String {
+        SystemWorld.unique()
+    }
+}
 
 struct Resting {
     store: Arc<Store>,
     service: Service,
     launch: LaunchId,
+    caller: Caller,
+    token: Secret,
 }
 
 /// Returns a server with a chat that has been silent for longer than a chat without a view needs to
-/// give its slot away.
+/// give its slot away. Its agent has just asked for something to do.
 async fn resting() -> Resting {
     let store = one_pair_with_work().await;
-    let began = Timestamp::from_millis(SystemWorld.now().as_millis() - 40_000);
+    let world = Arc::new(SetWorld::default());
+    let chat = config::Chat { poll_hold: Duration::ZERO, ..config::Chat::default() };
+    let settings = Settings { chat, ..settings() };
+    let service = Service::new(store.clone(), world.clone(), settings, Nudge::new());
     let key = InstanceKey { purpose: Purpose::Chat, ..key() };
-    let launch = Launch {
-        state: LaunchState::Running { session: "ses".parse().unwrap() },
-        authenticated_at: Some(began),
-        ..Launch::claimed("lch".parse().unwrap(), key, "claude".to_owned(), began, began)
-    };
-    rows::write(&store, vec![Row::Launch(launch.clone())]).await.unwrap();
-    let service = Service::new(store.clone(), Arc::new(SystemWorld), settings(), Nudge::new());
+    service.chats.start(&key.agent, &key.project).await.unwrap();
+    let coordinator = "crd_here".parse().unwrap();
+    let start = service.launches.should_start(&key, Some(&coordinator)).await.unwrap();
+    let ticket = start.claim.unwrap().ticket.unwrap();
+    let socket = || Presenter::on_socket(None);
+    let session =
+        service.sessions.authenticate(&key.agent, &ticket, &key.project, socket()).await.unwrap();
+    world.0.store(40, Ordering::SeqCst);
     service.maintenance.end_overdue().await.unwrap();
-    Resting { store, service, launch: launch.id }
+    let caller = service.sessions.identify(&session.session_token, socket()).await.unwrap();
+    service.sessions.next_action(&caller, None).await.unwrap();
+    Resting {
+        store,
+        service,
+        launch: caller.launch.id.clone(),
+        caller,
+        token: session.session_token,
+    }
 }
 
 impl Resting {
@@ -58,4 +93,15 @@ async fn a_chat_in_which_a_person_has_just_spoken_keeps_its_slot() {
     let InstanceKey { agent, project, .. } = key();
     chat.service.chats.say(&agent, &project, None, "one more question").await.unwrap();
     assert!(!chat.is_at_rest().await && !chat.gives_way().await);
+}
+
+#[tokio::test]
+async fn a_chat_whose_agent_calls_other_tools_keeps_its_slot() {
+    let chat = resting().await;
+    assert!(chat.is_at_rest().await);
+    let sessions = &chat.service.sessions;
+    sessions.identify(&chat.token, Presenter::on_socket(None)).await.unwrap();
+    assert!(!chat.is_at_rest().await && !chat.gives_way().await);
+    sessions.next_action(&chat.caller, None).await.unwrap();
+    assert!(chat.is_at_rest().await);
 }
