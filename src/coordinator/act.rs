@@ -10,7 +10,6 @@ use futures::stream;
 
 use super::Coordinator;
 use super::control::{ClaimAnswer, ControlPlane, Delivery};
-use super::faults::LONGEST_LOOK;
 use super::processes::ProcessLayer;
 use crate::crash_point::{self, CrashPoint};
 use crate::domain::launch::ProcessEnd;
@@ -20,9 +19,12 @@ use crate::instance_dir;
 use crate::instance_dir::record::{self, KeptReport, Record as _};
 use crate::locks::lock;
 use crate::process::StartRequest;
-use crate::provider::{CommandError, Host, LaunchRequest, Providers};
+use crate::provider::LaunchRequest;
 use crate::telemetry::ErrorChain;
 
+/// The longest time that a start waits for files in the directory of its agent. The claim is over
+/// then, and the start is tried again after a pause.
+const FILES_TIMEOUT: Duration = Duration::from_secs(5);
 /// The number of launches whose actions are carried out at the same time. The store groups their
 /// commits.
 const N_AT_ONCE: usize = 64;
@@ -215,19 +217,20 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         Ok(())
     }
 
-    /// Returns the command of an agent. If the file system of its directory does not answer in time,
-    /// it is made without a look at files.
-    async fn command_of(&self, request: &LaunchRequest) -> Result<CommandSpec, CommandError> {
+    /// Returns the command of an agent. It may depend on files in its directory, unless this machine
+    /// is not looked at.
+    async fn command_of(&self, request: &LaunchRequest) -> Result<CommandSpec, String> {
+        if !self.faults.is_on {
+            return self.config.providers.command(request).map_err(|error| error.to_string());
+        }
         let providers = self.config.providers.clone();
         let order = request.clone();
         let made = tokio::task::spawn_blocking(move || providers.command(&order));
-        match tokio::time::timeout(LONGEST_LOOK, made).await {
-            Ok(Ok(command)) => command,
-            _ => {
-                let providers = Providers { host: Host::BLIND, ..self.config.providers.clone() };
-                providers.command(request)
-            }
-        }
+        let Ok(Ok(command)) = tokio::time::timeout(FILES_TIMEOUT, made).await else {
+            let directory = request.working_directory.display();
+            return Err(format!("the file system of `{directory}` does not answer"));
+        };
+        command.map_err(|error| error.to_string())
     }
 
     /// Claims the start and then starts the process. A failure after the claim is reported at once.
@@ -275,11 +278,14 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             attempt,
         };
         let command = match &check {
-            Some(check) => self.config.providers.check_command(&request, check),
+            Some(check) => {
+                let command = self.config.providers.check_command(&request, check);
+                command.map_err(|error| error.to_string())
+            }
             None => self.command_of(&request).await,
         };
         let started = match working_directory.and_then(|_| {
-            let command = command.map_err(|error| error.to_string())?;
+            let command = command?;
             if check.is_some() {
                 self.faults.note_check(&key, &ai_type, &command);
             }

@@ -22,7 +22,7 @@ use crate::provider::{CORRECT_PROGRAM, LaunchRequest, Providers};
 use crate::sys::usual_folders::Elsewhere;
 
 /// The longest time that the loop waits for a look.
-pub(super) const LONGEST_LOOK: Duration = Duration::from_millis(500);
+const LONGEST_LOOK: Duration = Duration::from_millis(500);
 /// The longest time for which a look that hangs keeps what was found before it.
 const LONGEST_WAIT: Duration = Duration::from_mins(1);
 
@@ -31,7 +31,7 @@ type Faults = BTreeMap<InstanceKey, String>;
 /// The faults of the starts that wait on this machine.
 #[derive(Default)]
 pub(super) struct StartFaults {
-    is_on: bool,
+    pub(super) is_on: bool,
     /// The last commands of checks, with their providers. Only a claim tells the command of a check.
     checks: Mutex<BTreeMap<InstanceKey, (String, CommandSpec)>>,
     found: Faults,
@@ -164,17 +164,15 @@ impl StartFaults {
 /// below it is not looked at.
 const IN_CLONE: &str = "/proc/0/clone";
 
-/// Returns whether the program or the wrapper of a command is looked for in this folder. A relative
-/// path begins in the working directory.
+/// Returns whether a program of a command is looked for in this folder: the first one by its path,
+/// or any by the `PATH`, such as that of a wrapper or the interpreter of a script. A relative path
+/// begins in the working directory, and so does an empty folder of the `PATH`.
 fn leads_into(folder: &Path, command: &CommandSpec) -> bool {
     let is_inside = |path: &str| !path.starts_with('/') || Path::new(path).starts_with(folder);
     let first = command.wrap.first().unwrap_or(&command.program);
-    if first.contains('/') {
-        return is_inside(first);
-    }
     let variable = command.environment.iter().find(|(name, _)| name == "PATH");
-    let folders = variable.map_or("", |(_, value)| value.reveal()).split(':');
-    folders.filter(|folder| !folder.is_empty()).any(is_inside)
+    let is_in_path = variable.is_some_and(|(_, path)| path.reveal().split(':').any(is_inside));
+    is_in_path || first.contains('/') && is_inside(first)
 }
 
 fn request_of(key: &InstanceKey, ai_type: &str, working_directory: PathBuf) -> LaunchRequest {
@@ -320,6 +318,9 @@ mod tests {
             (vec![], "/clones/agent", "/usr/bin", false),
             (vec!["/clone/box"], "agent", "/usr/bin", true),
             (vec!["/usr/bin/box"], "./agent", "/usr/bin", false),
+            (vec!["/usr/bin/box"], "agent", "/clone/bin:/usr/bin", true),
+            (vec![], "/opt/script", "/clone/bin:/usr/bin", true),
+            (vec![], "agent", "/usr/bin:", true),
         ] {
             let command = command(&wrap, program, path);
             assert_eq!(leads_into(folder, &command), expected, "{wrap:?} {program} {path}");
