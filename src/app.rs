@@ -372,7 +372,7 @@ impl Start<'_> {
                 stage.begin_with_agents()?;
                 let means = Means::find(config)?;
                 let processes = supervisor::adopt(config, &means, nudge.clone()).await?;
-                let programs = programs::programs(config, environment);
+                let programs = programs::programs(server.providers.subscribe(), environment);
                 server.serve(config, listeners, self.configuration, programs, &parts);
                 let control = LocalControlPlane::new(server.service.clone(), id.clone());
                 let control = Control::Local(control, checkouts);

@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use futures::future::join_all;
 use serde::de::IgnoredAny;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::isolation;
@@ -117,22 +118,27 @@ pub fn list_unfit(providers: &Providers) -> Vec<(&'static str, Preset, Missing)>
     unfit.collect()
 }
 
-/// Returns the search for the programs of this configuration.
-pub(super) fn programs(config: &Config, environment: &Environment) -> Programs {
-    let providers = Arc::new(providers(config, environment));
+/// Returns the search for the programs of the providers in use.
+pub(super) fn programs(
+    in_use: watch::Receiver<Arc<Providers>>,
+    environment: &Environment,
+) -> Programs {
     let directory = Some(environment.working_directory().to_owned());
     // A service manager starts daemons in `/`.
     let directory = directory.filter(|path| path.parent().is_some());
     let environment = environment.clone();
     let versions = Arc::<Versions>::default();
-    let asked = Arc::clone(&providers);
+    let asked = in_use.clone();
     Programs::new(directory, move || {
-        let providers = Arc::clone(&providers);
+        let providers = Arc::clone(&in_use.borrow());
         let environment = environment.clone();
         let versions = Arc::clone(&versions);
         Box::pin(async move { look(&providers, &environment, &versions).await })
     })
-    .with_missing(move |ai_type| missing(&asked, ai_type))
+    .with_missing(move |ai_type| {
+        let providers = Arc::clone(&asked.borrow());
+        missing(&providers, ai_type)
+    })
 }
 
 /// Returns the program of an `ai_type` if it is not installed.

@@ -171,7 +171,7 @@ impl Reloader {
         }
         self.log.set_level(&new.log.level)?;
         if let Some(server) = &daemon.server {
-            server.reconfigure(&new);
+            server.reconfigure(&new, &self.environment);
         }
         if let Some(supervisor) = &daemon.supervisor {
             let secrets = match &daemon.server {

@@ -11,7 +11,9 @@ use tokio::sync::watch;
 use super::parts::Parts;
 use super::secrets::secrets;
 use super::state_dir::create_state_dir;
-use super::{Inherited, ManifestProblems, http, identity, isolation, locate, lock, socket, store};
+use super::{
+    Inherited, ManifestProblems, http, identity, isolation, locate, lock, programs, socket, store,
+};
 use crate::config::manifest::{self, Manifest};
 use crate::config::{Config, Environment, Forges, Secrets};
 use crate::domain::Secret;
@@ -20,6 +22,7 @@ use crate::forge;
 use crate::locks;
 use crate::mcp::{self, McpServer};
 use crate::nudge::{Nudge, Nudges};
+use crate::provider::Providers;
 use crate::rest::{self, ConfigurationHandle, Programs, RestState, WebhookEndpoint};
 use crate::rows::Store;
 use crate::service::world::SystemWorld;
@@ -33,6 +36,8 @@ pub(super) struct Server {
     mcp: McpServer,
     /// The coordinator token that was made here, for a configuration without one.
     made_token: Secret,
+    /// The providers in use, for the search for their programs.
+    pub(super) providers: watch::Sender<Arc<Providers>>,
     /// The settings of the watcher of forges.
     forges: watch::Sender<Forges>,
     /// Makes the watcher look at a forge at once.
@@ -99,6 +104,7 @@ impl Server {
             service,
             mcp,
             made_token,
+            providers: watch::Sender::new(Arc::new(programs::providers(config, environment))),
             forges: watch::Sender::new(config.forges.clone()),
             forge_pokes: Nudges::default(),
             manifest: manifest_before,
@@ -151,7 +157,8 @@ impl Server {
     }
 
     /// Uses these settings from now on.
-    pub(super) fn reconfigure(&self, config: &Config) {
+    pub(super) fn reconfigure(&self, config: &Config, environment: &Environment) {
+        self.providers.send_replace(Arc::new(programs::providers(config, environment)));
         self.service.reconfigure(settings(config, &self.secrets(config), &self.made_token));
         self.mcp.set_coordinator_token(coordinator_token(config, &self.made_token));
         self.forges.send_if_modified(|forges| {

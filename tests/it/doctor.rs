@@ -53,6 +53,10 @@ fn a_provider_whose_program_is_not_installed_is_shown_with_the_remedy_of_doctor(
         let page = daemon.page("/ui/operations", language);
         assert!(page.contains(mark) && page.contains(remedy), "{page}");
     }
+    daemon.configure("ai_providers: { claude: { cli_command: /bin/true } }");
+    daemon.done(&["reload"]);
+    let listed = daemon.status()["not_installed"].clone();
+    assert_eq!(listed.as_array().map_or(0, Vec::len), 0, "{listed}");
 }
 
 #[test]
