@@ -104,4 +104,14 @@ fn a_repeated_creation_gets_the_object_as_it_is_and_another_one_the_field_that_d
     assert_eq!((status, &problem["code"]), (409, &"deleted_id".into()), "{problem}");
     daemon.done(&["task", "undelete", "tsk"]);
     assert_eq!(repeated(&daemon, "/tasks", TASK)["shortId"], "PRJ-1");
+
+    // A short id names its task also after the task was deleted.
+    let add = |task: &str, more: &[&str]| {
+        let add = ["task", "add", "--project", "prj", "--title", "Ship", "--id", task];
+        assert_eq!(daemon.done(&[&add[..], more].concat()), format!("{task}\n"));
+    };
+    add("first", &["--status", "done"]);
+    add("next", &["--depends-on", "PRJ-2"]);
+    daemon.done(&["task", "delete", "first", "--yes"]);
+    add("next", &["--depends-on", "PRJ-2"]);
 }

@@ -476,11 +476,16 @@ async fn add(
     State(state): State<RestState>,
     InBody(request): InBody<NewTaskRequest>,
 ) -> Result<(StatusCode, Json<TaskDetail>), Problem> {
+    // A repeated request may name a task that was deleted meanwhile.
+    let removals = &state.service.removals;
     let parent = match request.parent_id {
-        Some(parent) => Some(state.service.tasks.full_id(parent).await?),
+        Some(parent) => Some(removals.full_id(parent).await?),
         None => None,
     };
-    let dependencies = state.service.tasks.full_ids(request.dependencies).await?;
+    let mut dependencies = Vec::with_capacity(request.dependencies.len());
+    for id in request.dependencies {
+        dependencies.push(removals.full_id(id).await?);
+    }
     let sent = state
         .service
         .tasks
