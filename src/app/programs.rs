@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use futures::future::join_all;
-use serde::de::IgnoredAny;
+use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -41,8 +41,8 @@ pub const HOST: Host = Host {
 
 fn has_entries(path: &Path) -> bool {
     let text = path.is_file().then(|| std::fs::read(path).ok()).flatten().unwrap_or_default();
-    serde_json::from_slice::<BTreeMap<String, IgnoredAny>>(&text)
-        .is_ok_and(|entries| !entries.is_empty())
+    let entries = serde_json::from_slice::<Value>(&text).unwrap_or_default();
+    entries.as_object().is_some_and(|entries| !entries.is_empty())
 }
 
 /// Returns the providers as this process looks for their programs: with all its variables, and
@@ -329,8 +329,8 @@ mod tests {
             r#"ai_providers: {{ codex: {{ preset: codex, environment: {{ PATH: "{path}" }} }} }}"#
         );
         let expected = format!(
-            "it is at `{}`: add `{line}` to the configuration, or `Environment=PATH={path}` in the \
-             daemon's unit",
+            "it is at `{}`: add `{line}` to the configuration, or \
+             `Environment=\"PATH={path}\"` in the daemon's unit",
             folder.join("codex").display()
         );
         assert_eq!((*name, &missing.remedy), ("codex", &expected));

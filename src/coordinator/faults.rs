@@ -255,8 +255,10 @@ pub fn remedy_of(
     let entry = providers.entries.get(name);
     let setting = if entry.is_some() {
         format!("set `environment: {{ PATH: {} }}` in `ai_providers.{name}`", in_yaml(path))
-    } else {
+    } else if providers.entries.is_empty() {
         format!("add `{}` to the configuration", setting_of_path(name, path))
+    } else {
+        format!("add `{}` to `ai_providers`", entry_with_path(name, path))
     };
     // Root must not run git from a folder of another user.
     let needs_own =
@@ -264,20 +266,31 @@ pub fn remedy_of(
     let unit = if entry.is_some_and(needs_own) {
         String::new()
     } else {
-        format!(", or `Environment=PATH={path}` in the daemon's unit")
+        format!(", or `Environment={}` in the daemon's unit", in_unit(&format!("PATH={path}")))
     };
     format!("it is at `{}`: {setting}{unit}", program.display())
 }
 
 /// Returns the line of the configuration with which the agents of a preset have this `PATH`.
 pub fn setting_of_path(preset: &str, path: &str) -> String {
+    format!("ai_providers: {{ {} }}", entry_with_path(preset, path))
+}
+
+/// Returns the entry of a preset whose agents have this `PATH`.
+fn entry_with_path(preset: &str, path: &str) -> String {
     let path = in_yaml(path);
-    format!("ai_providers: {{ {preset}: {{ preset: {preset}, environment: {{ PATH: {path} }} }} }}")
+    format!("{preset}: {{ preset: {preset}, environment: {{ PATH: {path} }} }}")
 }
 
 /// Returns a text as the configuration reads it. A `$` would begin a variable.
 fn in_yaml(text: &str) -> String {
     serde_json::Value::from(text.replace('$', "$$")).to_string()
+}
+
+/// Returns a text as a unit of systemd reads it. A `%` would begin a specifier.
+fn in_unit(text: &str) -> String {
+    let text = text.replace('\\', "\\\\").replace('"', "\\\"").replace('%', "%%");
+    format!("\"{text}\"")
 }
 
 fn remedy(fault: &StartFault, installation: &'static str) -> &'static str {
@@ -293,6 +306,12 @@ fn remedy(fault: &StartFault, installation: &'static str) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_unit_reads_a_blank_a_quote_and_a_specifier_as_they_are() {
+        assert_eq!(in_unit("PATH=/a:/b"), r#""PATH=/a:/b""#);
+        assert_eq!(in_unit(r#"PATH=/my "bin"\50%"#), r#""PATH=/my \"bin\"\\50%%""#);
+    }
 
     #[test]
     fn a_command_that_begins_in_the_clone_is_not_looked_at() {

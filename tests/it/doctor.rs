@@ -139,7 +139,7 @@ fn a_cli_that_no_launch_finds_is_named_with_the_setting_that_finds_it() {
         format!("it is at `{}`: {setting}{}:", path(".volta/bin/codex"), path(".volta/bin"));
     assert!(remedy("provider codex").starts_with(&named), "{findings:?}");
     assert_eq!(finding(&findings, "provider gemini").0, "warning");
-    assert!(remedy("provider gemini").contains("add `ai_providers: { gemini: "), "{findings:?}");
+    assert!(remedy("provider gemini").contains(": add `gemini: { preset: "), "{findings:?}");
     let (state, text) = finding(&findings, "provider qwen");
     assert!(state == "warning" && text.contains("interpreter `no-such-node`"), "{text}");
     assert!(remedy("provider qwen").starts_with("install it, or add its folder"), "{findings:?}");
