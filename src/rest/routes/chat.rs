@@ -103,6 +103,8 @@ pub struct MessageQuery {
 pub struct MessagesBody {
     pub messages: Vec<MessageBody>,
     /// True if the agent has answered all messages of people.
+    // A daemon of an earlier version leaves it out, and refuses the views that wait for it.
+    #[serde(default)]
     pub is_answered: bool,
     /// If there are more: `after` for the next page where `after` was given, otherwise `before`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -235,4 +237,15 @@ async fn read(
         is_answered: found.is_answered,
         next_cursor: found.next,
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_messages_of_an_earlier_version_are_read() {
+        let body: MessagesBody = serde_json::from_str(r#"{"messages": []}"#).unwrap();
+        assert!(body.messages.is_empty() && !body.is_answered);
+    }
 }
