@@ -43,14 +43,15 @@ fn named(text: &str, now: &Zoned) -> Option<Timestamp> {
 }
 
 /// Returns a moment in the zone in parentheses, or else in the zone of the agent; `None` if the zone
-/// is unknown. A time without a day is the next one.
+/// is unknown. Several words in parentheses name no zone. A time without a day is the next one.
 fn named_moment(text: &str, now: &Zoned) -> Option<Zoned> {
     let text = text.split(['.', '·', '\n']).next()?;
     let mut parts = text.split(['(', ')']);
     let moment = parts.next()?.replace(',', " ");
-    let now = match parts.next() {
-        Some(zone) => now.with_time_zone(TimeZone::get(zone.trim()).ok()?),
-        None => now.clone(),
+    let in_parentheses: Vec<&str> = parts.next().unwrap_or_default().split_whitespace().collect();
+    let now = match in_parentheses.as_slice() {
+        [zone] => now.with_time_zone(TimeZone::get(zone).ok()?),
+        _ => now.clone(),
     };
     let words: Vec<&str> = moment.split_whitespace().filter(|word| *word != "at").collect();
     let [first, rest @ ..] = words.as_slice() else {
@@ -141,6 +142,8 @@ mod tests {
                 "resets 9pm · week resets Dec 2, 1am",
                 "2026-12-02T01:01:00Z",
             ),
+            ("2026-11-29T12:00[UTC]", "resets 9pm (in 9 hours)", "2026-11-29T21:01:00Z"),
+            ("2026-11-29T12:00[Asia/Tokyo]", "resets 9pm ()", "2026-11-29T12:01:00Z"),
             ("2026-11-29T23:50[Europe/Berlin]", "try again at 12:30 AM.", "2026-11-29T23:31:00Z"),
             // The nights of clock changes: the day has 23 hours, then 25.
             ("2026-03-28T23:50[Europe/Berlin]", "try again at 3:30 AM.", "2026-03-29T01:31:00Z"),
