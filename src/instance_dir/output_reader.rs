@@ -58,7 +58,8 @@ impl OutputReader {
     }
 
     /// Returns the time of the last write to the file that is read, in the zone of this machine; the
-    /// present if it is not known, or if a wrong clock has set it.
+    /// present if it is not known, or if a wrong clock has set it. Earlier lines of the file may be
+    /// older.
     pub fn written_at(&self) -> Zoned {
         let now = Zoned::now();
         let written = self.current.as_ref().and_then(|file| file.metadata().ok()?.modified().ok());
