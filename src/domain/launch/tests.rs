@@ -261,5 +261,9 @@ fn a_start_that_only_a_person_can_mend_is_not_tried_again() {
         let verdict = |reason: &str| launch.verdict(&Outcome::StartFailed(reason.to_owned()), true);
         assert_eq!(verdict(reason), Verdict::Failure, "{purpose}");
         assert_eq!(verdict(&for_person(reason)), Verdict::Misconfigured, "{purpose}");
+        let short = shortened(&for_person(&"ä".repeat(100)), 40);
+        assert!(short.starts_with("ää") && short.chars().count() == 40, "{short}");
+        assert_eq!(verdict(&short), Verdict::Misconfigured, "{purpose}");
+        assert_eq!(shortened(reason, 7), "program");
     }
 }
