@@ -3,10 +3,12 @@
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
 
+use rustix::process::Signal;
 use serde_json::Value;
 
-use super::{lively, quiet, said, say, sessions, until_listening};
-use crate::support::until;
+use super::{end, lively, quiet, said, say, sessions, until_listening};
+use crate::http::Web;
+use crate::support::{kill, until};
 
 /// Returns the name of a person at the control socket.
 fn me() -> String {
@@ -45,7 +47,13 @@ fn a_chat_is_opened_used_and_closed() {
 
 #[test]
 fn a_conversation_stays_until_the_agent_has_answered_and_then_ends_its_chat() {
-    let daemon = lively("", &["authenticate", "chat"]);
+    let daemon = lively("http: { listen: '127.0.0.1:0' }", &["authenticate", "chat"]);
+    // A viewer ends no chat.
+    let token = daemon.done(&["token", "create", "--role", "viewer"]);
+    let viewer = format!("Authorization: Bearer {}\r\n", token.trim_end());
+    let address = daemon.status()["http"]["address"].as_str().unwrap().parse().unwrap();
+    let view = "/api/projects/prj/agents/agt_b/chat/messages?attend=true";
+    assert_eq!(Web::connect(address).ask("GET", view, &viewer, "").status, 200);
     let told = daemon.cli_with_input(&["chat", "agt_a", "prj"], "hello\n\nthere\n");
     assert!(told.code == 0 && told.stdout.contains(" agt_a: read "), "{told:?}");
     let mut words = said(&daemon);
@@ -58,6 +66,28 @@ fn a_conversation_stays_until_the_agent_has_answered_and_then_ends_its_chat() {
     let told = daemon.cli(&["chat", "send", "--wait", "agt_a", "prj", "again"]);
     assert!(told.code == 0 && told.stdout.contains(" agt_a: read "), "{told:?}");
     until("it has ended", || sessions(&daemon) == (0, 0));
+    let left = daemon.logged("the last view of a chat was closed; ending the chat");
+    let of_ann = left.iter().filter(|line| line["agent_id"] == "agt_a").count();
+    assert!(of_ann > 0 && of_ann == left.len(), "{left:?}");
+}
+
+#[test]
+fn a_wait_for_an_answer_fails_when_another_person_ends_the_chat() {
+    let daemon = quiet("");
+    let mut command = daemon.command();
+    command.args(["chat", "send", "--wait", "agt_a", "prj", "one"]);
+    let waiting = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    until("it is said", || said(&daemon).len() == 1);
+    // It goes on after the end, so that the second message makes it look at once.
+    let pid = i32::try_from(waiting.id()).unwrap();
+    kill(pid, Signal::STOP);
+    say(&daemon, "two");
+    end(&daemon);
+    kill(pid, Signal::CONT);
+    let told = waiting.wait_with_output().unwrap();
+    let stderr = String::from_utf8(told.stderr).unwrap();
+    let expected = "agent-coordinator: agt_a in prj does not answer: the chat has ended\n";
+    assert_eq!((told.status.code(), stderr.as_str()), (Some(1), expected));
 }
 
 #[test]

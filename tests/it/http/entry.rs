@@ -27,7 +27,7 @@ pub(super) fn token(daemon: &Daemon, more: &[&str]) -> String {
 
 impl Web {
     /// Sends any request, with these headers beside Host.
-    pub(super) fn ask(&mut self, method: &str, path: &str, headers: &str, body: &str) -> Answer {
+    pub fn ask(&mut self, method: &str, path: &str, headers: &str, body: &str) -> Answer {
         let length = body.len();
         self.send(format!(
             "{method} {path} HTTP/1.1\r\nHost: localhost:7420\r\nContent-Length: {length}\r\n{headers}\r\n{body}"
