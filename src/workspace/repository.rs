@@ -97,10 +97,11 @@ pub fn find_work_tree(directory: &Path) -> Option<PathBuf> {
     find_top(directory, Repository::of)
 }
 
-/// Returns the top of the git work tree that contains `directory` like [`find_work_tree`], or else
-/// that of one whose repository is damaged: an agent may have removed a part of it. Blocks.
+/// Returns the top of the git work tree that contains `directory` like [`find_work_tree`], also of
+/// one whose repository is damaged: an agent may have removed a part of it. The nearest one counts,
+/// although git takes a healthy repository above a damaged one. Blocks.
 pub fn find_shared_tree(directory: &Path) -> Option<PathBuf> {
-    find_work_tree(directory).or_else(|| find_top(directory, Repository::damaged))
+    find_top(directory, |top| Repository::of(top).or_else(|| Repository::damaged(top)))
 }
 
 fn find_top(

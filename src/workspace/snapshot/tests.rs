@@ -303,14 +303,12 @@ async fn a_damaged_repository_costs_no_file() {
         let bed = Bed::new();
         bed.put("mine.txt", "mine\n");
         let git = bed.top().join(".git");
+        // Git would take the repository around it.
+        bed.git_in(bed.folder.path(), &["init", "--quiet"]);
+        std::fs::write(bed.folder.path().join("outer.txt"), "outer\n").unwrap();
+        bed.git_in(bed.folder.path(), &["add", "outer.txt"]);
         match damage {
-            "a HEAD without a ref" => {
-                // Git would take the repository around it.
-                bed.git_in(bed.folder.path(), &["init", "--quiet"]);
-                std::fs::write(bed.folder.path().join("outer.txt"), "outer\n").unwrap();
-                bed.git_in(bed.folder.path(), &["add", "outer.txt"]);
-                std::fs::write(git.join("HEAD"), "garbage\n").unwrap();
-            }
+            "a HEAD without a ref" => std::fs::write(git.join("HEAD"), "garbage\n").unwrap(),
             "no HEAD" => std::fs::remove_file(git.join("HEAD")).unwrap(),
             "no objects" => std::fs::remove_dir_all(git.join("objects")).unwrap(),
             _ => {
