@@ -115,12 +115,7 @@ impl Checkouts {
     /// and checks the packs among them.
     async fn copy_linked_objects(&self, keep: &Path) -> Result<(), CheckoutError> {
         let objects = keep.join("objects");
-        let copied = blocking(move || {
-            let shared = shared_files(&objects)?;
-            check_room(&shared, n_free(&objects))?;
-            replace_by_copies(&objects, shared)
-        })
-        .await?;
+        let copied = blocking(move || replace_shared(&objects, || n_free(&objects))).await?;
         for file in copied.iter().filter(|file| file.extension() == Some(OsStr::new("pack"))) {
             let index = file.with_extension("idx");
             let check = [OsStr::new("verify-pack"), index.as_os_str()];
@@ -151,6 +146,20 @@ fn shared_files(objects: &Path) -> Result<Vec<(PathBuf, u64)>, CheckoutError> {
     Ok(shared)
 }
 
+/// Replaces the files in a folder of objects that another user can change by copies, if the disk
+/// has room for all of them. Returns their paths. Blocks.
+fn replace_shared(
+    objects: &Path,
+    n_free: impl Fn() -> Option<u64>,
+) -> Result<Vec<PathBuf>, CheckoutError> {
+    let shared = shared_files(objects)?;
+    let new = objects.join(".copy");
+    // An attempt that was killed may have left it, and it takes room.
+    let _ = std::fs::remove_file(&new);
+    check_room(&shared, n_free())?;
+    replace_by_copies(&new, shared)
+}
+
 /// Checks that there is room for copies of these files, so that nothing changes without it.
 fn check_room(shared: &[(PathBuf, u64)], n_free: Option<u64>) -> Result<(), CheckoutError> {
     let n_bytes: u64 = shared.iter().map(|(_, n_bytes)| n_bytes).sum();
@@ -163,22 +172,21 @@ fn check_room(shared: &[(PathBuf, u64)], n_free: Option<u64>) -> Result<(), Chec
     }
 }
 
-/// Replaces each such file by a copy. Returns their paths. Blocks.
+/// Replaces each such file by a copy, which is called `new` until it is whole. Returns their paths.
+/// Blocks.
 fn replace_by_copies(
-    objects: &Path,
+    new: &Path,
     shared: Vec<(PathBuf, u64)>,
 ) -> Result<Vec<PathBuf>, CheckoutError> {
-    let new = objects.join(".copy");
     let mut copied = Vec::new();
     for (file, _) in shared {
-        let _ = std::fs::remove_file(&new);
-        let made = std::fs::copy(&file, &new).and_then(|_| File::open(&new)?.sync_all());
+        let made = std::fs::copy(&file, new).and_then(|_| File::open(new)?.sync_all());
         if made.is_err() {
             // The next attempt may be late, and a full disk holds up others.
-            let _ = std::fs::remove_file(&new);
+            let _ = std::fs::remove_file(new);
         }
         made.map_err(CheckoutError::io("copy", &file))?;
-        rename(&new, &file)?;
+        rename(new, &file)?;
         crash_point::reach(CrashPoint::PackCopied);
         copied.push(file);
     }
@@ -274,5 +282,21 @@ mod tests {
         let refused = check_room(&shared, Some(1_233)).unwrap_err().to_string();
         assert!(refused.contains("copies 1234 bytes, but only 1233 are free"), "{refused}");
         assert!(check_room(&[], Some(0)).is_ok());
+    }
+
+    #[test]
+    fn the_copy_of_a_killed_attempt_takes_no_room_from_the_next_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let objects = folder.path().join("objects");
+        let pack = objects.join("pack/a.pack");
+        std::fs::create_dir_all(objects.join("pack")).unwrap();
+        std::fs::write(&pack, "content").unwrap();
+        std::fs::hard_link(&pack, folder.path().join("linked")).unwrap();
+        let left = objects.join(".copy");
+        std::fs::write(&left, "half").unwrap();
+        let n_free = || Some(if left.exists() { 0 } else { 7 });
+        assert_eq!(replace_shared(&objects, n_free).unwrap(), [pack.clone()]);
+        assert_eq!(std::fs::read_to_string(&pack).unwrap(), "content");
+        assert!(pack.metadata().unwrap().nlink() == 1 && !left.exists());
     }
 }
