@@ -22,7 +22,7 @@ use super::rights::{Owner, run_as};
 use super::source::Source;
 use super::{CheckoutError, Checkouts, Place, blocking, rename, write};
 use crate::crash_point::{self, CrashPoint};
-use crate::sys::beneath;
+use crate::sys::{beneath, files};
 use crate::telemetry::ErrorChain;
 
 /// The file of a keep repository that says that nothing is to be mended, and what was left.
@@ -156,13 +156,22 @@ fn replace_shared(
     let new = objects.join(".copy");
     // An attempt that was killed may have left it, and it takes room.
     let _ = std::fs::remove_file(&new);
-    check_room(&shared, n_free())?;
+    let is_copied = |(file, _): &&(PathBuf, u64)| !can_share(file, &new);
+    let n_bytes: u64 = shared.iter().filter(is_copied).map(|(_, n_bytes)| n_bytes).sum();
+    check_room(n_bytes, n_free())?;
     replace_by_copies(&new, shared)
 }
 
-/// Checks that there is room for copies of these files, so that nothing changes without it.
-fn check_room(shared: &[(PathBuf, u64)], n_free: Option<u64>) -> Result<(), CheckoutError> {
-    let n_bytes: u64 = shared.iter().map(|(_, n_bytes)| n_bytes).sum();
+/// Returns whether a copy of a file can share its content and needs no room, as on btrfs and XFS.
+/// [`std::fs::copy`] makes such copies there. Tries it with the file `new`, and removes that.
+fn can_share(file: &Path, new: &Path) -> bool {
+    let shared = File::open(file).and_then(|from| files::share(&from, &File::create(new)?));
+    let _ = std::fs::remove_file(new);
+    shared.is_ok()
+}
+
+/// Checks that there is room for copies of so many bytes, so that nothing changes without it.
+fn check_room(n_bytes: u64, n_free: Option<u64>) -> Result<(), CheckoutError> {
     match n_free.filter(|n_free| *n_free < n_bytes) {
         None => Ok(()),
         Some(n_free) => Err(CheckoutError::NoRoom(format!(
@@ -275,28 +284,42 @@ mod tests {
 
     #[test]
     fn an_upgrade_without_room_changes_nothing_and_names_the_bytes() {
-        let shared = [1_000, 234].map(|n_bytes| (PathBuf::from("pack"), n_bytes));
         for n_free in [None, Some(1_234), Some(5_000)] {
-            assert!(check_room(&shared, n_free).is_ok(), "{n_free:?}");
+            assert!(check_room(1_234, n_free).is_ok(), "{n_free:?}");
         }
-        let refused = check_room(&shared, Some(1_233)).unwrap_err().to_string();
+        let refused = check_room(1_234, Some(1_233)).unwrap_err().to_string();
         assert!(refused.contains("copies 1234 bytes, but only 1233 are free"), "{refused}");
-        assert!(check_room(&[], Some(0)).is_ok());
+        assert!(check_room(0, Some(0)).is_ok());
+    }
+
+    /// Makes a folder of objects with a pack that has a second name. Returns the paths of both.
+    fn linked_pack(folder: &Path) -> [PathBuf; 2] {
+        let objects = folder.join("objects");
+        let pack = objects.join("pack/a.pack");
+        std::fs::create_dir_all(objects.join("pack")).unwrap();
+        std::fs::write(&pack, "content").unwrap();
+        std::fs::hard_link(&pack, folder.join("linked")).unwrap();
+        [objects, pack]
     }
 
     #[test]
     fn the_copy_of_a_killed_attempt_takes_no_room_from_the_next_one() {
         let folder = tempfile::tempdir().unwrap();
-        let objects = folder.path().join("objects");
-        let pack = objects.join("pack/a.pack");
-        std::fs::create_dir_all(objects.join("pack")).unwrap();
-        std::fs::write(&pack, "content").unwrap();
-        std::fs::hard_link(&pack, folder.path().join("linked")).unwrap();
+        let [objects, pack] = linked_pack(folder.path());
         let left = objects.join(".copy");
         std::fs::write(&left, "half").unwrap();
         let n_free = || Some(if left.exists() { 0 } else { 7 });
-        assert_eq!(replace_shared(&objects, n_free).unwrap(), [pack.clone()]);
+        assert_eq!(replace_shared(&objects, n_free).unwrap(), std::slice::from_ref(&pack));
         assert_eq!(std::fs::read_to_string(&pack).unwrap(), "content");
         assert!(pack.metadata().unwrap().nlink() == 1 && !left.exists());
+    }
+
+    #[test]
+    fn a_full_disk_refuses_only_copies_that_do_not_share_their_content() {
+        let folder = tempfile::tempdir().unwrap();
+        let [objects, pack] = linked_pack(folder.path());
+        let is_shared = can_share(&pack, &objects.join(".copy"));
+        assert!(!objects.join(".copy").exists());
+        assert_eq!(replace_shared(&objects, || Some(0)).is_ok(), is_shared);
     }
 }

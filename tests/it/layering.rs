@@ -85,7 +85,7 @@ const WITH_PATHS: [(&str, usize, &str); 15] = [
     ("workspace/disk.rs", 3, "the reserve, in the folder of all clones"),
     ("workspace/git.rs", 3, "the home and the configuration of git, in the same folder"),
     ("workspace/inside.rs", 5, "goes from folder to folder"),
-    ("workspace/keep_repository.rs", 4, "the keep repository"),
+    ("workspace/keep_repository.rs", 5, "the keep repository"),
     ("workspace/keeping/files.rs", 4, "removes the name of an index, and copies one as its owner"),
     ("workspace/lending.rs", 2, "what is lent, which the daemon owns"),
     ("workspace/merging/record.rs", 2, "the daemon's record of a merge"),
@@ -95,7 +95,7 @@ const WITH_PATHS: [(&str, usize, &str); 15] = [
     ("workspace/temporary.rs", 4, "the daemon's folder around a repository of another user"),
     (
         "workspace/upgrade.rs",
-        7,
+        9,
         "the keep repository; a source from folder to folder, as its owner",
     ),
 ];

@@ -32,6 +32,14 @@ pub fn reserve(file: &File, length: u64) -> io::Result<()> {
     }
 }
 
+/// Gives an empty file the content of another one. Both share it, so that it needs no room.
+///
+/// # Errors
+/// Not every file system can do that.
+pub fn share(from: &File, to: &File) -> io::Result<()> {
+    Ok(rustix::fs::ioctl_ficlone(to, from)?)
+}
+
 /// Begins to write a changed part of a file to the disk, without waiting for it.
 pub fn begin_to_write(file: &File, offset: u64, length: u64) {
     write_range(file, offset, length, libc::SYNC_FILE_RANGE_WRITE);

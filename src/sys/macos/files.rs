@@ -26,6 +26,11 @@ pub fn reserve(mut file: &File, length: u64) -> io::Result<()> {
     io::copy(&mut io::Read::take(io::repeat(0), length), &mut file).map(drop)
 }
 
+/// Returns an error: macOS shares the content of a file only with one that does not exist.
+pub fn share(_from: &File, _to: &File) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
 /// Does nothing: macOS has no call that begins to write a part of a file.
 pub fn begin_to_write(_file: &File, _offset: u64, _length: u64) {}
 
