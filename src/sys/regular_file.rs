@@ -87,8 +87,12 @@ pub fn make_anew(path: &Path) -> io::Result<File> {
 /// # Errors
 /// Returns the errors of [`open`], and an error if the file is larger.
 pub fn read_small(path: &Path) -> io::Result<Vec<u8>> {
+    read_small_of(open(path)?)
+}
+
+fn read_small_of(file: File) -> io::Result<Vec<u8>> {
     let mut content = Vec::new();
-    open(path)?.take(MAX_SMALL + 1).read_to_end(&mut content)?;
+    file.take(MAX_SMALL + 1).read_to_end(&mut content)?;
     if content.len() as u64 > MAX_SMALL {
         return Err(Unusable::TooLarge.into());
     }
@@ -100,7 +104,15 @@ pub fn read_small(path: &Path) -> io::Result<Vec<u8>> {
 /// # Errors
 /// Returns the errors of [`read_small`], and an error if the file is not UTF-8.
 pub fn read_small_text(path: &Path) -> io::Result<String> {
-    String::from_utf8(read_small(path)?)
+    read_small_text_of(open(path)?)
+}
+
+/// Reads an open file like [`read_small_text`].
+///
+/// # Errors
+/// Returns an error if the file is larger, or is not UTF-8.
+pub fn read_small_text_of(file: File) -> io::Result<String> {
+    String::from_utf8(read_small_of(file)?)
         .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
@@ -235,6 +247,7 @@ mod tests {
         assert_eq!(read_small(&path).unwrap().len() as u64, MAX_SMALL);
         file.set_len(20 << 30).unwrap();
         check_refused(read_small(&path), "larger than 64 KiB");
+        check_refused(read_small_text_of(File::open(&path).unwrap()), "larger than 64 KiB");
     }
 
     #[test]

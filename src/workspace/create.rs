@@ -1,7 +1,6 @@
 //! Makes a workspace: a clone that borrows the objects of the keep repository.
 
 use std::ffi::OsStr;
-use std::io::Read as _;
 use std::path::Path;
 
 use super::base::pin_of;
@@ -17,6 +16,7 @@ use super::temporary::setting;
 use super::{CheckoutError, Checkouts, Place, remove_folder, rename, write};
 use crate::crash_point::{self, CrashPoint};
 use crate::domain::workspace::{Cone, Order, Prepared, Restored};
+use crate::sys::regular_file;
 
 /// A push of the agent goes nowhere: what it made is taken from its clone.
 const PUSH_ADDRESS: &str = "agent-coordinator:the-coordinator-publishes-the-work";
@@ -268,9 +268,9 @@ impl Checkouts {
                 inside.write(Path::new("objects/info/alternates"), borrowed.as_bytes(), 0o644)?;
                 inside.make_folder(Path::new("info"), InTheWay::Refuse)?;
                 let config = Path::new("config");
-                let mut text = String::new();
-                let read = inside.open_file(config).and_then(|mut it| it.read_to_string(&mut text));
-                read.map_err(CheckoutError::io("read", &own))?;
+                // The owner may have put another file there.
+                let read = inside.open_file(config).and_then(regular_file::read_small_text_of);
+                let mut text = read.map_err(CheckoutError::io("read", &own.join(config)))?;
                 text.extend(settings.iter().map(|(name, value)| setting(name, value)));
                 inside.write(config, text.as_bytes(), 0o644)
             }
