@@ -109,15 +109,21 @@ impl Source {
         Ok(Self { top: directory, subdirectory: String::new(), is_bare: true, owner, common })
     }
 
-    /// Begins a call of git in the repository. If git cannot use it, it takes none of the folders
-    /// above the work tree, which others may own.
+    /// Begins a call of git in the repository. If git cannot use the repository in `top`, it takes
+    /// none of the folders above, which others may own. With `core.worktree`, the repository itself
+    /// may be above.
     pub(super) fn git<'a, A: AsRef<OsStr>>(
         &self,
         git: &'a Git,
         arguments: impl IntoIterator<Item = A>,
     ) -> Call<'a> {
         let call = git.in_folder(&self.top, arguments).run_as(self.owner);
-        match self.top.parent().filter(|_| !self.is_bare) {
+        let entry = self.top.join(".git");
+        match self.top.parent().filter(|_| entry.symlink_metadata().is_ok()) {
+            // The variable is a list of paths between colons, and knows no quotes.
+            Some(above) if above.as_os_str().as_bytes().contains(&b':') => {
+                call.variable("GIT_DIR", entry)
+            }
             Some(above) => call.variable("GIT_CEILING_DIRECTORIES", above),
             None => call,
         }
@@ -361,6 +367,38 @@ pub(super) fn entries(output: &[u8]) -> impl Iterator<Item = &Path> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workspace::tests::run_git;
+
+    #[tokio::test]
+    async fn git_finds_a_repository_above_only_if_the_work_tree_is_of_that_one() {
+        let root = tempfile::tempdir().unwrap();
+        let git = Git::new(root.path());
+        git.check().await.unwrap();
+        let folder = root.path().canonicalize().unwrap();
+        let run = |at: &Path, arguments: &[&str]| run_git(root.path(), at, arguments);
+        let make = |at: &Path| {
+            std::fs::create_dir_all(at).unwrap();
+            run(at, &["init", "--quiet"]);
+            run(at, &["commit", "--quiet", "--allow-empty", "-m", "first"]);
+        };
+        let outer = folder.join("outer");
+        let below = outer.join("below");
+        make(&outer);
+        std::fs::create_dir(&below).unwrap();
+        run(&outer, &["config", "core.worktree", below.to_str().unwrap()]);
+        let source = Source::find(&git, &below).await.unwrap();
+        assert_eq!(source.top, below);
+        assert!(source.head(&git).await.unwrap().commit.is_some());
+        let find = ["rev-parse", "--verify", "HEAD"];
+        for top in [outer.join("inner"), outer.join("a:b/inner")] {
+            make(&top);
+            let source = Source::of_folder(&top).await.unwrap();
+            assert_eq!(source.git(&git, find).text().await.unwrap(), run(&top, &find));
+            std::fs::write(top.join(".git/HEAD"), "garbage\n").unwrap();
+            let taken = source.git(&git, find).text().await;
+            assert!(taken.is_err(), "{}: {taken:?}", top.display());
+        }
+    }
 
     #[test]
     fn the_folders_of_a_repository_are_told_apart() {
