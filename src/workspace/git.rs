@@ -54,6 +54,8 @@ pub enum GitError {
     TimedOut { command: String, limit: Duration },
     #[error("`git {command}` needed more than {} s of processor time", .limit.as_secs())]
     TooSlow { command: String, limit: Duration },
+    #[error("`git {command}` needed more than {n_mib} MiB of memory ({MEMORY_LIMIT})")]
+    TooLarge { command: String, n_mib: u64 },
     #[error("`git {command}` printed more than {MAX_OUTPUT} bytes")]
     TooMuch { command: String },
 }
@@ -62,17 +64,13 @@ impl GitError {
     /// Returns whether the call failed because of what it worked on, so that it would fail again:
     /// git refused it, or it is beyond a limit.
     pub const fn is_of_content(&self) -> bool {
-        matches!(self, Self::Failed { .. } | Self::TooSlow { .. } | Self::TooMuch { .. })
+        matches!(self, Self::Failed { .. }) || self.is_beyond_limit()
     }
 
     /// Returns whether the call went beyond a limit of processor time, output or memory, so that it
     /// would do so again.
-    pub fn is_beyond_limit(&self) -> bool {
-        match self {
-            Self::TooSlow { .. } | Self::TooMuch { .. } => true,
-            Self::Failed { message, .. } => message.contains(MEMORY_LIMIT),
-            _ => false,
-        }
+    pub const fn is_beyond_limit(&self) -> bool {
+        matches!(self, Self::TooSlow { .. } | Self::TooLarge { .. } | Self::TooMuch { .. })
     }
 }
 

@@ -1,7 +1,6 @@
 //! One call of git: its options, its user, its limits and its end.
 
 use std::ffi::{OsStr, OsString};
-use std::fmt::Write as _;
 use std::io;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
@@ -13,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{Child, Command};
 
-use super::{Git, GitError, MAX_OUTPUT, MEMORY_LIMIT};
+use super::{Git, GitError, MAX_OUTPUT};
 use crate::domain::workspace::Remote;
 use crate::sys::{confined, processes};
 use crate::workspace::rights::{Groups, Owner};
@@ -282,8 +281,8 @@ impl<'a> Call<'a> {
         }
         let [sender, receiver] = names;
         let memory = self.git.limits.git_memory;
-        let sent = succeeded(from, sender, message(&said?, memory));
-        let taken = succeeded(to, receiver, message(&answered?, memory));
+        let sent = succeeded(from, sender, &said?, memory);
+        let taken = succeeded(to, receiver, &answered?, memory);
         // This signal ends a sender whose receiver has failed.
         let is_cut = from.signal() == Some(Signal::PIPE.as_raw());
         if is_cut { taken.and(sent) } else { sent.and(taken) }?;
@@ -291,6 +290,7 @@ impl<'a> Call<'a> {
     }
 
     async fn finish(mut self) -> Result<Ended, GitError> {
+        let command = self.name();
         let mut running = self.spawn(None).await?;
         let input = match &self.remote {
             None => self.input,
@@ -304,8 +304,11 @@ impl<'a> Call<'a> {
         let ((), stdout, said) =
             tokio::join!(running.give(input), read(stdout, most), read(stderr, MAX_SAID));
         let code = running.end().await?.code();
-        let message = message(&said?, self.git.limits.git_memory);
-        Ok(Ended { code, stdout: stdout?, message })
+        let said = said?;
+        if code != Some(0) {
+            check_memory(&said, &command, self.git.limits.git_memory)?;
+        }
+        Ok(Ended { code, stdout: stdout?, message: message(&said) })
     }
 
     /// Starts the process. Its standard input is `input`, or else a pipe.
@@ -428,24 +431,37 @@ impl Running<'_> {
     }
 }
 
-/// Returns the error of a call that did not succeed.
-fn succeeded(status: ExitStatus, command: String, message: String) -> Result<(), GitError> {
+/// Returns the error of a call that did not succeed. `memory` is its limit, in bytes.
+fn succeeded(
+    status: ExitStatus,
+    command: String,
+    said: &[u8],
+    memory: u64,
+) -> Result<(), GitError> {
     match status.code() {
         Some(0) => Ok(()),
-        Some(_) => Err(GitError::Failed { command, message }),
+        Some(_) => {
+            check_memory(said, &command, memory)?;
+            Err(GitError::Failed { command, message: message(said) })
+        }
         None => Err(GitError::Killed { command }),
     }
 }
 
-/// Returns what git said, as far as it is kept. `memory` is its limit, in bytes.
-fn message(said: &[u8], memory: u64) -> String {
+/// Checks that a call did not fail because it needed more than so many bytes of memory. Only a line
+/// that git begins itself says so: a path in a line may have the same words.
+fn check_memory(said: &[u8], command: &str, memory: u64) -> Result<(), GitError> {
+    let says_so = |line: &[u8]| line.starts_with(b"fatal: Out of memory");
+    if said.split(|byte| *byte == b'\n').any(says_so) {
+        return Err(GitError::TooLarge { command: command.to_owned(), n_mib: memory >> 20 });
+    }
+    Ok(())
+}
+
+/// Returns what git said, as far as it is kept.
+fn message(said: &[u8]) -> String {
     let mut message = String::from_utf8_lossy(said).trim().to_owned();
     message.truncate(message.floor_char_boundary(MAX_MESSAGE));
-    if message.contains("Out of memory") {
-        let limit = memory >> 20;
-        let _ =
-            write!(message, " (a process of git may use {limit} MiB of memory: {MEMORY_LIMIT})");
-    }
     message
 }
 
@@ -512,12 +528,12 @@ mod tests {
         assert_eq!((call.limit, call.processor_time()), (SHORT, 2 * SHORT));
         let call = call.long();
         assert_eq!((call.limit, call.processor_time()), (few, 2 * few));
-        let said = message(b"fatal: Out of memory, malloc failed\n", git.limits.git_memory);
-        assert!(said.ends_with("256 MiB of memory: `workspace.limits.git_memory`)"), "{said}");
-        let failed = |message| GitError::Failed { command: "add".to_owned(), message };
-        assert!(failed(said).is_beyond_limit());
-        assert_eq!(message(b"fatal: no\n", 1), "fatal: no");
-        assert!(!failed("fatal: no".to_owned()).is_beyond_limit());
+        let check = |said: &[u8]| check_memory(said, "add", git.limits.git_memory);
+        let refused = check(b"warning: no\nfatal: Out of memory, malloc failed\n").unwrap_err();
+        assert!(refused.is_beyond_limit() && refused.is_of_content());
+        let said = refused.to_string();
+        assert!(said.ends_with("256 MiB of memory (`workspace.limits.git_memory`)"), "{said}");
+        check(b"fatal: cannot use 'Out of memory'\nhint: fatal: Out of memory\n").unwrap();
     }
 
     #[tokio::test]

@@ -165,6 +165,7 @@ pub(super) async fn answer_of(
                 None => Ok(Err(message)),
             }
         }
+        Err(CheckoutError::Git(error @ GitError::TooLarge { .. })) => Ok(Err(error.to_string())),
         Err(error) => Err(error),
     }
 }

@@ -14,6 +14,7 @@ fn a_step_beyond_a_limit_waits_for_a_person_and_one_that_was_ended_is_repeated()
     for (error, needs_person) in [
         (GitError::TooSlow { command: command.clone(), limit }, true),
         (GitError::TooMuch { command: command.clone() }, true),
+        (GitError::TooLarge { command: command.clone(), n_mib: 256 }, true),
         (GitError::TimedOut { command: command.clone(), limit }, false),
         (GitError::Killed { command }, false),
     ] {
