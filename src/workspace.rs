@@ -203,7 +203,15 @@ impl CheckoutError {
     pub fn needs_person(&self) -> bool {
         match self {
             Self::Refused(_) | Self::Malformed(_) | Self::Gone(_) => true,
+            _ => self.is_beyond_limit(),
+        }
+    }
+
+    /// Returns whether git went beyond a limit, also in a submodule.
+    fn is_beyond_limit(&self) -> bool {
+        match self {
             Self::Git(error) => error.is_beyond_limit(),
+            Self::Submodule { source, .. } => source.is_beyond_limit(),
             _ => false,
         }
     }

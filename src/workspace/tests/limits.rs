@@ -20,6 +20,8 @@ fn a_step_beyond_a_limit_waits_for_a_person_and_one_that_was_ended_is_repeated()
     ] {
         let error = CheckoutError::from(error);
         assert_eq!(error.needs_person(), needs_person, "{error}");
+        let inside = CheckoutError::Submodule { name: "lib".to_owned(), source: Box::new(error) };
+        assert_eq!(inside.needs_person(), needs_person, "{inside:?}");
     }
 }
 
