@@ -177,6 +177,16 @@ impl Part {
     fn has_files(&self) -> bool {
         self.kind != PartKind::Repository
     }
+
+    /// Returns the entry about a part beyond the limit. It names the repository of a work tree, so
+    /// that the inbox tells of commits that are not kept.
+    pub(super) fn beyond_limit(&self) -> String {
+        let path = match self.kind {
+            PartKind::WorkTree(Some(_)) => self.path.join(".git"),
+            _ => self.path.clone(),
+        };
+        format!("{}: at most {MAX_PARTS} repositories inside are kept", path.display())
+    }
 }
 
 /// Returns the part that has an entry: the deepest one of those around it.
@@ -215,8 +225,8 @@ impl Checkouts {
             match taking.choose(place, part, n)? {
                 Choice::Take => {}
                 Choice::Drop => continue,
-                Choice::LeaveOut(reason) => {
-                    left_out.push(format!("{}: {reason}", part.path.display()));
+                Choice::LeaveOut(entry) => {
+                    left_out.push(entry);
                     continue;
                 }
             }
@@ -510,8 +520,7 @@ impl<'a> Taking<'a> {
         }
         if n >= MAX_PARTS {
             self.dropped.push(part.path.clone());
-            let reason = format!("at most {MAX_PARTS} repositories inside are kept");
-            return Ok(Choice::LeaveOut(reason));
+            return Ok(Choice::LeaveOut(part.beyond_limit()));
         }
         if is_in(&self.ignored) && !is_in(&self.counted) {
             let max = self.policy.ignored_max;
@@ -519,8 +528,9 @@ impl<'a> Taking<'a> {
             let n_bytes = run_as(place.owner, || Ok(size_of(&path, max)))?;
             if self.n_bytes + n_bytes > max {
                 self.dropped.push(part.path.clone());
-                let reason = format!("ignored files are kept up to {max} bytes");
-                return Ok(Choice::LeaveOut(reason));
+                let path = part.path.display();
+                let entry = format!("{path}: ignored files are kept up to {max} bytes");
+                return Ok(Choice::LeaveOut(entry));
             }
             self.n_bytes += n_bytes;
             self.counted.push(part.path.clone());
@@ -534,7 +544,7 @@ enum Choice {
     Take,
     /// It is in a folder of which nothing is kept.
     Drop,
-    /// It cannot be kept, for this reason.
+    /// It cannot be kept. This entry has its path and the reason.
     LeaveOut(String),
 }
 

@@ -474,7 +474,9 @@ mod tests {
         for file in ["a.sock: it is a socket", "a/.gitignore: it is a special file"] {
             assert_eq!(of(&[file]), None, "that is no commit");
         }
-        assert!(of(&["inner/.git: there are more than 8 objects"]).is_some());
+        for path in [".git/objects", "inner/.git", "a: b/.git", "a: b/.git/modules/c"] {
+            assert!(of(&[&format!("{path}: there are more than 8 objects")]).is_some(), "{path}");
+        }
         let beyond = ".git/objects: there are more than 8 objects";
         let entry = of(&["a.sock: it is a socket", beyond]).unwrap();
         assert_eq!(entry.kind(), AttentionKind::Workspace);

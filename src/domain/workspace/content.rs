@@ -78,9 +78,10 @@ impl Content {
     /// Returns the entries about repositories that could not be kept: commits that are beyond a
     /// limit, damaged or malformed.
     pub fn unkept_commits(&self) -> impl Iterator<Item = &String> {
+        // A path may contain a colon, and no reason for another entry names something in `.git`.
         let is_of_git = |entry: &&String| {
-            let path = entry.split(": ").next().unwrap_or_default();
-            path.split('/').any(|name| name == ".git")
+            let entry = format!("/{entry}");
+            entry.contains("/.git: ") || entry.contains("/.git/")
         };
         self.left_out.iter().filter(is_of_git)
     }

@@ -2,7 +2,23 @@
 
 use std::collections::BTreeSet;
 
+use super::super::nested::{Part, PartKind};
 use super::*;
+
+#[test]
+fn commits_beyond_the_number_of_repositories_are_named_as_such() {
+    let inner = Repository::bare("inner/.git".into());
+    for (kind, path, n_unkept) in [
+        (PartKind::WorkTree(Some(inner)), "inner", 1),
+        (PartKind::Repository, ".git/modules/inner", 1),
+        (PartKind::WorkTree(None), "inner", 0),
+        (PartKind::Folder, "inner", 0),
+    ] {
+        let part = Part { path: path.into(), kind };
+        let content = Content { left_out: vec![part.beyond_limit()], ..Content::default() };
+        assert_eq!(content.unkept_commits().count(), n_unkept, "{part:?}");
+    }
+}
 
 impl Bed {
     /// Makes a repository with one commit in a folder of its own.
