@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::agent::{Agent, Assignment, Project};
-use super::id::{AgentId, ProjectId, TaskId};
+use super::id::{AgentId, ProjectId, TaskId, WorkspaceId};
 use super::refusal::Refusal;
 use super::short_id::ShortId;
 use super::task::{Task, TaskStatus};
@@ -147,11 +147,17 @@ impl RemovalFacts {
         Ok(())
     }
 
-    /// Returns whether all its tasks have ended, and the work on one of them is still being kept.
-    /// Open tasks are refused at once.
-    pub fn is_being_kept(&self) -> bool {
-        let is_over = self.tasks.iter().all(|task| !task.status.is_open());
-        is_over && self.workspaces.iter().any(|(_, it)| it.state == WorkspaceState::InUse)
+    /// Returns the workspaces whose work is still being kept. None if a deletion is refused for
+    /// another reason, which stays the same when that work is kept.
+    pub fn being_kept(&self, discards: bool) -> Vec<WorkspaceId> {
+        let (in_use, workspaces): (Vec<_>, Vec<_>) =
+            self.workspaces.iter().cloned().partition(|(_, it)| it.state == WorkspaceState::InUse);
+        // An agent that stays may be at work only until then.
+        let later = Self { at_work: Vec::new(), workspaces, ..self.clone() };
+        match later.check(RemovalAction::Delete, discards) {
+            Ok(()) => in_use.into_iter().map(|(_, it)| it.id).collect(),
+            Err(_) => Vec::new(),
+        }
     }
 
     fn obstacles(&self, action: RemovalAction) -> Vec<String> {
@@ -315,16 +321,31 @@ mod tests {
     }
 
     #[test]
-    fn a_keeping_is_waited_for_only_if_all_tasks_have_ended() {
+    fn a_keeping_is_waited_for_only_if_nothing_else_is_in_the_way() {
         let done = task(1, TaskStatus::Done, &[]);
         let open = task(2, TaskStatus::Todo, &[]);
-        let waits = |tasks: &[Task], state| {
-            let workspaces = vec![workspace(state, 1)];
-            RemovalFacts { workspaces, ..of_tasks(tasks) }.is_being_kept()
+        let [in_use, unmerged, broken] =
+            [WorkspaceState::InUse, WorkspaceState::Ready, WorkspaceState::Broken]
+                .map(|state| workspace(state, 1));
+        let at_work = vec!["Ann works on SHOP-1".to_owned()];
+        let workspaces = vec![in_use.clone()];
+        let alone = RemovalFacts { at_work, workspaces, ..of_tasks(std::slice::from_ref(&done)) };
+        assert_eq!(alone.being_kept(false), std::slice::from_ref(&in_use.1.id));
+        let with = |others: &[(ShortId, Workspace)]| {
+            let workspaces = [&[in_use.clone()][..], others].concat();
+            RemovalFacts { workspaces, ..alone.clone() }
         };
-        assert!(waits(std::slice::from_ref(&done), WorkspaceState::InUse));
-        assert!(!waits(std::slice::from_ref(&done), WorkspaceState::Ready));
-        assert!(!waits(&[done, open], WorkspaceState::InUse));
+        assert_eq!(with(std::slice::from_ref(&unmerged)).being_kept(true).len(), 1);
+        let kept = RemovalFacts { workspaces: vec![unmerged.clone()], ..alone.clone() };
+        for (facts, discards) in [
+            (RemovalFacts { tasks: vec![done, open], ..alone.clone() }, false),
+            (RemovalFacts { of_forge: vec![in_use.0.clone()], ..alone.clone() }, false),
+            (with(&[unmerged]), false),
+            (with(&[broken]), true),
+            (kept, true),
+        ] {
+            assert!(facts.being_kept(discards).is_empty(), "{facts:?}");
+        }
     }
 
     #[test]

@@ -15,8 +15,9 @@ use crate::domain::removal::{
     undo_over,
 };
 use crate::domain::task::Actor;
+use crate::domain::workspace::WorkspaceState;
 use crate::domain::{Agent, Assignment, Project, Refusal, Removable, Task, TaskId, Timestamp};
-use crate::rows::{Transaction, agents, assignments, deletions, projects, tasks};
+use crate::rows::{Transaction, agents, assignments, deletions, projects, tasks, workspaces};
 use crate::store::{Read, StoreError};
 
 use super::core::Core;
@@ -61,7 +62,7 @@ impl Removals {
         of: &Removable,
         discards: bool,
     ) -> Result<RemovalView, ServiceError> {
-        self.until_kept(of).await?;
+        self.until_kept(of, discards).await?;
         let of = of.clone();
         self.core
             .read(move |tx| {
@@ -83,7 +84,7 @@ impl Removals {
         of: &Removable,
         discards: bool,
     ) -> Result<RemovalView, ServiceError> {
-        self.until_kept(of).await?;
+        self.until_kept(of, discards).await?;
         let of = of.clone();
         let inputs = self.heard.inputs(&self.core);
         self.core
@@ -99,10 +100,20 @@ impl Removals {
     }
 
     /// Waits until the work on all tasks that would go is kept, so that it is known whether there
-    /// is any.
-    async fn until_kept(&self, of: &Removable) -> Result<(), ServiceError> {
+    /// is any. Another refusal does not wait.
+    async fn until_kept(&self, of: &Removable, discards: bool) -> Result<(), ServiceError> {
         let of = of.clone();
-        until_none_is_kept(&self.core, move |tx| Ok(facts::of(tx, &of)?.is_being_kept())).await
+        let ids = self.core.read(move |tx| Ok(facts::of(tx, &of)?.being_kept(discards))).await?;
+        until_none_is_kept(&self.core, move |tx| {
+            for id in &ids {
+                let found = workspaces::get(tx, id)?;
+                if found.is_some_and(|found| found.state == WorkspaceState::InUse) {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
+        })
+        .await
     }
 
     /// Undoes a deletion. A thing that exists stays as it is.
