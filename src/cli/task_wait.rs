@@ -13,6 +13,7 @@ use crate::domain::workspace::WorkspaceState;
 use crate::domain::{TaskId, TaskStatus};
 use crate::rest::routes::tasks::TaskDetail;
 use crate::rest::routes::waiting::WaitingBody;
+use crate::rest::routes::workspaces::WorkspaceBody;
 
 /// The exit code if a task was cancelled, and none is blocked.
 const EXIT_CANCELLED: u8 = 3;
@@ -70,13 +71,13 @@ pub(super) async fn wait(
     }
     for task in &open {
         let shown: Option<TaskDetail> = client.get(&format!("/tasks/{task}")).await.ok();
-        let is_over = shown.as_ref().is_some_and(|shown| !shown.task.status.is_open());
-        let short_id = shown.map(|shown| shown.task.short_id.to_string());
+        let short_id = shown.as_ref().map(|shown| shown.task.short_id.to_string());
         let short_id = short_id.unwrap_or_else(|| task.to_string());
-        say(&if is_over {
+        say(&if shown.as_ref().is_some_and(is_being_kept) {
             format!("the work on {short_id} is not kept yet")
         } else {
-            format!("{short_id} is not over yet")
+            let end = shown.as_ref().and_then(end_of);
+            format!("{short_id} {}", end.as_deref().unwrap_or("is not over yet"))
         });
     }
     Err(CliError::Result(EXIT_TIMEOUT))
@@ -147,30 +148,48 @@ async fn look(
     over: &mut Vec<TaskDetail>,
     form: Form,
 ) -> Result<(), CliError> {
+    let mut being_kept = Vec::new();
     // A task that was told is not told again if the next one can't be read.
     let mut n = 0;
     while let Some(id) = open.get(n) {
         let task: TaskDetail = client.get(&format!("/tasks/{id}")).await?;
-        let Some(end) = end_of(&task) else {
-            n += 1;
-            continue;
-        };
-        let is_being_kept = task.workspace.as_ref().is_some_and(|workspace| {
-            workspace.state == WorkspaceState::InUse && !task.task.status.is_open()
-        });
-        let task = if is_being_kept {
-            until_kept(client, id).await?;
-            client.get(&format!("/tasks/{id}")).await?
-        } else {
-            task
-        };
-        if !form.json {
-            print_line(&format!("{} {end}", task.task.short_id))?;
+        let is_waited_for = is_being_kept(&task);
+        match end_of(&task) {
+            Some(end) if !is_waited_for => {
+                tell(&task, &end, form)?;
+                over.push(task);
+                open.remove(n);
+            }
+            _ => {
+                being_kept.extend(is_waited_for.then(|| id.clone()));
+                n += 1;
+            }
         }
-        over.push(task);
-        open.remove(n);
+    }
+    for id in being_kept {
+        until_kept(client, &id).await?;
+        let task: TaskDetail = client.get(&format!("/tasks/{id}")).await?;
+        if let Some(end) = end_of(&task) {
+            tell(&task, &end, form)?;
+            over.push(task);
+            open.retain(|other| *other != id);
+        }
     }
     Ok(())
+}
+
+/// Tells a person how a task is over.
+fn tell(task: &TaskDetail, end: &str, form: Form) -> Result<(), CliError> {
+    if form.json {
+        return Ok(());
+    }
+    print_line(&format!("{} {end}", task.task.short_id))
+}
+
+/// Returns whether the work on a finished task is still being kept.
+fn is_being_kept(detail: &TaskDetail) -> bool {
+    let is_in_use = |workspace: &WorkspaceBody| workspace.state == WorkspaceState::InUse;
+    !detail.task.status.is_open() && detail.workspace.as_ref().is_some_and(is_in_use)
 }
 
 /// Returns how a task is over, as the rest of a sentence; `None` if it is not.

@@ -482,9 +482,15 @@ fn a_wait_for_a_task_is_also_one_for_its_result() {
     let bed = Bed::new(&[("one", STAYS)]);
     bed.daemon.task("tsk", "prj", "one");
     until("the task is done", || bed.daemon.task_status("tsk") == "done");
-    let said = bed.daemon.cli(&["task", "wait", "tsk", "--timeout", "100ms"]);
+    // One that is over is told, although it comes after one that is waited for.
+    bed.daemon.done(&["task", "add", "--project", "prj", "--title", "a title", "--id", "other"]);
+    bed.daemon.done(&["task", "set", "other", "--status", "cancelled"]);
+    let said = bed.daemon.cli(&["task", "wait", "tsk", "other", "--timeout", "100ms"]);
     assert_eq!(said.code, 124, "{said:?}");
     assert!(said.stderr.contains("the work on PRJ-1 is not kept yet"), "{said:?}");
+    assert!(!said.stderr.contains("PRJ-2 is not"), "{said:?}");
+    let told = [said.stdout.as_str(), &said.stderr].concat();
+    assert!(told.contains("PRJ-2 is cancelled"), "{said:?}");
     let (code, stdout, said) = while_it_stays(&bed, &["task", "wait", "tsk", "--json"]);
     assert_eq!(code, 0, "{said}");
     let over: Value = serde_json::from_str(&stdout).unwrap();
