@@ -366,17 +366,23 @@ async fn a_git_that_an_earlier_daemon_left_takes_its_lock_along() {
     let task = Task::new().await;
     let before = task.state();
     task.cut_off().await;
-    let mut left = Command::new("sh");
-    left.args(["-c", "sleep 600 | git update-index --index-info"]).current_dir(task.bed.source());
+    // It reads from this process, so that it ends with the test.
+    let mut left = Command::new("git");
+    left.args(["update-index", "--index-info"]).stdin(std::process::Stdio::piped());
+    left.current_dir(task.bed.source());
     left.env(strays::MARK, task.bed.folder.path().join("workspaces/.gitconfig"));
     let mut left = left.spawn().unwrap();
-    while !task.lock().exists() {
-        tokio::task::yield_now().await;
-    }
+    let has_lock = async {
+        while !task.lock().exists() {
+            assert_eq!(left.try_wait().unwrap(), None, "git has ended");
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), has_lock).await.expect("git takes its lock");
     task.restart().await;
-    left.wait().unwrap();
-    assert_eq!(task.state(), before);
     assert!(!task.lock().exists());
+    assert!(!left.wait().unwrap().success(), "the next daemon ends it");
+    assert_eq!(task.state(), before);
 }
 
 #[tokio::test]
