@@ -4,7 +4,7 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 
 use serde_json::Value;
 
@@ -425,16 +425,19 @@ const STAYS: &[&str] = &[
 ];
 
 /// Runs a command, and lets the agent of the task end once the command says that it waits for the
-/// result. Returns the exit code and what it printed.
-fn while_it_stays(bed: &Bed, arguments: &[&str]) -> (i32, String, String) {
+/// result. The other commands must wait then, too. Returns the exit code and what it printed.
+fn while_it_stays(bed: &Bed, arguments: &[&str], others: &mut [Child]) -> (i32, String, String) {
     let go = bed.tree("tsk").parent().unwrap().join("go");
     let mut command = bed.daemon.command();
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let mut said = String::new();
     let mut stderr = BufReader::new(child.stderr.take().unwrap());
-    while !said.contains("waiting until the work of PRJ-1 is kept") {
+    while !said.contains("waiting until the work of PRJ-") {
         assert!(stderr.read_line(&mut said).unwrap() > 0, "it did not wait: {said}");
+    }
+    for other in others {
+        assert_eq!(other.try_wait().unwrap(), None, "it did not wait");
     }
     fs::write(go, "").unwrap();
     stderr.read_to_string(&mut said).unwrap();
@@ -448,7 +451,7 @@ fn a_deletion_right_after_the_end_waits_until_it_is_known_what_would_be_lost() {
     let bed = Bed::new(&[("one", STAYS)]);
     bed.daemon.task("tsk", "prj", "one");
     until("the task is done", || bed.daemon.task_status("tsk") == "done");
-    let (code, _, said) = while_it_stays(&bed, &["task", "delete", "tsk", "--yes"]);
+    let (code, _, said) = while_it_stays(&bed, &["task", "delete", "tsk", "--yes"], &mut []);
     assert_ne!(code, 0, "{said}");
     assert!(said.contains("not merged"), "{said}");
 }
@@ -464,12 +467,13 @@ fn a_deletion_also_waits_for_the_work_on_the_parts_of_a_task_and_in_a_project() 
     until("the part is done", || daemon.task_status("tsk") == "done");
     daemon.done(&["task", "set", "par", "--status", "done"]);
     let deletions = [["task", "delete", "par", "--yes"], ["project", "delete", "prj", "--yes"]];
-    let deletions = deletions.map(|arguments| {
+    let mut deletions = deletions.map(|arguments| {
         let mut command = daemon.command();
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command.spawn().unwrap()
     });
-    fs::write(bed.tree("tsk").parent().unwrap().join("go"), "").unwrap();
+    let (code, _, said) = while_it_stays(&bed, &["task", "wait", "tsk"], &mut deletions);
+    assert_eq!(code, 0, "{said}");
     for deletion in deletions {
         let output = deletion.wait_with_output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
@@ -491,7 +495,7 @@ fn a_wait_for_a_task_is_also_one_for_its_result() {
     assert!(!said.stderr.contains("PRJ-2 is not"), "{said:?}");
     let told = [said.stdout.as_str(), &said.stderr].concat();
     assert!(told.contains("PRJ-2 is cancelled"), "{said:?}");
-    let (code, stdout, said) = while_it_stays(&bed, &["task", "wait", "tsk", "--json"]);
+    let (code, stdout, said) = while_it_stays(&bed, &["task", "wait", "tsk", "--json"], &mut []);
     assert_eq!(code, 0, "{said}");
     let over: Value = serde_json::from_str(&stdout).unwrap();
     assert_eq!(over[0]["workspace"]["state"], "ready", "{over}");
