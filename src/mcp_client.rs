@@ -59,6 +59,9 @@ pub enum Lost {
     /// The server is there and did not take the request.
     #[error("{0}")]
     Unsent(String),
+    /// The server refused the request by the status of HTTP, and would refuse it again.
+    #[error("{0}")]
+    Refused(String),
     /// The request was sent. It is not known whether it was carried out.
     #[error("{0}")]
     Answer(String),

@@ -2,8 +2,8 @@
 //! and output and the server's socket, byte for byte.
 //!
 //! The bridge outlives a restart of the server. It connects again, and tells the client which of
-//! its calls were lost. It connects only when there is a line to send, because a server closes idle
-//! connections.
+//! its calls were lost. Only a lost report is sent again. It connects only when there is a line to
+//! send, because a server closes idle connections.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,10 +13,13 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
+use tokio::time::Instant;
 
+use super::call::{CONNECTION_LOST, send_again};
 use super::error::CliError;
-use super::kept_report::Mailbox;
+use super::kept_report::{Mailbox, is_put_off, report_of};
 use crate::clock;
+use crate::domain::ServerAddress;
 use crate::nudge::sleep_until;
 
 /// The longest absence of a server: a restart takes a moment, an upgrade takes longer.
@@ -26,8 +29,6 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// The time for pending answers after the end of the input.
 const LAST_ANSWERS: Duration = Duration::from_secs(10);
-/// JSON-RPC's code for errors of an implementation.
-const CONNECTION_LOST: i32 = -32000;
 
 /// Carries lines until the input ends, and the answers until `client_gone`.
 pub(super) async fn run(
@@ -52,17 +53,17 @@ pub(super) async fn run(
             Err(error) => {
                 let line = std::mem::take(&mut bridge.unsent);
                 bridge.note_request(&line);
-                bridge.say_what_was_lost().await?;
+                bridge.say_what_was_lost(clock::now()).await?;
                 return Err(error);
             }
         };
         if bridge.carry(stream, client_gone.as_mut()).await? == Carried::InputEnded {
-            return bridge.say_what_was_lost().await;
+            return bridge.say_what_was_lost(clock::now()).await;
         }
         eprintln!(
             "agent-coordinator mcp: the server closed the connection; the next line will open another"
         );
-        bridge.say_what_was_lost().await?;
+        bridge.say_what_was_lost(clock::now() + TIMEOUT).await?;
     }
     Ok(())
 }
@@ -116,8 +117,9 @@ impl<I: AsyncRead + Unpin, O: AsyncWrite + Unpin> Bridge<I, O> {
                 // buffers.
                 read = reader.read_until(b'\n', &mut answer) => match read {
                     Ok(n_read) if n_read > 0 && answer.ends_with(b"\n") => {
-                        let kept = self.note_answer(&answer);
-                        self.output.write_all(kept.as_deref().unwrap_or(&answer)).await?;
+                        let give_up_at = input_ended.unwrap_or_else(|| clock::now() + TIMEOUT);
+                        let other = self.note_answer(&answer, give_up_at).await;
+                        self.output.write_all(other.as_deref().unwrap_or(&answer)).await?;
                         self.output.flush().await?;
                         answer.clear();
                     }
@@ -175,9 +177,9 @@ impl<I: AsyncRead + Unpin, O: AsyncWrite + Unpin> Bridge<I, O> {
         }
     }
 
-    /// Notes which requests have their answers. Returns the line that replaces this one, if it has
-    /// the answer to a report that was kept because the store of the server was away.
-    fn note_answer(&mut self, line: &[u8]) -> Option<Vec<u8>> {
+    /// Notes which requests have their answers. Returns the line that replaces this one, if it says
+    /// that the store of the server was away for a report: that report is sent again.
+    async fn note_answer(&mut self, line: &[u8], give_up_at: Instant) -> Option<Vec<u8>> {
         let mut line: Value = serde_json::from_slice(line).ok()?;
         let mut is_replaced = false;
         let messages = match &mut line {
@@ -187,31 +189,40 @@ impl<I: AsyncRead + Unpin, O: AsyncWrite + Unpin> Bridge<I, O> {
         for message in messages {
             if let (Some(id), None) = (message.get("id"), message.get("method"))
                 && let Some(request) = self.unanswered.remove(&id.to_string())
-                && let Some(kept) = self.mailbox.replace(&request, message)
+                && is_put_off(&request, message)
+                && let Some(other) = self.send_again(&request, give_up_at).await
             {
-                *message = kept;
+                *message = other;
                 is_replaced = true;
             }
         }
         is_replaced.then(|| format!("{line}\n").into_bytes())
     }
 
-    /// Reports an error for each unanswered call, except for a report that is kept. The call is not
-    /// sent again, because the bridge can't know whether the server carried it out. A report can be
-    /// delivered a second time.
-    async fn say_what_was_lost(&mut self) -> Result<(), CliError> {
+    /// Reports an error for each unanswered call, except for a report. The call is not sent again,
+    /// because the bridge can't know whether the server carried it out. A repeated report changes
+    /// nothing, so it is sent again until `give_up_at`.
+    async fn say_what_was_lost(&mut self, give_up_at: Instant) -> Result<(), CliError> {
         // A line that was no request has no caller that waits for an answer.
         let calls = std::mem::take(&mut self.unanswered).into_values();
-        for call in calls.filter(|call| !call["id"].is_null()) {
+        let mut calls: Vec<Value> = calls.filter(|call| !call["id"].is_null()).collect();
+        // The other calls do not wait for the reports.
+        calls.sort_by_key(|call| report_of(call).is_some());
+        for call in calls {
             let message =
                 "the connection to the coordinator was lost before the answer came; call again";
             let error = json!({ "code": CONNECTION_LOST, "message": message });
             let error = || json!({ "jsonrpc": "2.0", "id": call["id"], "error": error });
-            let answer = self.mailbox.answer(&call).unwrap_or_else(error);
+            let answer = self.send_again(&call, give_up_at).await.unwrap_or_else(error);
             self.output.write_all(format!("{answer}\n").as_bytes()).await?;
+            self.output.flush().await?;
         }
-        self.output.flush().await?;
         Ok(())
+    }
+
+    async fn send_again(&self, request: &Value, give_up_at: Instant) -> Option<Value> {
+        let server = ServerAddress::Socket(self.socket.clone());
+        send_again(&server, request, give_up_at, &self.mailbox).await
     }
 }
 
@@ -410,26 +421,51 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_report_whose_answer_is_lost_or_unavailable_is_kept() {
-        let mut bed = Bed::new();
+    async fn a_report_whose_answer_is_lost_or_unavailable_is_sent_again() {
         let arguments = json!({ "session_token": "sess_1", "result": "success" });
         let call = json!({ "name": "report_completed", "arguments": arguments });
-        let away = json!({ "structuredContent": { "error_code": "unavailable" } });
-        for (id, answers) in [(1, false), (2, true)] {
-            let request = json!({ "id": id, "method": "tools/call", "params": call });
+        let result = |code: &str| json!({ "structuredContent": { "error_code": code } });
+        for is_answered in [false, true] {
+            let mut bed = Bed::new();
+            let request = json!({ "id": 7, "method": "tools/call", "params": call });
             bed.send(&format!("{request}\n")).await;
             let mut server = bed.accept().await;
             line(&mut server).await;
-            if answers {
-                let answer = json!({ "id": id, "result": away });
+            if is_answered {
+                let answer = json!({ "id": 7, "result": result("unavailable") });
                 server.get_mut().write_all(format!("{answer}\n").as_bytes()).await.unwrap();
+            } else {
+                drop(server);
             }
-            drop(server);
+            // The agent can mend this refusal.
+            let mut again = bed.accept().await;
+            let repeated: Value = serde_json::from_str(&line(&mut again).await).unwrap();
+            assert_eq!(repeated["params"], call);
+            let answer = json!({ "id": repeated["id"], "result": result("subtasks_open") });
+            again.get_mut().write_all(format!("{answer}\n").as_bytes()).await.unwrap();
             let answer: Value = serde_json::from_str(&bed.answer().await).unwrap();
-            assert_eq!(answer["id"], id);
-            assert_eq!(answer["result"]["structuredContent"]["success"], true, "{answer}");
+            assert_eq!(answer["id"], 7);
+            assert_eq!(answer["result"], result("subtasks_open"), "{is_answered}");
+            bed.end().await.unwrap();
         }
-        bed.end().await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_report_whose_answer_is_lost_for_a_minute_is_kept() {
+        let mut bed = Bed::new();
+        let arguments = json!({ "session_token": "sess_1", "result": "success" });
+        let call = json!({ "name": "report_completed", "arguments": arguments });
+        let request = json!({ "id": 1, "method": "tools/call", "params": call });
+        bed.send(&format!("{request}\n")).await;
+        let mut server = bed.accept().await;
+        line(&mut server).await;
+        let Bed { _folder, listener, input, mut output, bridge } = bed;
+        drop(listener);
+        drop(server);
+        let answer: Value = serde_json::from_str(&line(&mut output).await).unwrap();
+        assert_eq!(answer["result"]["structuredContent"]["success"], true, "{answer}");
+        drop(input);
+        bridge.await.unwrap().unwrap();
     }
 
     #[tokio::test]

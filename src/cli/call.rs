@@ -7,10 +7,11 @@
 use std::io::Read as _;
 use std::time::Duration;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
+use tokio::time::Instant;
 
 use super::error::CliError;
-use super::kept_report::{Mailbox, is_unavailable};
+use super::kept_report::{Mailbox, REPORT, is_unavailable, report_of};
 use super::output::print_answer;
 use super::tool_help;
 use crate::clock;
@@ -31,6 +32,8 @@ const AGENT_TIMEOUT: Duration = Duration::from_mins(1);
 /// The first and the longest pause between two attempts.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// JSON-RPC's code for errors of an implementation.
+pub(super) const CONNECTION_LOST: i64 = -32000;
 /// The tools that can be called again: a second call gives the same answer or changes nothing
 /// further.
 const REPEATABLE: [&str; 10] = [
@@ -175,7 +178,7 @@ fn complete(
 
 /// Calls the tool once and returns its result. With `timeout`, it waits for a server that is away,
 /// and repeats a repeatable call whose answer was lost, or for which the store was away. A report
-/// that finds no server goes into `mailbox`.
+/// that has no answer even then goes into `mailbox`.
 async fn exchange(
     server: &ServerAddress,
     tool: &str,
@@ -183,7 +186,57 @@ async fn exchange(
     timeout: Duration,
     mailbox: &Mailbox,
 ) -> Result<Value, CliError> {
-    let give_up_at = clock::now() + timeout;
+    let answer = repeat(server, tool, arguments, clock::now() + timeout, mailbox).await;
+    answer.map_err(|error| match (error, server) {
+        (RequestError::Refused { message, .. }, _) => CliError::Failed(message),
+        (RequestError::Lost(Lost::NoServer(_)), ServerAddress::Socket(socket)) => {
+            CliError::NoDaemon { at: socket.display().to_string() }
+        }
+        (RequestError::Lost(Lost::NoServer(problem)), ServerAddress::Url(url)) => {
+            CliError::NoDaemon { at: format!("{url} ({problem})") }
+        }
+        (RequestError::Lost(lost), _) => CliError::Failed(format!("{tool}: {lost}")),
+    })
+}
+
+/// Sends a report again whose answer was lost, until `give_up_at`, and keeps it in `mailbox` then.
+/// Returns the answer of JSON-RPC; `None` if the request is not a report.
+pub(super) async fn send_again(
+    server: &ServerAddress,
+    request: &Value,
+    give_up_at: Instant,
+    mailbox: &Mailbox,
+) -> Option<Value> {
+    let arguments = report_of(request)?.clone();
+    let repeated = repeat(server, REPORT, arguments, give_up_at, mailbox);
+    // A server that stands still gives no answer.
+    let answer = tokio::time::timeout_at(give_up_at, repeated).await;
+    let answer = answer.unwrap_or_else(|_| {
+        let kept = mailbox.keep(REPORT, &request["params"]["arguments"]);
+        kept.ok_or_else(|| Lost::Answer("the server does not answer".to_owned()).into())
+    });
+    let mut message = json!({ "jsonrpc": "2.0", "id": request["id"] });
+    match answer {
+        Ok(result) => message["result"] = result,
+        Err(error) => {
+            let code = match error {
+                RequestError::Refused { code: Some(code), .. } => code,
+                RequestError::Refused { .. } | RequestError::Lost(_) => CONNECTION_LOST,
+            };
+            message["error"] = json!({ "code": code, "message": error.to_string() });
+        }
+    }
+    Some(message)
+}
+
+/// Calls the tool until it has an answer or `give_up_at` has passed, as [`exchange`] does.
+async fn repeat(
+    server: &ServerAddress,
+    tool: &str,
+    arguments: Map<String, Value>,
+    give_up_at: Instant,
+    mailbox: &Mailbox,
+) -> Result<Value, RequestError> {
     let is_repeatable = REPEATABLE.contains(&tool);
     let mut pause = FIRST_PAUSE;
     loop {
@@ -193,23 +246,14 @@ async fn exchange(
         let answer = asked.await;
         let may_repeat = match &answer {
             Ok(result) => is_repeatable && is_unavailable(result),
-            Err(RequestError::Refused { .. }) => false,
+            Err(RequestError::Refused { .. } | RequestError::Lost(Lost::Refused(_))) => false,
             Err(RequestError::Lost(lost)) => is_repeatable || !matches!(lost, Lost::Answer(_)),
         };
         if !may_repeat || clock::now() + pause > give_up_at {
             if may_repeat && let Some(kept) = mailbox.keep(tool, &Value::Object(arguments)) {
                 return Ok(kept);
             }
-            return answer.map_err(|error| match (error, server) {
-                (RequestError::Refused { message, .. }, _) => CliError::Failed(message),
-                (RequestError::Lost(Lost::NoServer(_)), ServerAddress::Socket(socket)) => {
-                    CliError::NoDaemon { at: socket.display().to_string() }
-                }
-                (RequestError::Lost(Lost::NoServer(problem)), ServerAddress::Url(url)) => {
-                    CliError::NoDaemon { at: format!("{url} ({problem})") }
-                }
-                (RequestError::Lost(lost), _) => CliError::Failed(format!("{tool}: {lost}")),
-            });
+            return answer;
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(LONGEST_PAUSE);

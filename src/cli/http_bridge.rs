@@ -12,10 +12,11 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use super::call::{CONNECTION_LOST, send_again};
 use super::error::CliError;
-use super::kept_report::Mailbox;
-
+use super::kept_report::{Mailbox, is_put_off};
 use crate::clock;
+use crate::domain::ServerAddress;
 use crate::locks::lock;
 use crate::mcp_client::Lost;
 use crate::mcp_client::http::HttpEndpoint;
@@ -29,8 +30,6 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 const LAST_ANSWERS: Duration = Duration::from_secs(10);
 /// The number of requests on their way at the same time. Further lines wait in the input.
 const MAX_IN_FLIGHT: usize = 64;
-/// JSON-RPC's code for errors of an implementation.
-const CONNECTION_LOST: i32 = -32000;
 
 /// Carries messages until the input ends, and the answers until `client_gone`.
 pub(super) async fn run<O: AsyncWrite + Unpin + Send + 'static>(
@@ -48,6 +47,7 @@ pub(super) async fn run<O: AsyncWrite + Unpin + Send + 'static>(
         output: tokio::sync::Mutex::new(output),
         version: Mutex::new(None),
         underway: Mutex::default(),
+        closing: CancellationToken::new(),
     });
     let slots = Arc::new(Semaphore::new(MAX_IN_FLIGHT));
     let mut lines = BufReader::new(input).split(b'\n');
@@ -78,12 +78,18 @@ pub(super) async fn run<O: AsyncWrite + Unpin + Send + 'static>(
             carried.unwrap_or(Ok(()))?;
         }
     }
-    let rest = async { while requests.join_next().await.is_some() {} };
     tokio::select! {
-        _ = tokio::time::timeout(LAST_ANSWERS, rest) => {}
+        _ = tokio::time::timeout(LAST_ANSWERS, all_ended(&mut requests)) => {}
         () = client_gone => {}
     }
+    // The requests that are left end now, and keep their reports.
+    bridge.closing.cancel();
+    let _ = tokio::time::timeout(LONGEST_PAUSE, all_ended(&mut requests)).await;
     Ok(())
+}
+
+async fn all_ended(requests: &mut JoinSet<Result<(), CliError>>) {
+    while requests.join_next().await.is_some() {}
 }
 
 struct Bridge<O> {
@@ -94,6 +100,8 @@ struct Bridge<O> {
     version: Mutex<Option<String>>,
     /// The open requests by their ids as text.
     underway: Mutex<HashMap<String, CancellationToken>>,
+    /// It is cancelled when no more answers are waited for.
+    closing: CancellationToken,
 }
 
 impl<O: AsyncWrite + Unpin> Bridge<O> {
@@ -121,20 +129,46 @@ impl<O: AsyncWrite + Unpin> Bridge<O> {
         lock(&self.underway)
     }
 
-    /// Carries one message and its answers until it is `cancelled`. It waits for a server that is
-    /// away. If a call was lost, its caller gets an error, because the bridge can't know whether
-    /// the server carried the call out. A report that was lost is kept, if it can be.
+    /// Carries one message and its answers until it is `cancelled`. At the end of the bridge, its
+    /// report is kept.
     ///
     /// # Errors
-    /// Fails if the output is closed or the server stays away.
+    /// Fails if the output is closed.
     async fn carry(
         &self,
         line: &[u8],
         message: &Value,
         cancelled: &CancellationToken,
     ) -> Result<(), CliError> {
+        let mut is_answered = false;
+        let carried = self.carry_on(line, message, cancelled, &mut is_answered);
+        if let Some(carried) = self.closing.run_until_cancelled(carried).await {
+            return carried;
+        }
+        if is_answered {
+            return Ok(());
+        }
+        match self.mailbox.answer(message) {
+            Some(kept) => self.write(kept.to_string().as_bytes()).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Carries one message and its answers, and notes whether its own answer was written. It waits
+    /// for a server that is away. If a call was lost, its caller gets an error, because the bridge
+    /// can't know whether the server carried the call out. A report that was lost is sent again,
+    /// and is kept at last, if it can be.
+    async fn carry_on(
+        &self,
+        line: &[u8],
+        message: &Value,
+        cancelled: &CancellationToken,
+        is_answered: &mut bool,
+    ) -> Result<(), CliError> {
         let give_up_at = clock::now() + TIMEOUT;
         let mut pause = FIRST_PAUSE;
+        // A notification has no caller that waits for an answer.
+        let id = message.get("id").filter(|_| message.get("method").is_some());
         let lost = loop {
             let version = lock(&self.version).clone();
             let (answers, mut written) = mpsc::unbounded_channel();
@@ -145,22 +179,33 @@ impl<O: AsyncWrite + Unpin> Bridge<O> {
                 let posted = self.endpoint.post(line, version.as_deref(), take);
                 cancelled.run_until_cancelled(posted).await.unwrap_or(Ok(()))
             };
+            let mut is_away = false;
             let writing = async {
                 while let Some(answer) = written.recv().await {
                     self.note_version(&answer);
-                    let kept = serde_json::from_slice::<Value>(&answer)
-                        .ok()
-                        .and_then(|answer| self.mailbox.replace(message, &answer))
-                        .map(|kept| kept.to_string().into_bytes());
-                    self.write(&kept.unwrap_or(answer)).await?;
+                    let content = serde_json::from_slice(&answer).unwrap_or(Value::Null);
+                    let is_its = id.is_some_and(|id| content.get("id") == Some(id))
+                        && content.get("method").is_none();
+                    if is_its && is_put_off(message, &content) {
+                        is_away = true;
+                        continue;
+                    }
+                    self.write(&answer).await?;
+                    *is_answered |= is_its;
                 }
                 Ok::<_, CliError>(())
             };
             let (posted, written) = tokio::join!(posting, writing);
             written?;
+            if *is_answered {
+                return Ok(());
+            }
             match posted {
+                Ok(()) if is_away => {
+                    break Lost::Answer("the store of the server is away".to_owned());
+                }
                 Ok(()) => return Ok(()),
-                Err(lost @ (Lost::Answer(_) | Lost::Unsent(_))) => break lost,
+                Err(lost @ (Lost::Answer(_) | Lost::Unsent(_) | Lost::Refused(_))) => break lost,
                 Err(Lost::NoServer(_)) if clock::now() + pause < give_up_at => {
                     if pause == FIRST_PAUSE {
                         eprintln!(
@@ -177,15 +222,27 @@ impl<O: AsyncWrite + Unpin> Bridge<O> {
             }
         };
         eprintln!("agent-coordinator mcp: {}: {lost}", self.endpoint.url());
-        // A notification has no caller that waits for an answer.
-        let Some(id) = message.get("id").filter(|_| message.get("method").is_some()) else {
-            return Ok(());
+        let Some(id) = id else { return Ok(()) };
+        let is_refused = matches!(lost, Lost::Refused(_));
+        let text = if is_refused {
+            format!("the coordinator refused the request: {lost}")
+        } else {
+            format!("no answer from the coordinator: {lost}")
         };
-        let text = format!("no answer from the coordinator: {lost}");
         let error = json!({ "code": CONNECTION_LOST, "message": text });
-        let error = || json!({ "jsonrpc": "2.0", "id": id, "error": error });
-        let answer = self.mailbox.answer(message).unwrap_or_else(error);
-        self.write(answer.to_string().as_bytes()).await
+        let mut answer = json!({ "jsonrpc": "2.0", "id": id, "error": error });
+        if !is_refused {
+            let server = ServerAddress::Url(self.endpoint.url().to_owned());
+            let again = send_again(&server, message, give_up_at, &self.mailbox);
+            match cancelled.run_until_cancelled(again).await {
+                Some(Some(again)) => answer = again,
+                Some(None) => {}
+                None => return Ok(()),
+            }
+        }
+        self.write(answer.to_string().as_bytes()).await?;
+        *is_answered = true;
+        Ok(())
     }
 
     fn note_version(&self, answer: &[u8]) {
@@ -215,7 +272,6 @@ impl<O: AsyncWrite + Unpin> Bridge<O> {
 
 #[cfg(test)]
 mod tests {
-    use std::future::pending;
     use std::io::Cursor;
 
     use tokio::io::{AsyncReadExt as _, duplex};
@@ -223,35 +279,102 @@ mod tests {
 
     use super::*;
 
-    #[tokio::test]
-    async fn a_report_whose_answer_is_lost_or_unavailable_is_kept() {
-        let away = json!({ "structuredContent": { "error_code": "unavailable" } });
-        let away = json!({ "jsonrpc": "2.0", "id": 1, "result": away }).to_string();
-        let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length:";
+    const HEAD: &str = "HTTP/1.1 200 OK\r\nContent-Type:";
+
+    fn report() -> Value {
         let arguments = json!({ "session_token": "sess_1", "result": "success" });
         let call = json!({ "name": "report_completed", "arguments": arguments });
-        let request = json!({ "id": 1, "method": "tools/call", "params": call }).to_string();
-        for response in [String::new(), format!("{head} {}\r\n\r\n{away}", away.len())] {
-            let folder = tempfile::tempdir().unwrap();
-            let mailbox = Mailbox::made_in(folder.path());
-            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-            let url = format!("http://{}", listener.local_addr().unwrap());
-            let server = async {
+        json!({ "id": 7, "method": "tools/call", "params": call })
+    }
+
+    /// Returns the response with a result that has this error code.
+    fn response(id: u32, code: &str) -> String {
+        let result = json!({ "structuredContent": { "error_code": code } });
+        let body = json!({ "jsonrpc": "2.0", "id": id, "result": result }).to_string();
+        format!("{HEAD} application/json\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+    }
+
+    /// Carries a report to a server that gives these responses, each on a connection of its own.
+    /// The client leaves after `n_answers` lines. Returns the lines for the client.
+    async fn carried(responses: &[&str], n_answers: usize) -> Vec<Value> {
+        let folder = tempfile::tempdir().unwrap();
+        let mailbox = Mailbox::made_in(folder.path());
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let (gone, client_gone) = tokio::sync::oneshot::channel::<()>();
+        let server = async {
+            for response in responses {
                 let (mut stream, _) = listener.accept().await.unwrap();
                 let mut received = Vec::new();
-                while !received.ends_with(request.as_bytes()) {
+                while !received.ends_with(b"}}") {
                     stream.read_buf(&mut received).await.unwrap();
                 }
                 stream.write_all(response.as_bytes()).await.unwrap();
-            };
-            let (output, mut written) = duplex(4096);
-            let input = Cursor::new(request.clone().into_bytes());
-            let (ended, ()) = tokio::join!(run(&url, mailbox, input, output, pending()), server);
-            ended.unwrap();
-            let mut answer = String::new();
-            written.read_to_string(&mut answer).await.unwrap();
-            let answer: Value = serde_json::from_str(&answer).unwrap();
-            assert_eq!(answer["result"]["structuredContent"]["success"], true, "{answer}");
+            }
+        };
+        let (output, written) = duplex(4096);
+        let client = async {
+            let mut lines = BufReader::new(written).lines();
+            let mut answers = Vec::new();
+            while answers.len() < n_answers {
+                answers.push(lines.next_line().await.unwrap().unwrap());
+            }
+            (lines, answers)
+        };
+        let used = async {
+            let ((), (lines, answers)) = tokio::join!(server, client);
+            drop(gone);
+            (lines, answers)
+        };
+        let input = Cursor::new(report().to_string().into_bytes());
+        let client_gone = async {
+            let _ = client_gone.await;
+        };
+        let (ended, (mut lines, mut answers)) =
+            tokio::join!(run(&url, mailbox, input, output, client_gone), used);
+        ended.unwrap();
+        while let Some(answer) = lines.next_line().await.unwrap() {
+            answers.push(answer);
         }
+        answers.iter().map(|answer| serde_json::from_str(answer).unwrap()).collect()
+    }
+
+    #[tokio::test]
+    async fn a_report_whose_answer_is_lost_or_unavailable_is_sent_again() {
+        let refused = response(1, "subtasks_open");
+        for first in [String::new(), response(7, "unavailable")] {
+            let answers = carried(&[first.as_str(), refused.as_str()], 1).await;
+            assert_eq!(answers.len(), 1, "{answers:?}");
+            assert_eq!(answers[0]["id"], 7);
+            let code = &answers[0]["result"]["structuredContent"]["error_code"];
+            assert_eq!(code, "subtasks_open", "{first}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_report_without_an_answer_is_kept_when_the_client_leaves() {
+        let answers = carried(&[""], 0).await;
+        assert_eq!(answers.len(), 1, "{answers:?}");
+        assert_eq!(answers[0]["result"]["structuredContent"]["success"], true, "{answers:?}");
+    }
+
+    #[tokio::test]
+    async fn a_status_that_refuses_a_report_is_its_answer() {
+        for status in ["401", "404", "413"] {
+            let refused = format!("HTTP/1.1 {status} Refused\r\nContent-Length: 0\r\n\r\n");
+            let answers = carried(&[refused.as_str()], 1).await;
+            assert_eq!(answers.len(), 1, "{answers:?}");
+            let text = answers[0]["error"]["message"].as_str().unwrap();
+            assert!(text.contains(status), "{text}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_report_is_answered_once_if_the_stream_breaks_after_its_answer() {
+        let event = json!({ "jsonrpc": "2.0", "id": 7, "result": { "done": true } });
+        let head = format!("{HEAD} text/event-stream\r\nContent-Length: 1000\r\n\r\n");
+        let broken = format!("{head}data: {event}\n\n");
+        let answers = carried(&[broken.as_str()], 1).await;
+        assert_eq!(answers, [event]);
     }
 }

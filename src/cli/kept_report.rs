@@ -1,11 +1,11 @@
-//! The report of an agent whose server does not answer. It is left to the coordinator, which
-//! delivers it before it reports the end of the agent.
+//! The report of an agent for which the server or its store stays away. It is left to the
+//! coordinator, which delivers it before it reports the end of the agent.
 
 use std::error::Error;
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::config::Environment;
 use crate::domain::{Refusal, limits};
@@ -13,10 +13,11 @@ use crate::instance_dir;
 use crate::instance_dir::record::{self, KeptReport, Record as _};
 use crate::telemetry::ErrorChain;
 
-const REPORT: &str = "report_completed";
+/// The tool of the report.
+pub(super) const REPORT: &str = "report_completed";
 /// The instruction to the agent.
-const KEPT: &str = "The server does not answer. Your report is kept, and the coordinator delivers \
-                    it later. Your session ends here: exit now.";
+const KEPT: &str = "Your report is kept, and the coordinator delivers it later. Your session ends \
+                    here: exit now.";
 
 /// The folder in which the agent of this process may leave its report. Without one, nothing is
 /// kept.
@@ -89,12 +90,17 @@ impl Mailbox {
         let result = self.keep(call["name"].as_str()?, &call["arguments"])?;
         Some(json!({ "jsonrpc": "2.0", "id": request["id"], "result": result }))
     }
+}
 
-    /// Keeps the report of a request for which the store of the server was away. Returns the answer
-    /// that replaces the server's, as [`Mailbox::answer`] does.
-    pub(super) fn replace(&self, request: &Value, answer: &Value) -> Option<Value> {
-        if is_unavailable(&answer["result"]) { self.answer(request) } else { None }
-    }
+/// Returns the arguments of a request that is a report.
+pub(super) fn report_of(request: &Value) -> Option<&Map<String, Value>> {
+    let call = &request["params"];
+    call["arguments"].as_object().filter(|_| call["name"] == REPORT)
+}
+
+/// Returns whether the server could not use its store for the report of this request.
+pub(super) fn is_put_off(request: &Value, answer: &Value) -> bool {
+    report_of(request).is_some() && is_unavailable(&answer["result"])
 }
 
 /// Returns the result of a call with this answer.
@@ -185,20 +191,17 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_the_store_was_away_is_replaced_for_a_report_only() {
-        let common = tempfile::tempdir().unwrap();
-        let mailbox = Mailbox::made_in(common.path());
+    fn only_a_report_is_put_off_because_the_store_was_away() {
         let arguments = json!({ "session_token": "sess_1", "result": "success" });
         let answer =
             |code: &str| json!({ "result": { "structuredContent": { "error_code": code } } });
-        for (tool, code, is_replaced) in [
+        for (tool, code, expected) in [
             (REPORT, "unavailable", true),
             (REPORT, "subtasks_open", false),
             ("get_my_task", "unavailable", false),
         ] {
             let request = json!({ "id": 1, "params": { "name": tool, "arguments": arguments } });
-            let replaced = mailbox.replace(&request, &answer(code));
-            assert_eq!(replaced.is_some(), is_replaced, "{tool}: {code}");
+            assert_eq!(is_put_off(&request, &answer(code)), expected, "{tool}: {code}");
         }
     }
 }

@@ -136,8 +136,8 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         Ok(())
     }
 
-    /// Delivers the report that the agent has left because it found no server. The end of the
-    /// process must not come first, because it ends the launch.
+    /// Delivers the report that the agent has left because it had no answer. The end of the process
+    /// must not come first, because it ends the launch.
     async fn deliver_report(&self, launch: &LaunchId) -> Result<(), NotDone> {
         let Some(folder) = instance_dir::find(&self.config.state_dir, launch) else {
             return Ok(());

@@ -96,7 +96,7 @@ pub trait ControlPlane: Send + Sync + 'static {
         activity: &Activity,
     ) -> impl Future<Output = Result<(), ControlError>> + Send;
 
-    /// Delivers the report of an agent that found no server. A refusal that passes is an error.
+    /// Delivers a report that had no answer. A refusal that passes is an error.
     fn deliver_report(
         &self,
         _launch: &LaunchId,

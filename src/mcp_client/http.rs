@@ -5,6 +5,7 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use futures::StreamExt as _;
+use reqwest::StatusCode;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
 use serde_json::Value;
 
@@ -107,7 +108,10 @@ impl HttpEndpoint {
         }
         let rest = received.bytes.trim_ascii();
         if !status.is_success() && !is_error_about(message, rest) {
-            return Err(Lost::Answer(refusal(status, rest)));
+            let text = refusal(status, rest);
+            let is_final = status.is_client_error()
+                && !matches!(status, StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS);
+            return Err(if is_final { Lost::Refused(text) } else { Lost::Answer(text) });
         }
         if !is_stream && !rest.is_empty() {
             take(rest.to_vec());
@@ -213,7 +217,7 @@ fn is_error_about(message: &[u8], body: &[u8]) -> bool {
 }
 
 /// Returns the server's text about a refusal: problem+json, a JSON-RPC error, or any text.
-fn refusal(status: reqwest::StatusCode, body: &[u8]) -> String {
+fn refusal(status: StatusCode, body: &[u8]) -> String {
     let json: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
     let said = json["detail"].as_str().or_else(|| json["error"]["message"].as_str());
     let text = String::from_utf8_lossy(body);
