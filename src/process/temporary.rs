@@ -126,10 +126,8 @@ impl TemporaryFolders {
         for parent in self.known() {
             let folder = parent.path.join(instance_dir::temporary_name(launch));
             let kept = match record::read::<KeptReport>(&folder) {
-                Ok(Some(report)) => record::write(dir, &report)
-                    .and_then(|()| std::fs::remove_file(folder.join(KeptReport::FILE)))
-                    .map_err(BoxError::from),
-                Ok(None) => Ok(()),
+                Ok(Some(report)) => record::write(dir, &report).map_err(BoxError::from),
+                Ok(None) => continue,
                 Err(error) => Err(error.into()),
             };
             if let Err(error) = kept {
@@ -137,6 +135,11 @@ impl TemporaryFolders {
                     launch_id = %launch, error = &*error,
                     "could not keep the report that the agent left"
                 );
+                continue;
+            }
+            if let Err(error) = std::fs::remove_file(folder.join(KeptReport::FILE)) {
+                let error = &error as &dyn std::error::Error;
+                warn!(launch_id = %launch, error, "could not remove the report that was kept");
             }
         }
     }
