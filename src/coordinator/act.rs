@@ -147,8 +147,8 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             Ok(Delivery::Taken) => {
                 tracing::info!(launch_id = %launch, "delivered the report that the agent has left");
             }
-            Ok(Delivery::Refused(reason)) => tracing::warn!(
-                launch_id = %launch, reason,
+            Ok(Delivery::Refused { code, message }) => tracing::warn!(
+                launch_id = %launch, code, reason = message,
                 "the server refused the report that the agent has left; it is not repeated"
             ),
             Err(error) => {

@@ -48,8 +48,12 @@ pub enum ClaimAnswer {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Delivery {
     Taken,
-    /// The server refused it with these words, and would refuse it again.
-    Refused(String),
+    /// The server refused it, and would refuse it again.
+    Refused {
+        /// The word that programs branch on.
+        code: String,
+        message: String,
+    },
 }
 
 /// The calls of a coordinator to its server. Each call may be repeated, and may be dropped half-way

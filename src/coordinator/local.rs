@@ -100,7 +100,8 @@ impl ControlPlane for LocalControlPlane {
         };
         match delivered.await {
             Err(ServiceError::Refused(refusal)) if !refusal.is_passing() => {
-                Ok(Delivery::Refused(refusal.to_string()))
+                let code = refusal.code().to_owned();
+                Ok(Delivery::Refused { code, message: refusal.to_string() })
             }
             delivered => delivered.map(|_| Delivery::Taken).map_err(failed("deliver a report")),
         }

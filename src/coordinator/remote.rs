@@ -409,7 +409,7 @@ impl ControlPlane for Arc<RemoteControlPlane> {
             Err(LinkError::Call(CallError::Refused { code, message, .. }))
                 if !PASSING.contains(&code.as_str()) =>
             {
-                Ok(Delivery::Refused(message))
+                Ok(Delivery::Refused { code, message })
             }
             told => told.map(|_| Delivery::Taken).map_err(failed(DELIVER)),
         }

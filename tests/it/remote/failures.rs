@@ -171,6 +171,7 @@ fn a_report_that_an_agent_has_left_is_not_delivered_if_the_server_refuses_it() {
     let refused = coordinator
         .logged("the server refused the report that the agent has left; it is not repeated");
     assert_eq!(refused[0]["reason"], "Invalid session token", "{refused:?}");
+    assert_eq!(refused[0]["code"], "invalid_session", "{refused:?}");
     assert!(coordinator.logged(DELIVERED).is_empty(), "{}", coordinator.log());
 }
 
