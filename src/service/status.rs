@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::clock;
 use crate::domain::account::Parking;
 use crate::domain::id::LaunchId;
 use crate::domain::series::Series;
@@ -84,17 +85,19 @@ struct Rows {
 /// The time that a question about the state waits for the store. A database that was stopped by a
 /// signal never answers.
 const LONGEST_READ: Duration = Duration::from_secs(5);
+/// The problem of a read that has waited so long, if the store has noticed none.
+const NO_ANSWER: &str = "a read has no answer yet";
 /// The number of ended launches that `status` shows.
 const N_ENDED: usize = 20;
 
 impl Service {
-    /// Checks that the store answers at this moment, and counts.
+    /// Checks that the store answers, and counts. Waits for a store that is back soon.
     ///
     /// # Errors
     /// [`ServiceError::Store`], after at most five seconds.
     pub async fn health(&self) -> Result<Health, ServiceError> {
-        let count = self.read_soon(|tx| Ok((agents::count(tx)?, projects::count(tx)?)));
-        let (n_agents, n_projects) = count.await?;
+        let count = self.core.read(|tx| Ok((agents::count(tx)?, projects::count(tx)?)));
+        let (n_agents, n_projects) = self.soon(count).await?;
         Ok(Health { timestamp: self.core.now(), n_agents, n_projects })
     }
 
@@ -103,7 +106,7 @@ impl Service {
     /// # Errors
     /// The errors of [`Service::health`].
     pub async fn check_store(&self) -> Result<(), ServiceError> {
-        self.read_soon(|tx| Ok(agents::count(tx)?)).await.map(drop)
+        self.soon(self.core.read_now(|tx| Ok(agents::count(tx)?))).await.map(drop)
     }
 
     /// Returns the number of agents. Waits for the store as other reads do.
@@ -111,15 +114,15 @@ impl Service {
         self.core.read(|tx| Ok(agents::count(tx)?)).await
     }
 
-    /// Reads once, and waits at most [`LONGEST_READ`] for the answer.
-    async fn read_soon<T, F>(&self, body: F) -> Result<T, ServiceError>
-    where
-        T: Send + 'static,
-        F: FnOnce(&mut Read<'_>) -> Result<T, ServiceError> + Send + 'static,
-    {
-        let read = tokio::time::timeout(LONGEST_READ, self.core.read_now(body));
-        read.await.unwrap_or_else(|_| {
-            let source = format!("the database has not answered for {LONGEST_READ:?}");
+    /// Waits at most [`LONGEST_READ`] for the answer to a read.
+    async fn soon<T>(
+        &self,
+        read: impl Future<Output = Result<T, ServiceError>>,
+    ) -> Result<T, ServiceError> {
+        let read = tokio::time::timeout(LONGEST_READ, read).await;
+        read.unwrap_or_else(|_| {
+            let failure = self.core.store_state().failure;
+            let source = failure.map_or_else(|| NO_ANSWER.to_owned(), |failure| failure.error);
             Err(StoreError::Unavailable { action: "read", source: source.into() }.into())
         })
     }
@@ -129,6 +132,7 @@ impl Service {
     pub async fn status(&self) -> Result<StatusView, ServiceError> {
         let recent = LaunchFilter { only_ended: true, limit: N_ENDED, ..LaunchFilter::default() };
         let now = self.core.now();
+        let asked_at = clock::now();
         let read = self.core.read_now(move |tx| {
             let open = launches::list_open(tx)?;
             let ended = launches::list(tx, &recent)?;
@@ -154,25 +158,20 @@ impl Service {
                 stuck: list_stuck(tx)?,
             })
         });
-        let read = tokio::time::timeout(LONGEST_READ, read).await;
+        let read = self.soon(read).await;
         let mut store = self.core.store_state();
         // An operator asks when the store is away, and learns that.
         let (has_rows, rows) = match read {
-            Ok(Ok(rows)) => (true, rows),
-            Ok(Err(ServiceError::Store(StoreError::Unavailable { .. })))
-                if store.failure.is_some() =>
-            {
-                (false, Rows::default())
-            }
-            Ok(Err(error)) => return Err(error),
-            Err(_) => {
+            Ok(rows) => (true, rows),
+            Err(ServiceError::Store(StoreError::Unavailable { source, .. })) => {
                 store.failure.get_or_insert_with(|| StoreFailure {
                     access: Access::Read,
-                    lasts: LONGEST_READ,
-                    error: "a read has no answer yet".to_owned(),
+                    lasts: clock::now() - asked_at,
+                    error: source.to_string(),
                 });
                 (false, Rows::default())
             }
+            Err(error) => return Err(error),
         };
         let Rows { open, ended, short_ids, paused_since, held, .. } = rows;
         let Rows { parked, forge_items, stuck, to_merge, .. } = rows;

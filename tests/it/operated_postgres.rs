@@ -176,7 +176,13 @@ fn status_says_that_the_database_is_away_and_agents_go_on() {
     assert!(asked("/health/live").starts_with("HTTP/1.1 200 "));
     assert!(!is_gone(agent));
 
-    bed.cluster.start_again(&[]);
+    let daemon = &bed.daemon;
+    let health = std::thread::scope(|scope| {
+        let asked = scope.spawn(|| daemon.cli(&["call", "health_check"]));
+        bed.cluster.start_again(&[]);
+        asked.join().unwrap()
+    });
+    assert_eq!(health.code, 0, "it has waited for the store: {health:?}");
     for request in waiting {
         let answer = answer(request);
         assert!(answer.starts_with("HTTP/1.1 200 "), "it has waited for the store: {answer}");
