@@ -7,6 +7,7 @@ pub mod http;
 mod socket;
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,6 +29,10 @@ const MAX_MESSAGE: usize = 16 * 1024 * 1024;
 const REVISION: &str = "2025-06-18";
 /// JSON-RPC's code for an unknown method.
 const UNKNOWN_METHOD: i64 = -32601;
+/// JSON-RPC's codes for a fault inside of the server: its internal error, and those of an
+/// implementation.
+const INTERNAL_ERROR: i64 = -32603;
+const SERVER_ERRORS: RangeInclusive<i64> = -32099..=-32000;
 
 /// A connection to a server.
 pub struct McpClient {
@@ -84,9 +89,15 @@ pub enum RequestError {
 }
 
 impl RequestError {
-    /// Returns whether the server does not know the method.
+    /// Returns whether the server does not know the method. Servers say so with several codes, and
+    /// only those of a fault mean something else.
     fn is_unknown_method(&self) -> bool {
-        matches!(self, Self::Refused { code: Some(UNKNOWN_METHOD), .. })
+        match self {
+            Self::Lost(_) => false,
+            Self::Refused { code, .. } => {
+                code.is_none_or(|code| code != INTERNAL_ERROR && !SERVER_ERRORS.contains(&code))
+            }
+        }
     }
 }
 
@@ -350,8 +361,8 @@ mod tests {
     #[derive(Clone, Copy)]
     struct Served {
         known: &'static [&'static str],
-        /// The code with which it refuses other methods.
-        code: i64,
+        /// The code with which it refuses other methods, as JSON.
+        code: &'static str,
         /// The number of answers after which it closes a connection.
         n_answers: usize,
     }
@@ -374,7 +385,10 @@ mod tests {
                         "structuredContent": { "status": "ok" },
                     });
                 } else {
-                    answer["error"] = json!({ "code": served.code, "message": "not this one" });
+                    answer["error"] = json!({ "message": "not this one" });
+                    if !served.code.is_empty() {
+                        answer["error"]["code"] = served.code.parse().expect("JSON");
+                    }
                 }
                 if writeln!(stream, "{answer}").is_err() {
                     break;
@@ -399,10 +413,23 @@ mod tests {
     async fn a_server_with_a_fault_does_not_count_as_one_of_another_form() {
         let all = &["initialize", "tools/list", "tools/call"][..];
         for known in [&all[1..], &all[..1]] {
+            for code in ["-32603", "-32000", "-32099"] {
+                let folder = tempfile::tempdir().expect("a folder");
+                let served = Served { known, code, n_answers: 99 };
+                let failed = connected(folder.path(), served).await.err().expect("a fault");
+                assert_eq!(failed.source.to_string(), "not this one", "{known:?} {code}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_server_of_another_form_may_refuse_the_handshake_with_any_code() {
+        for code in ["", "\"unknown\"", "-32601", "-32600", "-32602", "-32100", "404"] {
             let folder = tempfile::tempdir().expect("a folder");
-            let served = Served { known, code: -32603, n_answers: 99 };
-            let failed = connected(folder.path(), served).await.err().expect("a fault");
-            assert_eq!(failed.source.to_string(), "not this one", "{known:?}");
+            let served = Served { known: &["tools/call"], code, n_answers: 99 };
+            let client = connected(folder.path(), served).await;
+            let client = client.unwrap_or_else(|error| panic!("{code}: {:?}", error.source));
+            assert!(!client.offers("health_check"), "{code}");
         }
     }
 
@@ -411,7 +438,7 @@ mod tests {
         let all = &["initialize", "tools/list", "tools/call"][..];
         for (known, n_answers) in [(all, 1), (&all[1..], 1), (&all[2..], 1), (&all[2..], 99)] {
             let folder = tempfile::tempdir().expect("a folder");
-            let served = Served { known, code: UNKNOWN_METHOD, n_answers };
+            let served = Served { known, code: "-32601", n_answers };
             let client = connected(folder.path(), served).await;
             let client = client.unwrap_or_else(|error| panic!("{known:?}: {:?}", error.source));
             assert_eq!(client.offers("health_check"), known.contains(&"tools/list"), "{known:?}");
