@@ -9,6 +9,7 @@ use super::{N_QUESTIONS, Poller};
 use crate::forge::host_state::Unanswered;
 use crate::forge::list_cursor::Within;
 use crate::forge::{Conditional, Forge, ForgeError, FoundItem};
+use crate::telemetry::counters;
 
 /// The number of issues whose answers fail at one look, after which no more is asked.
 const MAX_FAILED_QUESTIONS: usize = 3;
@@ -29,7 +30,21 @@ impl Poller {
             let host_state = &host_state;
             let repository = &repository;
             async move {
-                let ask = |name: String| async move { forge.blockers(&name, issue.1).await };
+                let ask = |name: String| async move {
+                    match forge.blockers(&name, issue.1).await {
+                        // The lists of the host have just answered, so the host is not away.
+                        Err(
+                            error @ (ForgeError::Unavailable { .. }
+                            | ForgeError::NotUnderstood { .. }),
+                        ) => {
+                            if let Some(kind) = error.counted_as() {
+                                counters::FORGE_ERRORS.add(kind);
+                            }
+                            Ok(Err(error))
+                        }
+                        answer => answer.map(Ok),
+                    }
+                };
                 (issue, host_state.ask_in(forge, repository, ask).await)
             }
         };
@@ -40,7 +55,7 @@ impl Poller {
         let mut answers = pin!(stream::iter(asked).map(ask).buffered(N_QUESTIONS));
         while let Some((issue, answer)) = answers.next().await {
             match answer {
-                Ok(blockers) => {
+                Ok(Ok(blockers)) => {
                     if let Some(facts) = self.blockers.take(issue, &blockers) {
                         self.let_wait(&facts, blockers);
                     }
@@ -74,11 +89,9 @@ impl Poller {
                     break;
                 }
                 // The answer about one issue must not keep the others waiting.
-                Err(Unanswered::Failed(
-                    error @ (ForgeError::Unavailable { .. }
-                    | ForgeError::NotUnderstood { .. }
-                    | ForgeError::Moved { .. }
-                    | ForgeError::Refused { .. }),
+                Ok(Err(error))
+                | Err(Unanswered::Failed(
+                    error @ (ForgeError::Moved { .. } | ForgeError::Refused { .. }),
                 )) => {
                     failed = failed.or_else(|| {
                         let name = self.key(issue.0, issue.1);

@@ -330,7 +330,9 @@ fn an_issue_of_gitlab_waits_for_open_issues_that_block_it() {
     let blocker = repository.issue("First");
     let unnamed = repository.issue("Elsewhere");
     unnamed.omit("web_url");
-    bed.fake.fail("GET */issues/1/links", Times::Always, Fault::status(422));
+    // A question is asked three times.
+    bed.fake.fail("GET */issues/1/links", Times::N(3), Fault::status(500));
+    bed.fake.fail("GET */issues/1/links", Times::Always, Fault::TruncatedJson);
     closed.close();
     blocked.link("is_blocked_by", &closed).link("relates_to", &related);
     blocked.link("is_blocked_by", &blocker).link("is_blocked_by", &unnamed);
@@ -341,6 +343,9 @@ fn an_issue_of_gitlab_waits_for_open_issues_that_block_it() {
     bed.until_problem("the issues that block ann/site#1 are not known");
     let repository = || bed.host()["repositories"][0].clone();
     until("the look is not in vain", || repository()["n_assigned"] == 2);
+    assert_eq!(bed.host()["health"], "ok");
+    let log = bed.daemon.log();
+    assert!(!log.contains("a forge did not answer"), "{log}");
     bed.fake.mend();
     let shown = until_some("both are counted", || {
         bed.items_and_waiting().into_iter().find(|item| item["n_blockers"] == 2)
