@@ -14,7 +14,7 @@ pub struct RefusedWrite {
     /// The address of the item for people.
     pub url: String,
     pub write: PendingWrite,
-    /// False if the forge gave no answer at the last attempt.
+    /// False if the last attempt failed otherwise, such as without an answer or for the token.
     pub is_refused: bool,
     /// The message of the last failure.
     pub error: Option<String>,
@@ -63,21 +63,26 @@ impl RefusedWrite {
             Language::English => {
                 let error = self.error.as_ref();
                 let error = error.map_or_else(String::new, |error| format!(": {error}"));
-                let verb = if self.is_refused { "refuses" } else { "did not answer to" };
-                format!("{} {verb} {write}{error}", self.key.host)
+                if self.is_refused {
+                    return format!("{} refuses {write}{error}", self.key.host);
+                }
+                format!("{}: the last attempt at {write} failed{error}", self.key.host)
             }
             Language::Japanese if self.is_refused => {
                 format!("{} が{write}を拒否しています", self.key.host)
             }
-            Language::Japanese => format!("{} が{write}に応答しませんでした", self.key.host),
+            Language::Japanese => {
+                format!("{}: {write}の直近の試行が失敗しました", self.key.host)
+            }
         }
     }
 
     pub(super) const fn remedy(&self, language: Language) -> &'static str {
         if !self.is_refused {
             return language.either(
-                "it is tried again by itself; `forge check` shows whether the forge answers",
-                "自動的に再試行されます。フォージが応答するかは `forge check` で確認できます",
+                "it is tried again by itself; if the failure lasts, mend what the message names \
+                 (`forge check`)",
+                "自動的に再試行されます。失敗が続く場合は、メッセージの原因を直してください（`forge check`）",
             );
         }
         language.either(
@@ -113,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_write_that_gets_no_answer_then_is_not_called_refused() {
+    fn a_refused_write_that_fails_otherwise_then_is_not_called_refused() {
         let Some(Attention { cause: Cause::Write(entry), .. }) =
             refused(PendingWrite::Push, Setback::Refused)
         else {
@@ -121,12 +126,13 @@ mod tests {
         };
         let away = RefusedWrite {
             is_refused: false,
-            error: Some("no connection".to_owned()),
+            error: Some("the token is not accepted (401): no".to_owned()),
             ..entry.clone()
         };
         assert_eq!(
             away.text(Language::English),
-            "api.github.com did not answer to the push of the result: no connection"
+            "api.github.com: the last attempt at the push of the result failed: \
+             the token is not accepted (401): no"
         );
         assert!(!away.text(Language::Japanese).contains("拒否"));
         assert_eq!(away.subject(), entry.subject(), "it is the same entry");
