@@ -18,14 +18,7 @@ pub(super) fn of_hosts(hosts: &[ForgeBody], now: Timestamp) -> Option<String> {
             .map_or_else(String::new, |until| format!(" for {}", ago(now, until)));
         let error = host.last_error.as_ref().filter(|_| host.health != "ok");
         let error = error.map_or_else(String::new, |error| format!(": {error}"));
-        let writes = host.writes_held_until.map_or_else(String::new, |until| {
-            let what = if host.writes_reserved {
-                "the writes of this hour are reserved for items at work, and are renewed in"
-            } else {
-                "the writes of this hour are used up, and are renewed in"
-            };
-            format!(", {what} {} (forge.writes_per_hour)", ago(now, until))
-        });
+        let writes = writes_of(host, now);
         let is_dry = if host.dry_run { ", dry run" } else { "" };
         let n_items: usize = host.repositories.iter().map(|repository| repository.n_assigned).sum();
         let n_waiting: usize =
@@ -46,6 +39,17 @@ pub(super) fn of_hosts(hosts: &[ForgeBody], now: Timestamp) -> Option<String> {
         told.extend(problems);
     }
     (!told.is_empty()).then(|| told.join("\n"))
+}
+
+/// Returns why the writes of a host wait, and until when.
+fn writes_of(host: &ForgeBody, now: Timestamp) -> String {
+    let what = if host.writes_reserved { "reserved for items at work" } else { "used up" };
+    let until = match host.writes_held_until {
+        Some(until) => format!("and are renewed in {}", ago(now, until)),
+        None if host.writes_reserved => "until one of them ends".to_owned(),
+        None => return String::new(),
+    };
+    format!(", the writes of this hour are {what}, {until} (forge.writes_per_hour)")
 }
 
 /// Returns a row for each item. With all columns, it also has the whole id and the address.
@@ -101,10 +105,37 @@ pub(super) async fn list(
     let waiting: Vec<ForgeBody> = client.get("/forge/hosts").await?;
     let waiting: Vec<ForgeBody> = waiting
         .into_iter()
-        .filter(|host| host.limited_until.or(host.writes_held_until).is_some())
+        .filter(|host| {
+            host.limited_until.or(host.writes_held_until).is_some() || host.writes_reserved
+        })
         .collect();
     match of_hosts(&waiting, world.now()).filter(|_| !ended) {
         Some(told) => print_line(&Screen::of_output().wrapped(&told)),
         None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn writes_that_the_items_at_work_owe_are_shown_without_a_time() {
+        let now = Timestamp::from_millis(0);
+        for (is_reserved, held_until, expected) in [
+            (false, None, ""),
+            (false, Some(60_000), ", the writes of this hour are used up, and are renewed in 1m"),
+            (true, Some(60_000), "are reserved for items at work, and are renewed in 1m"),
+            (true, None, "are reserved for items at work, until one of them ends"),
+        ] {
+            let mut host: ForgeBody = serde_json::from_value(serde_json::json!({
+                "forge": "github", "host": "api.github.com", "health": "ok", "repositories": [],
+            }))
+            .unwrap();
+            host.writes_reserved = is_reserved;
+            host.writes_held_until = held_until.map(Timestamp::from_millis);
+            let text = writes_of(&host, now);
+            assert!(text.contains(expected) && text.is_empty() == expected.is_empty(), "{text}");
+        }
     }
 }

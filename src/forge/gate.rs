@@ -30,12 +30,15 @@ pub(super) enum Held {
     Budget(Instant),
     /// The budget of the hour is kept for the items at work.
     Reserved(Instant),
+    /// The items at work owe more than the budget has. The time is the one of the next look.
+    Owed(Instant),
 }
 
 impl Held {
     pub(super) const fn until(self) -> Instant {
         match self {
-            Self::Limit(until) | Self::Budget(until) | Self::Reserved(until) => until,
+            Self::Limit(until) | Self::Budget(until) => until,
+            Self::Reserved(until) | Self::Owed(until) => until,
         }
     }
 }
@@ -110,6 +113,7 @@ impl Gate {
         match decided {
             Err(Hold::Budget(until)) => Some(Held::Budget(self.at(until))),
             Err(Hold::Reserved(until)) => Some(Held::Reserved(self.at(until))),
+            Err(Hold::Owed(until)) => Some(Held::Owed(self.at(until))),
             Err(Hold::Limit(until) | Hold::Interval(until)) => Some(Held::Limit(self.at(until))),
             Ok(()) | Err(Hold::Queue) => None,
         }
@@ -175,9 +179,9 @@ impl Gate {
                     () = tokio::time::sleep_until(self.at(at)) => {}
                     () = moved.woken() => {}
                 },
-                Err(hold @ (Hold::Limit(_) | Hold::Budget(_) | Hold::Reserved(_))) => {
-                    return Err(self.withheld(hold));
-                }
+                Err(
+                    hold @ (Hold::Limit(_) | Hold::Budget(_) | Hold::Reserved(_) | Hold::Owed(_)),
+                ) => return Err(self.withheld(hold)),
             }
         }
     }
@@ -203,7 +207,7 @@ impl Gate {
     fn withheld(&self, hold: Hold) -> ForgeError {
         let wait = |until: Duration| until.saturating_sub(self.now());
         match hold {
-            Hold::Budget(until) | Hold::Reserved(until) => {
+            Hold::Budget(until) | Hold::Reserved(until) | Hold::Owed(until) => {
                 ForgeError::OverBudget { wait: wait(until) }
             }
             Hold::Limit(until) | Hold::Interval(until) => {

@@ -348,7 +348,9 @@ impl HostState {
     /// Returns an error while work of this urgency may not begin.
     pub(super) fn check_held(&self, urgency: Urgency) -> Result<(), Unanswered> {
         match self.held(urgency) {
-            Some(Held::Budget(_) | Held::Reserved(_)) => Err(Unanswered::OverBudget),
+            Some(Held::Budget(_) | Held::Reserved(_) | Held::Owed(_)) => {
+                Err(Unanswered::OverBudget)
+            }
             Some(Held::Limit(_)) => Err(Unanswered::Closed),
             None => Ok(()),
         }
@@ -356,8 +358,9 @@ impl HostState {
 
     /// Shows whether writes wait for the budget, why, and until when. Logs it once in an hour.
     pub(super) fn note_budget(&self, held: Option<Held>) {
-        let until = held.map(|held| self.time_at(held.until()));
-        let is_reserved = matches!(held, Some(Held::Reserved(_)));
+        let dated = held.filter(|held| !matches!(held, Held::Owed(_)));
+        let until = dated.map(|held| self.time_at(held.until()));
+        let is_reserved = matches!(held, Some(Held::Reserved(_) | Held::Owed(_)));
         let mut status = lock(&self.status);
         // A wait that goes on is not shown again for each millisecond.
         let is_shown = match (status.writes_held_until, until) {
@@ -371,11 +374,11 @@ impl HostState {
         status.are_writes_reserved = is_reserved;
         let after = status.clone();
         drop(status);
-        if let Some(until) = after.writes_held_until
-            && self.gate.is_budget_news()
-        {
+        if held.is_some() && self.gate.is_budget_news() {
             tracing::warn!(
-                host = self.config.host(), forge = self.config.kind.as_str(), %until,
+                host = self.config.host(),
+                forge = self.config.kind.as_str(),
+                until = after.writes_held_until.map(tracing::field::display),
                 reason = if is_reserved { "reserved for items at work" } else { "used up" },
                 advice = "forge.writes_per_hour is the budget; stops are written all the same",
                 "labels and comments of a forge wait for the budget of this hour"

@@ -31,7 +31,8 @@ pub struct ForgeStatus {
     pub last_error: Option<String>,
     /// The server writes nothing to this host, and takes no new items from it.
     pub is_dry_run: bool,
-    /// The time until which labels and comments wait for the budget of the hour.
+    /// The time until which labels and comments wait for the budget of the hour. `None` also if
+    /// only the end of an item at work makes room.
     pub writes_held_until: Option<Timestamp>,
     /// True if they wait because the budget is kept for the items at work, not because it is used
     /// up.
@@ -101,7 +102,9 @@ impl ForgeBoard {
 impl ForgeStatus {
     /// Returns whether a claim that is made now can be written at once.
     fn takes_claims(&self) -> bool {
-        self.health == ForgeHealth::Ok && self.writes_held_until.is_none()
+        self.health == ForgeHealth::Ok
+            && self.writes_held_until.is_none()
+            && !self.are_writes_reserved
     }
 }
 
@@ -146,7 +149,8 @@ impl Forges {
     pub fn report(&self, place: usize, status: &ForgeStatus) {
         let before = self.board.hosts().insert(place, status.clone());
         if before.is_none_or(|before| {
-            (before.health, before.writes_held_until) != (status.health, status.writes_held_until)
+            (before.health, before.writes_held_until, before.are_writes_reserved)
+                != (status.health, status.writes_held_until, status.are_writes_reserved)
         }) {
             self.waiting.reports.wake();
         }

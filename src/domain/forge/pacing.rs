@@ -109,6 +109,9 @@ pub enum Hold {
     Budget(Duration),
     /// The budget of the hour is kept for the items at work. It is renewed at this time.
     Reserved(Duration),
+    /// The items at work owe more than the budget has, until one of them ends. The time is the one
+    /// of the next look.
+    Owed(Duration),
     /// The last write was too recent. The next one is allowed at this time.
     Interval(Duration),
     /// Another write goes first.
@@ -151,7 +154,7 @@ impl Traffic {
     /// number of writes that other items of the host owe.
     ///
     /// # Errors
-    /// Returns [`Hold::Limit`], [`Hold::Budget`] or [`Hold::Reserved`].
+    /// Returns [`Hold::Limit`], [`Hold::Budget`], [`Hold::Reserved`] or [`Hold::Owed`].
     pub fn claim(
         &self,
         now: Duration,
@@ -166,8 +169,9 @@ impl Traffic {
             Some(budget) if n_reserved == 0 => self.check_room(now, budget, n_needed.min(budget)),
             Some(budget) => {
                 let is_free = self.check_room(now, budget, n_needed.min(budget)).is_ok();
-                let all = self.check_room(now, budget, n_needed.saturating_add(n_reserved));
-                all.map_err(|hold| match hold {
+                let n_all = n_needed.saturating_add(n_reserved);
+                self.check_room(now, budget, n_all).map_err(|hold| match hold {
+                    Hold::Budget(until) if is_free && n_all > budget => Hold::Owed(until),
                     Hold::Budget(until) if is_free => Hold::Reserved(until),
                     hold => hold,
                 })
@@ -336,7 +340,7 @@ mod tests {
         let room_at = NOW + MINUTE + HOUR;
         let used_up = Err(Hold::Budget(room_at));
         let reserved = Err(Hold::Reserved(room_at));
-        let all_reserved = Err(Hold::Reserved(now + MINUTE + HOUR));
+        let owed = Err(Hold::Owed(now + MINUTE + HOUR));
         for (n_sent, budget, n_needed, n_reserved, expected) in [
             (0, 100, 7, 0, Ok(())),
             (93, 100, 7, 0, Ok(())),
@@ -344,14 +348,15 @@ mod tests {
             (94, 100, 7, 40, used_up),
             (53, 100, 7, 40, Ok(())),
             (54, 100, 7, 40, reserved),
-            (10, 100, 7, 94, reserved),
-            // Nothing was written so far. The items at work may end before the hour is over.
-            (0, 100, 7, 94, all_reserved),
-            (0, 100, 7, u32::MAX, all_reserved),
+            (7, 100, 7, 93, reserved),
+            (10, 100, 7, 94, Err(Hold::Owed(room_at))),
+            // Nothing was written so far, so only the end of an item at work makes room.
+            (0, 100, 7, 94, owed),
+            (0, 100, 7, u32::MAX, owed),
             // One item at a time, with a budget that is too small for it.
             (0, 1, 7, 0, Ok(())),
             (1, 1, 7, 0, used_up),
-            (0, 1, 7, 3, all_reserved),
+            (0, 1, 7, 3, owed),
         ] {
             let pace = Pace { writes_per_hour: Some(budget), ..PACE };
             let found = after(n_sent, NOW).claim(now, pace, n_needed, n_reserved);

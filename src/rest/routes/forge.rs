@@ -33,6 +33,7 @@ pub struct ForgeBody {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub writes_held_until: Option<Timestamp>,
     /// `true` if new items wait because the writes of this hour are reserved for items at work.
+    /// Without a time, they wait until one of those ends.
     #[serde(default)]
     pub writes_reserved: bool,
     /// The last error, also if it is over.
