@@ -62,7 +62,7 @@ fn a_repeated_creation_gets_the_object_as_it_is_and_another_one_the_field_that_d
         assert_eq!(later, first, "{path}");
     }
 
-    // What happened to the objects since does not matter.
+    // A change of the objects since then does not matter.
     daemon.done(&["task", "set", "tsk", "--title", "Logout", "--status", "cancelled"]);
     daemon.done(&["task", "archive", "tsk"]);
     daemon.done(&["project", "set", "prj", "--name", "Shop", "--unassign", "agt"]);
