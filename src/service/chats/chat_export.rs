@@ -107,7 +107,7 @@ impl Chats {
         }
         for place in behind {
             let export = exports.entry(place.clone()).or_default();
-            match self.catch_up(&place, export).await {
+            match self.catch_up(&place, export, newest).await {
                 Ok(()) => export.is_troubled = false,
                 Err(error) => {
                     // The file is compared again, and an incomplete write is repaired.
@@ -123,10 +123,12 @@ impl Chats {
         }
     }
 
+    /// Exports the messages of a place up to the number `newest`.
     async fn catch_up(
         &self,
         (directory, agent): &ExportKey,
         export: &mut ChatExport,
+        newest: i64,
     ) -> Result<(), Trouble> {
         let (of_directory, of_agent, owner) =
             (directory.clone(), agent.clone(), self.file_owner(agent).await?);
@@ -141,7 +143,7 @@ impl Chats {
         if !is_as_left {
             export.written.values_mut().for_each(|written| *written = 0);
         }
-        let messages = self.messages_after(agent, &export.written).await?;
+        let messages = self.messages_between(agent, &export.written, newest).await?;
         let (left, messages) = blocking(move || {
             if is_as_left { log.append(&messages) } else { log.repair(&messages) }?;
             Ok((log.length()?, messages))
@@ -166,11 +168,13 @@ impl Chats {
     }
 
     /// Returns the messages of an agent and people in these projects after that number, in order.
-    /// Hidden messages are included.
-    async fn messages_after(
+    /// Hidden messages are included. A message after `newest` waits for the next look: one of
+    /// another project, which has been read already, may come before it.
+    async fn messages_between(
         &self,
         agent: &AgentId,
         written: &Written,
+        newest: i64,
     ) -> Result<Vec<Message>, ServiceError> {
         let mut found = Vec::new();
         for (project, &written) in written {
@@ -180,9 +184,9 @@ impl Chats {
                 let filter = MessageFilter { after, only_visible: false, ..visible(&key, PAGE) };
                 let read = self.core.read(move |tx| Ok(messages::list(tx, &filter)?));
                 let page = read.await?;
-                let is_last = page.len() < PAGE;
                 after = page.last().map(|message| message.seq).or(after);
-                found.extend(page);
+                let is_last = page.len() < PAGE || after > Some(newest);
+                found.extend(page.into_iter().filter(|message| message.seq <= newest));
                 if is_last {
                     break;
                 }
