@@ -65,6 +65,12 @@ pub fn until(what: &str, mut fact: impl FnMut() -> bool) {
     until_some(what, || fact().then_some(()));
 }
 
+/// Returns whether a file or an answer has a text. The search of the standard library is optimized
+/// in each build, and a file of a state can have many megabytes.
+pub fn contains(content: &[u8], text: &str) -> bool {
+    String::from_utf8_lossy(content).contains(text)
+}
+
 /// Writes to the terminal why a test does nothing. The line is visible even if the test passes.
 /// `.ci/run` counts these lines.
 pub fn skip(why: &str) {

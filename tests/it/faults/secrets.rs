@@ -8,23 +8,18 @@ use agent_coordinator::sys::processes;
 use serde_json::json;
 
 use crate::daemon::Daemon;
-use crate::support::until_some;
+use crate::support::{contains, until_some};
 
 const PASSKEY: &str = "correct-horse-battery-staple";
 
 /// Returns the files below `folder` that contain `secret`.
 fn files_with(folder: &Path, secret: &str) -> Vec<String> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    let contains = |path: &Path| {
-        fs::read(path)
-            .unwrap_or_default()
-            .windows(secret.len())
-            .any(|bytes| bytes == secret.as_bytes())
-    };
+    let has_it = |path: &Path| contains(&fs::read(path).unwrap_or_default(), secret);
     entries
         .flat_map(|path| match path.is_dir() {
             true => files_with(&path, secret),
-            false if contains(&path) => vec![path.display().to_string()],
+            false if has_it(&path) => vec![path.display().to_string()],
             false => Vec::new(),
         })
         .collect()

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{BOT, Bed, NAME, n_comments};
 use crate::daemon::Daemon;
 use crate::forge::fake::{Branches, Fake, Fault, Item, Repository, TOKEN, Times};
-use crate::support::{git, until, until_some};
+use crate::support::{contains, git, until, until_some};
 use crate::workspace_faults::{path_with_git, start_with};
 
 pub(super) const BOTH: [ForgeKind; 2] = [ForgeKind::GitHub, ForgeKind::GitLab];
@@ -468,8 +468,7 @@ fn token_is_nowhere(bed: &Bed) {
     }
     for file in files {
         let content = std::fs::read(&file).unwrap_or_default();
-        let has_it = content.windows(TOKEN.len()).any(|part| part == TOKEN.as_bytes());
-        assert!(!has_it, "{} has the token", file.display());
+        assert!(!contains(&content, TOKEN), "{} has the token", file.display());
     }
 }
 
@@ -484,7 +483,7 @@ fn processes_with(text: &str, daemon: i32) -> Vec<String> {
         }
         for part in ["cmdline", "environ"] {
             let content = std::fs::read(entry.path().join(part)).unwrap_or_default();
-            if content.windows(text.len()).any(|window| window == text.as_bytes()) {
+            if contains(&content, text) {
                 found.push(format!("{name}/{part}"));
             }
         }
