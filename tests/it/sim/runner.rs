@@ -16,7 +16,7 @@ use super::{Mutant, SESSION_MAXIMUM, illness};
 const N_STEPS: usize = 100;
 /// The number of histories in an ordinary run of the tests. They are always the same ones. A debug
 /// build runs about nine in a second and core.
-const N_HISTORIES: u64 = 450;
+const N_HISTORIES: u64 = 200;
 const HISTORIES: &str = "AGENT_COORDINATOR_TEST_HISTORIES";
 const SEED: &str = "AGENT_COORDINATOR_TEST_SEED";
 
