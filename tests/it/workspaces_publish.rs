@@ -26,7 +26,9 @@ impl Bed {
     fn until_published(&self, task: &str) -> Value {
         let mut last = Value::Null;
         until("the result is published", || {
-            last = self.daemon.json(&["workspace", "show", task]);
+            // The task has no workspace yet at the first looks.
+            let shown = self.daemon.cli(&["workspace", "show", task, "--json"]);
+            last = serde_json::from_str(&shown.stdout).unwrap_or_default();
             let head = &last["content"]["head_commit"];
             head.is_string() && last["published_commit"] == *head
         });
