@@ -1,9 +1,9 @@
 //! Creations that a client repeats because the answer to the first request was lost.
 //!
-//! A client that chose the id of an object could not tell its own success from another object with
-//! this id. So digests of the fields of the request are stored with the object. A request with the
-//! same content is a repetition, also after the object was changed. An object without digests has
-//! come from a manifest, an import or an earlier version. It is compared as it is now.
+//! Digests of the fields of the request are stored with the object, so that a client that chose its
+//! id can tell its own success from another object with this id. A request with the same content is
+//! a repetition, also after the object was changed. An object without digests has come from a
+//! manifest, an import or an earlier version. It is compared as it is now.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -72,8 +72,8 @@ impl Content {
         ])
     }
 
-    /// Returns the content of an agent as it is now, for a request with `edit`. Only the hash of its
-    /// passkey is known. So the agent counts as one with the passkey of the request if it can be.
+    /// Returns the content of an agent as it is now, for a request with `edit`. The agent counts as
+    /// one with the passkey of the request if it can be: only the hash of its passkey is known.
     pub fn of_known_agent(agent: &Agent, edit: &AgentEdit) -> Self {
         let hash = agent.passkey.as_ref();
         let fits = match &edit.passkey {

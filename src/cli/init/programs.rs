@@ -29,7 +29,7 @@ pub(super) struct Program {
     has_login: bool,
 }
 
-/// Looks for the CLIs of all presets and for the entries of the configuration. Those that no
+/// Looks for the CLIs of all presets and for the entries of the configuration. CLIs that no
 /// launch finds come last. It calls no model and keeps no credential.
 pub(super) async fn look(config: &Config, environment: &Environment) -> Vec<Program> {
     let mut found = Vec::new();
