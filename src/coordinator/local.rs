@@ -129,7 +129,7 @@ impl ControlPlane for LocalControlPlane {
 
     async fn want_stop(&self, launch: &LaunchId, reason: StopReason) -> Result<(), ControlError> {
         self.service
-            .launches
+            .coordinators
             .want_stop(launch, reason)
             .await
             .map_err(failed("mark a launch to be stopped"))

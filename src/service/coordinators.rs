@@ -17,7 +17,9 @@ use crate::domain::limits;
 use crate::domain::machine::Machine;
 use crate::domain::start_history::StartReason;
 use crate::domain::workspace::Job;
-use crate::domain::{Candidate, LaunchFacts, LaunchId, Purpose, Refusal, Timestamp};
+use crate::domain::{
+    Candidate, Launch, LaunchFacts, LaunchId, Purpose, Refusal, StopReason, Timestamp,
+};
 use crate::locks::lock;
 use crate::rows::{launches, startable};
 
@@ -25,6 +27,7 @@ use super::chats::presence::Attendances;
 use super::chats::silence;
 use super::clocks::Clocks;
 use super::core::Core;
+use super::launches::change::want_stop;
 use super::launches::shims::Shims;
 use super::pause_file::PauseFile;
 use super::waiting::Waiting;
@@ -171,8 +174,7 @@ impl Coordinators {
         let launches = launches.into_iter().map(|launch| {
             let idle_ms = self.clocks.idle_for(&self.heard, &launch).and_then(millis);
             let is_shim_unknown = launch.pid.is_some() && !self.shims.is_reported(&launch.id);
-            let is_at_rest = answered.contains(&launch.id)
-                && silence::is_at_rest(&self.clocks, &self.heard, &self.attendances, &launch);
+            let is_at_rest = answered.contains(&launch.id) && self.is_at_rest(&launch);
             LaunchFacts { idle_ms, is_shim_unknown, is_at_rest, ..LaunchFacts::from(launch) }
         });
         Ok(ServerView {
@@ -224,6 +226,29 @@ impl Coordinators {
             candidate.reason = StartReason::OnOtherHost;
         }
         Ok(Work { seen, view })
+    }
+
+    /// Marks a launch to be ended, because its coordinator asks for it. The agent of an idle chat has
+    /// `run.linger` to log out. The first reason wins. An ended or unknown launch stays as it is,
+    /// and a chat that is not at rest any more: a person may have written since the coordinator
+    /// looked.
+    pub async fn want_stop(&self, id: &LaunchId, reason: StopReason) -> Result<(), ServiceError> {
+        if reason == StopReason::ChatIdle {
+            let of = id.clone();
+            let read = self.core.read(move |tx| match launches::get(tx, &of)? {
+                Some(launch) if silence::is_answered(tx, &launch.key)? => Ok(Some(launch)),
+                _ => Ok(None),
+            });
+            if !read.await?.is_some_and(|launch| self.is_at_rest(&launch)) {
+                return Ok(());
+            }
+            tracing::info!(launch_id = %id, "a chat at rest gives its slot to a start that waits");
+        }
+        want_stop(&self.core, &self.heard, id, reason).await
+    }
+
+    fn is_at_rest(&self, launch: &Launch) -> bool {
+        silence::is_at_rest(&self.clocks, &self.heard, &self.attendances, launch)
     }
 
     /// Returns a mark of the newest change, in this run of the server.

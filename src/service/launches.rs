@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use crate::domain::check::MAX_OUTPUT;
 use crate::domain::id::{AgentId, CoordinatorId, ExecutionId, LaunchId, NoticeId, TaskId};
-use crate::domain::launch::{LaunchEvent, ProcessEnd, StopReason};
+use crate::domain::launch::{LaunchEvent, ProcessEnd};
 use crate::domain::limits;
 use crate::domain::plan::ProcessReport;
 use crate::domain::printable;
@@ -30,9 +30,6 @@ use crate::instance_dir;
 use crate::rows::{executions, launches, notices, output_tails};
 use crate::store::{HistoryFilter, LaunchFilter, Read};
 
-use super::chats::presence::Attendances;
-use super::chats::silence;
-use super::clocks::Clocks;
 use super::coordinators::board::CoordinatorBoard;
 use super::core::Core;
 use super::pause_file::PauseFile;
@@ -46,8 +43,6 @@ pub struct Launches {
     core: Arc<Core>,
     heard: Heard,
     waiting: Waiting,
-    clocks: Arc<Clocks>,
-    attendances: Arc<Attendances>,
     shims: Arc<Shims>,
     pause_file: Arc<PauseFile>,
     coordinators: Arc<CoordinatorBoard>,
@@ -58,24 +53,12 @@ pub struct Launches {
 
 impl Launches {
     pub(super) fn new(shared: Shared) -> Self {
-        let Shared {
-            core,
-            heard,
-            waiting,
-            clocks,
-            attendances,
-            shims,
-            pause_file,
-            coordinators,
-            checkouts,
-            ..
-        } = shared;
+        let Shared { core, heard, waiting, shims, pause_file, coordinators, checkouts, .. } =
+            shared;
         Self {
             core,
             heard,
             waiting,
-            clocks,
-            attendances,
             shims,
             pause_file,
             coordinators,
@@ -263,31 +246,6 @@ impl Launches {
             Some(tail) => self.keep_output_tail(id, &tail).await,
             None => Ok(()),
         }
-    }
-
-    /// Marks a launch to be ended. The agent of an idle chat has `run.linger` to log out. The first
-    /// reason wins. An ended or unknown launch stays as it is, and a chat that is not at rest any
-    /// more: a person may have written since the coordinator looked.
-    pub async fn want_stop(&self, id: &LaunchId, reason: StopReason) -> Result<(), ServiceError> {
-        if reason == StopReason::ChatIdle {
-            if !self.is_chat_at_rest(id).await? {
-                return Ok(());
-            }
-            tracing::info!(launch_id = %id, "a chat at rest gives its slot to a start that waits");
-        }
-        change::want_stop(&self.core, &self.heard, id, reason).await
-    }
-
-    async fn is_chat_at_rest(&self, id: &LaunchId) -> Result<bool, ServiceError> {
-        let id = id.clone();
-        let read = self.core.read(move |tx| match launches::get(tx, &id)? {
-            Some(launch) if silence::is_answered(tx, &launch.key)? => Ok(Some(launch)),
-            _ => Ok(None),
-        });
-        let is_at_rest = |launch: &Launch| {
-            silence::is_at_rest(&self.clocks, &self.heard, &self.attendances, launch)
-        };
-        Ok(read.await?.as_ref().is_some_and(is_at_rest))
     }
 }
 

@@ -252,7 +252,7 @@ async fn people_end_a_chat_and_its_wishes_in_one_commit() {
         .authenticate(&key.agent, &claim.ticket.unwrap(), &key.project, Presenter::on_socket(None))
         .await
         .unwrap();
-    service.launches.want_stop(&claim.launch, StopReason::Shutdown).await.unwrap();
+    service.coordinators.want_stop(&claim.launch, StopReason::Shutdown).await.unwrap();
     // The agent doesn't listen any more, so another one is wanted.
     say().await;
     assert!(store.pair(&key).await.unwrap().wanted_since.is_some());

@@ -31,7 +31,7 @@ impl ToolSpec for ReportProcessStopping {
 
     async fn call(service: &Service, who: Coordinator, input: Input) -> Result<Done, ServiceError> {
         let launch = service.launches.launch_of(who.id.as_ref(), &input.launch_id).await?;
-        service.launches.want_stop(&launch.id, input.reason).await?;
+        service.coordinators.want_stop(&launch.id, input.reason).await?;
         Ok(Done::DONE)
     }
 }

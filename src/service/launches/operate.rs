@@ -9,7 +9,7 @@ use crate::rows::{Transaction, launches, pauses, start_histories};
 use crate::store::Read;
 
 use super::Launches;
-use super::change::want_end;
+use super::change::{want_end, want_stop};
 use crate::service::{ServiceError, audit, catalog};
 
 /// The agents that a person wants to stop or resume.
@@ -57,7 +57,7 @@ impl Launches {
         let open = self.core.read(|tx| Ok(launches::list_open(tx)?)).await?;
         let mut stopped = Stopped::default();
         for launch in open.into_iter().filter(|launch| target.covers(&launch.key)) {
-            self.want_stop(&launch.id, reason).await?;
+            want_stop(&self.core, &self.heard, &launch.id, reason).await?;
             match launch
                 .coordinator
                 .filter(|coordinator| !self.coordinators.is_there(coordinator, self.core.now()))

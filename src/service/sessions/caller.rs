@@ -62,14 +62,9 @@ impl Activity {
     pub(in crate::service) fn touch(&self, session: &SessionId, now: Timestamp) {
         let mut all = self.lock();
         let began = clock::now();
-        let seen = all.entry(session.clone()).or_insert(Seen {
-            at: now,
-            began,
-            steady: began,
-            n_held: 0,
-            is_asking: false,
-        });
-        *seen = Seen { at: now, began, steady: began, is_asking: false, n_held: seen.n_held };
+        let n_held = all.get(session).map_or(0, |seen| seen.n_held);
+        let seen = Seen { at: now, began, steady: began, n_held, is_asking: false };
+        all.insert(session.clone(), seen);
     }
 
     /// Notes that a call of this session is held from now on.

@@ -70,7 +70,7 @@ impl Resting {
 
     /// Asks the chat to give its slot away, and returns whether it does.
     async fn gives_way(&self) -> bool {
-        self.service.launches.want_stop(&self.launch, StopReason::ChatIdle).await.unwrap();
+        self.service.coordinators.want_stop(&self.launch, StopReason::ChatIdle).await.unwrap();
         self.store.launch(&self.launch).await.unwrap().unwrap().stop_reason.is_some()
     }
 }
