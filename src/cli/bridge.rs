@@ -57,8 +57,13 @@ pub(super) async fn run(
                 return Err(error);
             }
         };
-        if bridge.carry(stream, client_gone.as_mut()).await? == Carried::InputEnded {
-            return bridge.say_what_was_lost(clock::now()).await;
+        match bridge.carry(stream, client_gone.as_mut()).await {
+            Ok(Carried::ConnectionLost) => {}
+            // A report without an answer is kept, also if the output is closed.
+            ended => {
+                let said = bridge.say_what_was_lost(clock::now()).await;
+                return ended.and(said);
+            }
         }
         eprintln!(
             "agent-coordinator mcp: the server closed the connection; the next line will open another"
@@ -119,8 +124,7 @@ impl<I: AsyncRead + Unpin, O: AsyncWrite + Unpin> Bridge<I, O> {
                     Ok(n_read) if n_read > 0 && answer.ends_with(b"\n") => {
                         let give_up_at = input_ended.unwrap_or_else(|| clock::now() + TIMEOUT);
                         let other = self.note_answer(&answer, give_up_at).await;
-                        self.output.write_all(other.as_deref().unwrap_or(&answer)).await?;
-                        self.output.flush().await?;
+                        self.write(other.as_deref().unwrap_or(&answer)).await?;
                         answer.clear();
                     }
                     Ok(_) | Err(_) => {
@@ -201,22 +205,30 @@ impl<I: AsyncRead + Unpin, O: AsyncWrite + Unpin> Bridge<I, O> {
 
     /// Reports an error for each unanswered call, except for a report. The call is not sent again,
     /// because the bridge can't know whether the server carried it out. A repeated report changes
-    /// nothing, so it is sent again until `give_up_at`.
+    /// nothing, so it is sent again until `give_up_at`, also if the output is closed.
     async fn say_what_was_lost(&mut self, give_up_at: Instant) -> Result<(), CliError> {
         // A line that was no request has no caller that waits for an answer.
         let calls = std::mem::take(&mut self.unanswered).into_values();
         let mut calls: Vec<Value> = calls.filter(|call| !call["id"].is_null()).collect();
         // The other calls do not wait for the reports.
         calls.sort_by_key(|call| report_of(call).is_some());
+        let mut written = Ok(());
         for call in calls {
             let message =
                 "the connection to the coordinator was lost before the answer came; call again";
             let error = json!({ "code": CONNECTION_LOST, "message": message });
             let error = || json!({ "jsonrpc": "2.0", "id": call["id"], "error": error });
             let answer = self.send_again(&call, give_up_at).await.unwrap_or_else(error);
-            self.output.write_all(format!("{answer}\n").as_bytes()).await?;
-            self.output.flush().await?;
+            if written.is_ok() {
+                written = self.write(format!("{answer}\n").as_bytes()).await;
+            }
         }
+        written
+    }
+
+    async fn write(&mut self, line: &[u8]) -> Result<(), CliError> {
+        self.output.write_all(line).await?;
+        self.output.flush().await?;
         Ok(())
     }
 
@@ -308,6 +320,12 @@ mod tests {
             self.input = None;
             self.bridge.await.unwrap()
         }
+    }
+
+    fn report() -> Value {
+        let arguments = json!({ "session_token": "sess_1", "result": "success" });
+        let call = json!({ "name": "report_completed", "arguments": arguments });
+        json!({ "id": 7, "method": "tools/call", "params": call })
     }
 
     async fn line(reader: &mut (impl AsyncBufReadExt + Unpin)) -> String {
@@ -409,10 +427,7 @@ mod tests {
     async fn a_report_that_finds_no_server_for_a_minute_is_kept() {
         let folder = tempfile::tempdir().unwrap();
         let mailbox = Mailbox::made_in(folder.path());
-        let arguments = json!({ "session_token": "sess_1", "result": "success" });
-        let call = json!({ "name": "report_completed", "arguments": arguments });
-        let line = json!({ "id": 1, "method": "tools/call", "params": call });
-        let input = io::Cursor::new(format!("{line}\n").into_bytes());
+        let input = io::Cursor::new(format!("{}\n", report()).into_bytes());
         let mut output = Vec::new();
         let socket = folder.path().join("mcp.sock");
         assert!(run(socket, mailbox, input, &mut output, pending()).await.is_err());
@@ -422,13 +437,10 @@ mod tests {
 
     #[tokio::test]
     async fn a_report_whose_answer_is_lost_or_unavailable_is_sent_again() {
-        let arguments = json!({ "session_token": "sess_1", "result": "success" });
-        let call = json!({ "name": "report_completed", "arguments": arguments });
         let result = |code: &str| json!({ "structuredContent": { "error_code": code } });
         for is_answered in [false, true] {
             let mut bed = Bed::new();
-            let request = json!({ "id": 7, "method": "tools/call", "params": call });
-            bed.send(&format!("{request}\n")).await;
+            bed.send(&format!("{}\n", report())).await;
             let mut server = bed.accept().await;
             line(&mut server).await;
             if is_answered {
@@ -440,7 +452,7 @@ mod tests {
             // The agent can mend this refusal.
             let mut again = bed.accept().await;
             let repeated: Value = serde_json::from_str(&line(&mut again).await).unwrap();
-            assert_eq!(repeated["params"], call);
+            assert_eq!(repeated["params"], report()["params"]);
             let answer = json!({ "id": repeated["id"], "result": result("subtasks_open") });
             again.get_mut().write_all(format!("{answer}\n").as_bytes()).await.unwrap();
             let answer: Value = serde_json::from_str(&bed.answer().await).unwrap();
@@ -453,10 +465,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_report_whose_answer_is_lost_for_a_minute_is_kept() {
         let mut bed = Bed::new();
-        let arguments = json!({ "session_token": "sess_1", "result": "success" });
-        let call = json!({ "name": "report_completed", "arguments": arguments });
-        let request = json!({ "id": 1, "method": "tools/call", "params": call });
-        bed.send(&format!("{request}\n")).await;
+        bed.send(&format!("{}\n", report())).await;
         let mut server = bed.accept().await;
         line(&mut server).await;
         let Bed { _folder, listener, input, mut output, bridge } = bed;
@@ -466,6 +475,33 @@ mod tests {
         assert_eq!(answer["result"]["structuredContent"]["success"], true, "{answer}");
         drop(input);
         bridge.await.unwrap().unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_report_is_kept_although_the_output_is_closed() {
+        for is_answered in [false, true] {
+            let folder = tempfile::tempdir().unwrap();
+            let socket = folder.path().join("mcp.sock");
+            let listener = UnixListener::bind(&socket).unwrap();
+            let mailbox = Mailbox::made_in(folder.path());
+            let other = json!({ "id": 1, "method": "x" });
+            let input = io::Cursor::new(format!("{other}\n{}\n", report()).into_bytes());
+            let (output, closed) = duplex(64);
+            drop(closed);
+            let server = async {
+                let mut server = BufReader::new(listener.accept().await.unwrap().0);
+                drop(listener);
+                line(&mut server).await;
+                line(&mut server).await;
+                if is_answered {
+                    server.get_mut().write_all(b"{\"id\":1,\"result\":{}}\n").await.unwrap();
+                }
+            };
+            let bridge = run(socket, mailbox.clone(), input, output, pending());
+            let (ended, ()) = tokio::join!(bridge, server);
+            assert!(matches!(ended, Err(CliError::Hushed)), "{is_answered}: {ended:?}");
+            assert!(mailbox.has_report(), "{is_answered}");
+        }
     }
 
     #[tokio::test]

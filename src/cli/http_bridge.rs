@@ -52,32 +52,37 @@ pub(super) async fn run<O: AsyncWrite + Unpin + Send + 'static>(
     let slots = Arc::new(Semaphore::new(MAX_IN_FLIGHT));
     let mut lines = BufReader::new(input).split(b'\n');
     let mut requests = JoinSet::new();
-    while let Some(line) = lines.next_segment().await? {
-        if line.trim_ascii().is_empty() {
-            continue;
+    let carried = async {
+        while let Some(line) = lines.next_segment().await? {
+            if line.trim_ascii().is_empty() {
+                continue;
+            }
+            let message: Value = serde_json::from_slice(&line).unwrap_or(Value::Null);
+            if message["method"] == "initialize" {
+                // Later messages use the revision that the handshake agreed on.
+                bridge.carry(&line, &message, &CancellationToken::new()).await?;
+                continue;
+            }
+            if message["method"] == "notifications/cancelled" {
+                bridge.give_up(&message["params"]["requestId"]);
+            }
+            let cancelled = bridge.begin(&message);
+            let slot =
+                Arc::clone(&slots).acquire_owned().await.expect("the semaphore is never closed");
+            let bridge = Arc::clone(&bridge);
+            requests.spawn(async move {
+                let carried = bridge.carry(&line, &message, &cancelled).await;
+                bridge.end(&message);
+                drop(slot);
+                carried
+            });
+            while let Some(carried) = requests.try_join_next() {
+                carried.unwrap_or(Ok(()))?;
+            }
         }
-        let message: Value = serde_json::from_slice(&line).unwrap_or(Value::Null);
-        if message["method"] == "initialize" {
-            // Later messages use the revision that the handshake agreed on.
-            bridge.carry(&line, &message, &CancellationToken::new()).await?;
-            continue;
-        }
-        if message["method"] == "notifications/cancelled" {
-            bridge.give_up(&message["params"]["requestId"]);
-        }
-        let cancelled = bridge.begin(&message);
-        let slot = Arc::clone(&slots).acquire_owned().await.expect("the semaphore is never closed");
-        let bridge = Arc::clone(&bridge);
-        requests.spawn(async move {
-            let carried = bridge.carry(&line, &message, &cancelled).await;
-            bridge.end(&message);
-            drop(slot);
-            carried
-        });
-        while let Some(carried) = requests.try_join_next() {
-            carried.unwrap_or(Ok(()))?;
-        }
+        Ok::<_, CliError>(())
     }
+    .await;
     tokio::select! {
         _ = tokio::time::timeout(LAST_ANSWERS, all_ended(&mut requests)) => {}
         () = client_gone => {}
@@ -85,7 +90,7 @@ pub(super) async fn run<O: AsyncWrite + Unpin + Send + 'static>(
     // The requests that are left end now, and keep their reports.
     bridge.closing.cancel();
     let _ = tokio::time::timeout(LONGEST_PAUSE, all_ended(&mut requests)).await;
-    Ok(())
+    carried
 }
 
 async fn all_ended(requests: &mut JoinSet<Result<(), CliError>>) {
@@ -356,6 +361,38 @@ mod tests {
         let answers = carried(&[""], 0).await;
         assert_eq!(answers.len(), 1, "{answers:?}");
         assert_eq!(answers[0]["result"]["structuredContent"]["success"], true, "{answers:?}");
+    }
+
+    #[tokio::test]
+    async fn a_report_is_kept_although_the_output_is_closed() {
+        let folder = tempfile::tempdir().unwrap();
+        let mailbox = Mailbox::made_in(folder.path());
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let other = json!({ "id": 1, "method": "initialize", "params": {} });
+        let input = Cursor::new(format!("{}\n{other}\n", report()).into_bytes());
+        let (output, closed) = duplex(64);
+        drop(closed);
+        // The server answers the handshake alone.
+        let server = async {
+            let mut open = Vec::new();
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let mut received = Vec::new();
+                while !received.ends_with(b"}}") {
+                    stream.read_buf(&mut received).await.unwrap();
+                }
+                if received.ends_with(other.to_string().as_bytes()) {
+                    stream.write_all(response(1, "").as_bytes()).await.unwrap();
+                }
+                open.push(stream);
+            }
+        };
+        let ended = tokio::select! {
+            ended = run(&url, mailbox.clone(), input, output, std::future::ready(())) => ended,
+            () = server => unreachable!("the server does not end"),
+        };
+        assert!(matches!(ended, Err(CliError::Hushed)), "{ended:?}");
+        assert!(mailbox.has_report());
     }
 
     #[tokio::test]

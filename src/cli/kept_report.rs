@@ -48,6 +48,12 @@ impl Mailbox {
         ))
     }
 
+    /// Returns whether a report is kept.
+    #[cfg(test)]
+    pub(super) fn has_report(&self) -> bool {
+        self.0.as_ref().is_some_and(|folder| folder.join(KeptReport::FILE).exists())
+    }
+
     /// Keeps the report of a call, and returns the result for the agent. A report that the server
     /// would refuse for its length is refused in the server's words. Returns `None` if the call is
     /// not a report, or if it cannot be kept.
