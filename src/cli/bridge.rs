@@ -68,7 +68,11 @@ pub(super) async fn run(
         eprintln!(
             "agent-coordinator mcp: the server closed the connection; the next line will open another"
         );
-        bridge.say_what_was_lost(clock::now() + TIMEOUT).await?;
+        tokio::select! {
+            biased;
+            said = bridge.say_what_was_lost(clock::now() + TIMEOUT) => said?,
+            () = &mut client_gone => return bridge.say_what_was_lost(clock::now()).await,
+        }
     }
     Ok(())
 }
@@ -123,7 +127,11 @@ impl<I: AsyncRead + Unpin, O: AsyncWrite + Unpin> Bridge<I, O> {
                 read = reader.read_until(b'\n', &mut answer) => match read {
                     Ok(n_read) if n_read > 0 && answer.ends_with(b"\n") => {
                         let give_up_at = input_ended.unwrap_or_else(|| clock::now() + TIMEOUT);
-                        let other = self.note_answer(&answer, give_up_at).await;
+                        let other = tokio::select! {
+                            biased;
+                            other = self.note_answer(&answer, give_up_at) => other,
+                            () = &mut client_gone => return Ok(Carried::InputEnded),
+                        };
                         self.write(other.as_deref().unwrap_or(&answer)).await?;
                         answer.clear();
                     }
@@ -181,8 +189,9 @@ impl<I: AsyncRead + Unpin, O: AsyncWrite + Unpin> Bridge<I, O> {
         }
     }
 
-    /// Notes which requests have their answers. Returns the line that replaces this one, if it says
-    /// that the store of the server was away for a report: that report is sent again.
+    /// Notes which requests have their answers. If the line says that the store was away for a
+    /// report, sends that report again, and returns the line with the new answer. Cancel-safe: a
+    /// report that is being sent again stays unanswered.
     async fn note_answer(&mut self, line: &[u8], give_up_at: Instant) -> Option<Vec<u8>> {
         let mut line: Value = serde_json::from_slice(line).ok()?;
         let mut is_replaced = false;
@@ -191,25 +200,28 @@ impl<I: AsyncRead + Unpin, O: AsyncWrite + Unpin> Bridge<I, O> {
             one => std::slice::from_mut(one),
         };
         for message in messages {
-            if let (Some(id), None) = (message.get("id"), message.get("method"))
-                && let Some(request) = self.unanswered.remove(&id.to_string())
-                && is_put_off(&request, message)
-                && let Some(other) = self.send_again(&request, give_up_at).await
+            let (Some(id), None) = (message.get("id"), message.get("method")) else { continue };
+            let id = id.to_string();
+            if let Some(request) = self.unanswered.get(&id)
+                && is_put_off(request, message)
+                && let Some(other) = self.send_again(request, give_up_at).await
             {
                 *message = other;
                 is_replaced = true;
             }
+            self.unanswered.remove(&id);
         }
         is_replaced.then(|| format!("{line}\n").into_bytes())
     }
 
     /// Reports an error for each unanswered call, except for a report. The call is not sent again,
     /// because the bridge can't know whether the server carried it out. A repeated report changes
-    /// nothing, so it is sent again until `give_up_at`, also if the output is closed.
+    /// nothing, so it is sent again until `give_up_at`, also if the output is closed. Cancel-safe:
+    /// a report that is being sent again stays unanswered.
     async fn say_what_was_lost(&mut self, give_up_at: Instant) -> Result<(), CliError> {
         // A line that was no request has no caller that waits for an answer.
-        let calls = std::mem::take(&mut self.unanswered).into_values();
-        let mut calls: Vec<Value> = calls.filter(|call| !call["id"].is_null()).collect();
+        self.unanswered.remove(&Value::Null.to_string());
+        let mut calls: Vec<Value> = self.unanswered.values().cloned().collect();
         // The other calls do not wait for the reports.
         calls.sort_by_key(|call| report_of(call).is_some());
         let mut written = Ok(());
@@ -219,6 +231,7 @@ impl<I: AsyncRead + Unpin, O: AsyncWrite + Unpin> Bridge<I, O> {
             let error = json!({ "code": CONNECTION_LOST, "message": message });
             let error = || json!({ "jsonrpc": "2.0", "id": call["id"], "error": error });
             let answer = self.send_again(&call, give_up_at).await.unwrap_or_else(error);
+            self.unanswered.remove(&call["id"].to_string());
             if written.is_ok() {
                 written = self.write(format!("{answer}\n").as_bytes()).await;
             }
@@ -273,6 +286,7 @@ mod tests {
 
     use tokio::io::{AsyncReadExt as _, DuplexStream, duplex};
     use tokio::net::UnixListener;
+    use tokio::sync::oneshot;
     use tokio::task::JoinHandle;
 
     use super::*;
@@ -283,6 +297,8 @@ mod tests {
         listener: UnixListener,
         input: Option<DuplexStream>,
         output: BufReader<DuplexStream>,
+        /// Its drop tells the bridge that the client has gone.
+        client: Option<oneshot::Sender<()>>,
         bridge: JoinHandle<Result<(), CliError>>,
     }
 
@@ -294,12 +310,18 @@ mod tests {
             let (input, bridge_input) = duplex(64);
             let (bridge_output, output) = duplex(64);
             let mailbox = Mailbox::made_in(folder.path());
-            let bridge = tokio::spawn(run(socket, mailbox, bridge_input, bridge_output, pending()));
+            let (client, gone) = oneshot::channel();
+            let client_gone = async {
+                let _ = gone.await;
+            };
+            let bridge = run(socket, mailbox, bridge_input, bridge_output, client_gone);
+            let bridge = tokio::spawn(bridge);
             Self {
                 _folder: folder,
                 listener,
                 input: Some(input),
                 output: BufReader::new(output),
+                client: Some(client),
                 bridge,
             }
         }
@@ -316,6 +338,20 @@ mod tests {
             line(&mut self.output).await
         }
 
+        /// Sends a report. Its answer is lost, or says that the store is away. Returns the
+        /// connection over which the bridge sends the report again.
+        async fn send_report_in_vain(&mut self, is_answered: bool) -> BufReader<UnixStream> {
+            self.send(&format!("{}\n", report())).await;
+            let mut server = self.accept().await;
+            line(&mut server).await;
+            if is_answered {
+                let answer = json!({ "id": 7, "result": result("unavailable") });
+                server.get_mut().write_all(format!("{answer}\n").as_bytes()).await.unwrap();
+            }
+            drop(server);
+            self.accept().await
+        }
+
         async fn end(mut self) -> Result<(), CliError> {
             self.input = None;
             self.bridge.await.unwrap()
@@ -326,6 +362,11 @@ mod tests {
         let arguments = json!({ "session_token": "sess_1", "result": "success" });
         let call = json!({ "name": "report_completed", "arguments": arguments });
         json!({ "id": 7, "method": "tools/call", "params": call })
+    }
+
+    /// Returns the result of a call with this error code.
+    fn result(code: &str) -> Value {
+        json!({ "structuredContent": { "error_code": code } })
     }
 
     async fn line(reader: &mut (impl AsyncBufReadExt + Unpin)) -> String {
@@ -437,20 +478,10 @@ mod tests {
 
     #[tokio::test]
     async fn a_report_whose_answer_is_lost_or_unavailable_is_sent_again() {
-        let result = |code: &str| json!({ "structuredContent": { "error_code": code } });
         for is_answered in [false, true] {
             let mut bed = Bed::new();
-            bed.send(&format!("{}\n", report())).await;
-            let mut server = bed.accept().await;
-            line(&mut server).await;
-            if is_answered {
-                let answer = json!({ "id": 7, "result": result("unavailable") });
-                server.get_mut().write_all(format!("{answer}\n").as_bytes()).await.unwrap();
-            } else {
-                drop(server);
-            }
+            let mut again = bed.send_report_in_vain(is_answered).await;
             // The agent can mend this refusal.
-            let mut again = bed.accept().await;
             let repeated: Value = serde_json::from_str(&line(&mut again).await).unwrap();
             assert_eq!(repeated["params"], report()["params"]);
             let answer = json!({ "id": repeated["id"], "result": result("subtasks_open") });
@@ -468,13 +499,28 @@ mod tests {
         bed.send(&format!("{}\n", report())).await;
         let mut server = bed.accept().await;
         line(&mut server).await;
-        let Bed { _folder, listener, input, mut output, bridge } = bed;
+        let Bed { _folder, listener, input, mut output, bridge, .. } = bed;
         drop(listener);
         drop(server);
         let answer: Value = serde_json::from_str(&line(&mut output).await).unwrap();
         assert_eq!(answer["result"]["structuredContent"]["success"], true, "{answer}");
         drop(input);
         bridge.await.unwrap().unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_report_without_an_answer_is_kept_when_the_client_leaves() {
+        for is_answered in [false, true] {
+            let mut bed = Bed::new();
+            let mut again = bed.send_report_in_vain(is_answered).await;
+            line(&mut again).await;
+            let left_at = clock::now();
+            drop(bed.client.take());
+            let answer: Value = serde_json::from_str(&bed.answer().await).unwrap();
+            assert_eq!(answer["result"]["structuredContent"]["success"], true, "{answer}");
+            assert!(clock::now() < left_at + FIRST_PAUSE, "{is_answered}: it waited");
+            bed.bridge.await.unwrap().unwrap();
+        }
     }
 
     #[tokio::test(start_paused = true)]
