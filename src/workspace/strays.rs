@@ -45,8 +45,8 @@ pub(super) async fn end(variable: &'static str, beginning: &str) -> io::Result<(
             );
             return Err(io::Error::new(io::ErrorKind::TimedOut, message));
         }
-        if let Some(signal) = signal {
-            tracing::warn!(n_found, ?signal, "ended processes of git or of a hook that were left");
+        if signal == Some(Signal::TERM) {
+            tracing::warn!(n_found, "ended processes of git or of a hook that were left");
         }
         signal = (now >= begin + GRACE).then_some(Signal::KILL);
         tokio::time::sleep(PAUSE).await;
