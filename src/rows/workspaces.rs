@@ -141,13 +141,16 @@ pub fn list_broken(tx: &mut Read<'_>) -> Result<Vec<Workspace>, StoreError> {
     tx.list("WHERE state = 'broken' ORDER BY created_at, id", &[])
 }
 
-/// Returns the workspaces with something that could not be kept, the oldest first, apart from those
+/// Returns the workspaces with commits that could not be kept, the oldest first, apart from those
 /// whose work a person has discarded.
 pub fn list_not_kept(tx: &mut Read<'_>) -> Result<Vec<Workspace>, StoreError> {
     let rest = "WHERE state = 'ready' AND discarded_at IS NULL AND content IS NOT NULL \
         ORDER BY created_at, id";
     let mut found: Vec<Workspace> = tx.list(rest, &[])?;
-    found.retain(|it| it.content.as_ref().is_some_and(|content| !content.left_out.is_empty()));
+    let is_not_kept = |it: &Workspace| {
+        it.content.as_ref().is_some_and(|content| content.unkept_commits().next().is_some())
+    };
+    found.retain(is_not_kept);
     Ok(found)
 }
 
