@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::ForgeError;
 use crate::clock;
-use crate::domain::forge::pacing::{Hold, Pace, Traffic, Urgency};
+use crate::domain::forge::pacing::{Hold, Pace, Shortage, Traffic, Urgency};
 use crate::locks::lock;
 use crate::nudge::Nudge;
 
@@ -26,19 +26,14 @@ const FIRST: Duration = Duration::from_hours(24);
 pub(super) enum Held {
     /// The host asked for a pause.
     Limit(Instant),
-    /// The budget of the hour is used up.
-    Budget(Instant),
-    /// The budget of the hour is kept for the items at work.
-    Reserved(Instant),
-    /// The items at work owe more than the budget has. The time is the one of the next look.
-    Owed(Instant),
+    /// The budget of the hour has no room.
+    Budget(Shortage, Instant),
 }
 
 impl Held {
     pub(super) const fn until(self) -> Instant {
         match self {
-            Self::Limit(until) | Self::Budget(until) => until,
-            Self::Reserved(until) | Self::Owed(until) => until,
+            Self::Limit(until) | Self::Budget(_, until) => until,
         }
     }
 }
@@ -111,9 +106,7 @@ impl Gate {
 
     fn held_by(&self, decided: Result<(), Hold>) -> Option<Held> {
         match decided {
-            Err(Hold::Budget(until)) => Some(Held::Budget(self.at(until))),
-            Err(Hold::Reserved(until)) => Some(Held::Reserved(self.at(until))),
-            Err(Hold::Owed(until)) => Some(Held::Owed(self.at(until))),
+            Err(Hold::Budget(shortage, until)) => Some(Held::Budget(shortage, self.at(until))),
             Err(Hold::Limit(until) | Hold::Interval(until)) => Some(Held::Limit(self.at(until))),
             Ok(()) | Err(Hold::Queue) => None,
         }
@@ -179,9 +172,7 @@ impl Gate {
                     () = tokio::time::sleep_until(self.at(at)) => {}
                     () = moved.woken() => {}
                 },
-                Err(
-                    hold @ (Hold::Limit(_) | Hold::Budget(_) | Hold::Reserved(_) | Hold::Owed(_)),
-                ) => return Err(self.withheld(hold)),
+                Err(hold @ (Hold::Limit(_) | Hold::Budget(..))) => return Err(self.withheld(hold)),
             }
         }
     }
@@ -207,9 +198,7 @@ impl Gate {
     fn withheld(&self, hold: Hold) -> ForgeError {
         let wait = |until: Duration| until.saturating_sub(self.now());
         match hold {
-            Hold::Budget(until) | Hold::Reserved(until) | Hold::Owed(until) => {
-                ForgeError::OverBudget { wait: wait(until) }
-            }
+            Hold::Budget(_, until) => ForgeError::OverBudget { wait: wait(until) },
             Hold::Limit(until) | Hold::Interval(until) => {
                 ForgeError::Withheld { wait: wait(until) }
             }
@@ -293,7 +282,8 @@ mod tests {
         let wait = Duration::from_mins(61);
         let over = Err(ForgeError::OverBudget { wait });
         assert_eq!(gate.write(Urgency::Work).await, over);
-        assert_eq!(gate.held(Urgency::Work), Some(Held::Budget(Instant::now() + wait)));
+        let held = Held::Budget(Shortage::UsedUp, Instant::now() + wait);
+        assert_eq!(gate.held(Urgency::Work), Some(held));
         assert_eq!((gate.held(Urgency::Stop), gate.write(Urgency::Stop).await), (None, Ok(())));
         assert_eq!(gate.writes(), [(Duration::ZERO, 2)]);
     }

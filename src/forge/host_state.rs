@@ -13,7 +13,7 @@ use super::gates::Gates;
 use super::{Forge, ForgeError};
 use crate::clock;
 use crate::config::{ForgeAccess, ForgeHost, Forges, WatchedRepository};
-use crate::domain::forge::pacing::{Pace, Urgency};
+use crate::domain::forge::pacing::{Pace, Shortage, Urgency};
 use crate::domain::forge::{Claimants, ForgeItem, ForgeUser, Rules};
 use crate::domain::{Secret, Timestamp};
 use crate::locks::lock;
@@ -348,9 +348,7 @@ impl HostState {
     /// Returns an error while work of this urgency may not begin.
     pub(super) fn check_held(&self, urgency: Urgency) -> Result<(), Unanswered> {
         match self.held(urgency) {
-            Some(Held::Budget(_) | Held::Reserved(_) | Held::Owed(_)) => {
-                Err(Unanswered::OverBudget)
-            }
+            Some(Held::Budget(..)) => Err(Unanswered::OverBudget),
             Some(Held::Limit(_)) => Err(Unanswered::Closed),
             None => Ok(()),
         }
@@ -358,9 +356,10 @@ impl HostState {
 
     /// Shows whether writes wait for the budget, why, and until when. Logs it once in an hour.
     pub(super) fn note_budget(&self, held: Option<Held>) {
-        let dated = held.filter(|held| !matches!(held, Held::Owed(_)));
+        let dated = held.filter(|held| !matches!(held, Held::Budget(Shortage::Owed, _)));
         let until = dated.map(|held| self.time_at(held.until()));
-        let is_reserved = matches!(held, Some(Held::Reserved(_) | Held::Owed(_)));
+        let is_reserved =
+            matches!(held, Some(Held::Budget(Shortage::Reserved | Shortage::Owed, _)));
         let mut status = lock(&self.status);
         // A wait that goes on is not shown again for each millisecond.
         let is_shown = match (status.writes_held_until, until) {

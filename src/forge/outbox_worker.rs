@@ -208,7 +208,7 @@ impl OutboxWorker {
             } else {
                 self.host_state.held(urgency).filter(|_| is_asked)
             };
-            let of_budget = held.filter(|held| !matches!(held, Held::Limit(_)));
+            let of_budget = held.filter(|held| matches!(held, Held::Budget(..)));
             budget = budget.into_iter().chain(of_budget).min();
             if item.due(now, settling).is_none() || held.is_some() {
                 let wait = item.held_until(settling).map(|at| at.since(now));

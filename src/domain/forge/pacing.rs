@@ -100,18 +100,25 @@ pub struct Traffic {
     minutes: VecDeque<(Duration, u32)>,
 }
 
+/// The reason why the budget of the hour has no room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Shortage {
+    /// It is used up.
+    UsedUp,
+    /// It is kept for the items at work.
+    Reserved,
+    /// The items at work owe more than it has, until one of them ends. The time is the one of the
+    /// next look.
+    Owed,
+}
+
 /// The reason why a request is not sent now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hold {
     /// The host asked for a pause until this time.
     Limit(Duration),
-    /// The budget of the hour is used up until this time.
-    Budget(Duration),
-    /// The budget of the hour is kept for the items at work. It is renewed at this time.
-    Reserved(Duration),
-    /// The items at work owe more than the budget has, until one of them ends. The time is the one
-    /// of the next look.
-    Owed(Duration),
+    /// The budget of the hour has no room until this time.
+    Budget(Shortage, Duration),
     /// The last write was too recent. The next one is allowed at this time.
     Interval(Duration),
     /// Another write goes first.
@@ -146,7 +153,9 @@ impl Traffic {
         self.read(now)?;
         match (pace.writes_per_hour, urgency) {
             (None, _) | (_, Urgency::Stop) => Ok(()),
-            (Some(budget), Urgency::Work | Urgency::Claim) => self.check_room(now, budget, 1),
+            (Some(budget), Urgency::Work | Urgency::Claim) => self
+                .check_room(now, budget, 1)
+                .map_err(|until| Hold::Budget(Shortage::UsedUp, until)),
         }
     }
 
@@ -154,7 +163,7 @@ impl Traffic {
     /// number of writes that other items of the host owe.
     ///
     /// # Errors
-    /// Returns [`Hold::Limit`], [`Hold::Budget`], [`Hold::Reserved`] or [`Hold::Owed`].
+    /// Returns [`Hold::Limit`] or [`Hold::Budget`].
     pub fn claim(
         &self,
         now: Duration,
@@ -163,20 +172,19 @@ impl Traffic {
         n_reserved: u32,
     ) -> Result<(), Hold> {
         self.read(now)?;
-        match pace.writes_per_hour {
-            None => Ok(()),
-            // One item at a time goes on also with a budget that is smaller than its need.
-            Some(budget) if n_reserved == 0 => self.check_room(now, budget, n_needed.min(budget)),
-            Some(budget) => {
-                let is_free = self.check_room(now, budget, n_needed.min(budget)).is_ok();
-                let n_all = n_needed.saturating_add(n_reserved);
-                self.check_room(now, budget, n_all).map_err(|hold| match hold {
-                    Hold::Budget(until) if is_free && n_all > budget => Hold::Owed(until),
-                    Hold::Budget(until) if is_free => Hold::Reserved(until),
-                    hold => hold,
-                })
-            }
-        }
+        let Some(budget) = pace.writes_per_hour else { return Ok(()) };
+        // One item at a time goes on also with a budget that is smaller than its need.
+        let n_own = n_needed.min(budget);
+        let n_all = if n_reserved == 0 { n_own } else { n_needed.saturating_add(n_reserved) };
+        let shortage = if self.check_room(now, budget, n_own).is_err() {
+            Shortage::UsedUp
+        } else if n_all > budget {
+            Shortage::Owed
+        } else {
+            Shortage::Reserved
+        };
+        let room = self.check_room(now, budget, n_all);
+        room.map_err(|until| Hold::Budget(shortage, until))
     }
 
     /// Decides whether a write may be sent now. `is_first` says whether it is the first of those
@@ -229,12 +237,12 @@ impl Traffic {
     /// Checks that the budget has room for `n_more` writes.
     ///
     /// # Errors
-    /// Returns [`Hold::Budget`] until it has room. If the whole budget is too small for them, the
-    /// hold lasts until no present write counts any more.
-    fn check_room(&self, now: Duration, budget: u32, n_more: u32) -> Result<(), Hold> {
+    /// Returns the time at which it has room. If the whole budget is too small for them, that is
+    /// the time at which no present write counts any more.
+    fn check_room(&self, now: Duration, budget: u32, n_more: u32) -> Result<(), Duration> {
         if n_more > budget {
             let newest = self.minutes(now).last().map_or(now, |(begin, _)| begin);
-            return Err(Hold::Budget(newest + MINUTE + HOUR));
+            return Err(newest + MINUTE + HOUR);
         }
         let n_sent: u64 = self.minutes(now).map(|(_, n)| u64::from(n)).sum();
         let mut n_writes = n_sent + u64::from(n_more);
@@ -244,7 +252,7 @@ impl Traffic {
                 break;
             }
             n_writes -= u64::from(n);
-            room = Err(Hold::Budget(begin + MINUTE + HOUR));
+            room = Err(begin + MINUTE + HOUR);
         }
         room
     }
@@ -308,9 +316,10 @@ mod tests {
         let now = NOW + 100 * SECOND;
         let room_at = NOW + MINUTE + HOUR;
         assert_eq!(after(99, NOW).write(now, pace, WORK, true), Ok(()));
+        let held = Err(Hold::Budget(Shortage::UsedUp, room_at));
         for urgency in [Urgency::Work, Urgency::Claim] {
-            assert_eq!(traffic.write(now, pace, urgency, false), Err(Hold::Budget(room_at)));
-            assert_eq!(traffic.begin(now, pace, urgency), Err(Hold::Budget(room_at)));
+            assert_eq!(traffic.write(now, pace, urgency, false), held);
+            assert_eq!(traffic.begin(now, pace, urgency), held);
         }
         assert_eq!(traffic.write(now, pace, Urgency::Stop, true), Ok(()));
         assert_eq!(traffic.write(now, PACE, Urgency::Claim, true), Ok(()), "without a budget");
@@ -338,9 +347,9 @@ mod tests {
     fn a_claim_needs_room_for_its_own_writes_and_for_those_of_the_items_at_work() {
         let now = NOW + 100 * SECOND;
         let room_at = NOW + MINUTE + HOUR;
-        let used_up = Err(Hold::Budget(room_at));
-        let reserved = Err(Hold::Reserved(room_at));
-        let owed = Err(Hold::Owed(now + MINUTE + HOUR));
+        let used_up = Err(Hold::Budget(Shortage::UsedUp, room_at));
+        let reserved = Err(Hold::Budget(Shortage::Reserved, room_at));
+        let owed = Err(Hold::Budget(Shortage::Owed, now + MINUTE + HOUR));
         for (n_sent, budget, n_needed, n_reserved, expected) in [
             (0, 100, 7, 0, Ok(())),
             (93, 100, 7, 0, Ok(())),
@@ -349,7 +358,7 @@ mod tests {
             (53, 100, 7, 40, Ok(())),
             (54, 100, 7, 40, reserved),
             (7, 100, 7, 93, reserved),
-            (10, 100, 7, 94, Err(Hold::Owed(room_at))),
+            (10, 100, 7, 94, Err(Hold::Budget(Shortage::Owed, room_at))),
             // Nothing was written so far, so only the end of an item at work makes room.
             (0, 100, 7, 94, owed),
             (0, 100, 7, u32::MAX, owed),
