@@ -1,5 +1,6 @@
 //! Asks which issues have to wait for others, as far as the lists of a forge do not show it.
 
+use std::fmt::Display;
 use std::pin::pin;
 use std::sync::Arc;
 
@@ -19,7 +20,7 @@ impl Poller {
     /// problem of an issue whose question fails. The next look asks again.
     ///
     /// # Errors
-    /// A host or a repository that does not answer now.
+    /// The host or the repository does not answer now.
     pub(super) async fn ask_about_blockers(
         &mut self,
         forge: &dyn Forge,
@@ -54,6 +55,10 @@ impl Poller {
         let mut n_failed = 0;
         let mut answers = pin!(stream::iter(asked).map(ask).buffered(N_QUESTIONS));
         while let Some((issue, answer)) = answers.next().await {
+            let name = self.key(issue.0, issue.1);
+            let unknown = |error: &dyn Display| {
+                format!("the issues that block {name} are not known: {error}")
+            };
             match answer {
                 Ok(Ok(blockers)) => {
                     if let Some(facts) = self.blockers.take(issue, &blockers) {
@@ -72,10 +77,14 @@ impl Poller {
                     let (kind, number) = issue;
                     let find =
                         |name: String| async move { forge.item(&name, kind, number, None).await };
-                    let found = host_state.ask_in(forge, &repository, find).await;
-                    if !matches!(found, Ok(Conditional::Fresh((FoundItem::Here(_), _)))) {
-                        // The next look does not show it any more, or asks again.
-                        continue;
+                    match host_state.ask_in(forge, &repository, find).await {
+                        Ok(Conditional::Fresh((FoundItem::Here(_), _))) => {}
+                        // The next look does not show it any more.
+                        Ok(_) => continue,
+                        Err(error) => {
+                            failed = failed.or_else(|| Some(unknown(&error)));
+                            continue;
+                        }
                     }
                     tracing::info!(
                         host = self.repository.host,
@@ -93,10 +102,7 @@ impl Poller {
                 | Err(Unanswered::Failed(
                     error @ (ForgeError::Moved { .. } | ForgeError::Refused { .. }),
                 )) => {
-                    failed = failed.or_else(|| {
-                        let name = self.key(issue.0, issue.1);
-                        Some(format!("the issues that block {name} are not known: {error}"))
-                    });
+                    failed = failed.or_else(|| Some(unknown(&error)));
                     n_failed += 1;
                     if n_failed > MAX_FAILED_QUESTIONS {
                         break;

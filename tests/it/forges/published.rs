@@ -355,6 +355,10 @@ fn an_issue_of_gitlab_waits_for_open_issues_that_block_it() {
     unnamed.close();
     until("one is left", || bed.items_and_waiting().iter().any(|item| item["n_blockers"] == 1));
     check_shown_as_blocked(&bed, &blocked, "/issues/4");
+    // The forge shows neither the links nor the issue.
+    bed.fake.fail("GET */issues/1*", Times::Always, Fault::status(403));
+    bed.until_problem("the issues that block ann/site#1 are not known");
+    bed.fake.mend();
     blocker.close();
     bed.until_labelled(&blocked, "coding agent done");
 }
