@@ -327,16 +327,18 @@ async fn no_program_of_the_repository_looks_at_the_signature_of_a_revert() {
 
 #[tokio::test]
 async fn the_revert_of_any_commit_that_a_merge_brought_is_found() {
-    let task = Task::new().await;
-    let of_person = task.head();
-    task.of_agent("more.txt", "more\n").await;
-    let merge = task.merged(MergeStyle::Rebase, Repeat::Once).await;
-    task.git(&["revert", "--no-edit", &of_person]);
-    assert_eq!(task.revert_of(&merge).await, None);
-    task.git(&["revert", "--no-edit", &format!("{merge}^")]);
-    let revert = task.head();
-    task.of_person("later.txt", "later\n");
-    assert_eq!(task.revert_of(&merge).await, Some(revert));
+    for (style, of_agent) in [(MergeStyle::Rebase, "^"), (MergeStyle::Merge, "^2")] {
+        let task = Task::new().await;
+        let of_person = task.head();
+        task.of_agent("more.txt", "more\n").await;
+        let merge = task.merged(style, Repeat::Once).await;
+        task.git(&["revert", "--no-edit", &of_person]);
+        assert_eq!(task.revert_of(&merge).await, None, "{style:?}");
+        task.git(&["revert", "--no-edit", &format!("{merge}{of_agent}")]);
+        let revert = task.head();
+        task.of_person("later.txt", "later\n");
+        assert_eq!(task.revert_of(&merge).await, Some(revert), "{style:?}");
+    }
 }
 
 #[tokio::test]
