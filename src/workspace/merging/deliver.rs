@@ -149,7 +149,8 @@ impl Checkouts {
     }
 }
 
-/// Returns git's answer to a change of the source: its message is an error of its own.
+/// Returns git's answer to a change of the source: its message is an error of its own, also if git
+/// went beyond a limit, because it would do so again.
 ///
 /// # Errors
 /// `Refused` if another git has a lock there; git could not run to its end.
@@ -165,7 +166,7 @@ pub(super) async fn answer_of(
                 None => Ok(Err(message)),
             }
         }
-        Err(CheckoutError::Git(error @ GitError::TooLarge { .. })) => Ok(Err(error.to_string())),
+        Err(CheckoutError::Git(error)) if error.is_beyond_limit() => Ok(Err(error.to_string())),
         Err(error) => Err(error),
     }
 }
@@ -201,7 +202,35 @@ fn lock_in(said: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use super::lock_in;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_change_beyond_a_limit_is_answered_and_one_that_was_ended_is_not() {
+        let source = Source {
+            top: PathBuf::new(),
+            subdirectory: String::new(),
+            is_bare: true,
+            owner: None,
+            common: PathBuf::new(),
+        };
+        let command = "merge".to_owned();
+        let limit = Duration::from_mins(2);
+        for (error, is_answer) in [
+            (GitError::TooSlow { command: command.clone(), limit }, true),
+            (GitError::TooMuch { command: command.clone() }, true),
+            (GitError::TooLarge { command: command.clone(), n_mib: 256 }, true),
+            (GitError::TimedOut { command: command.clone(), limit }, false),
+            (GitError::Killed { command }, false),
+        ] {
+            let said = error.to_string();
+            match answer_of(Err(error), &source).await {
+                Ok(answer) => assert!(is_answer && answer == Err(said), "{answer:?}"),
+                Err(error) => assert!(!is_answer, "{error}"),
+            }
+        }
+    }
 
     #[test]
     fn a_message_names_the_lock() {
