@@ -215,9 +215,11 @@ impl Tasks {
             }
             Ok(Sent::First(()))
         });
-        Ok(match sent.await? {
-            Sent::First(()) => Sent::First(self.view(&id).await?),
-            Sent::Again(()) => Sent::Again(self.view(&id).await?),
+        let sent = sent.await?;
+        let view = self.view(&id).await?;
+        Ok(match sent {
+            Sent::First(()) => Sent::First(view),
+            Sent::Again(()) => Sent::Again(view),
         })
     }
 
