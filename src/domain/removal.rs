@@ -147,8 +147,8 @@ impl RemovalFacts {
         Ok(())
     }
 
-    /// Returns the workspaces whose work is still being kept. None if a deletion is refused for
-    /// another reason, which stays the same when that work is kept.
+    /// Returns the workspaces whose work is still being kept. The list is empty if the deletion
+    /// would be refused for a reason that stays after that work is kept.
     pub fn being_kept(&self, discards: bool) -> Vec<WorkspaceId> {
         let (in_use, workspaces): (Vec<_>, Vec<_>) =
             self.workspaces.iter().cloned().partition(|(_, it)| it.state == WorkspaceState::InUse);

@@ -37,8 +37,8 @@ pub struct ForgeItem {
     pub state: ItemState,
     /// The outbox: the pending work outside of the store, in its order.
     pub pending: Vec<PendingWrite>,
-    /// The number of failures of the first entry of `pending`. A refusal counts only the refusals,
-    /// because the forge answers again.
+    /// The number of failures of the first entry of `pending`. A refusal sets it to `n_refusals`,
+    /// because the forge answers again. After a failure the two are equal only if it was a refusal.
     pub n_attempts: u32,
     /// The number of times that the forge refused the first entry of `pending`.
     pub n_refusals: u32,
@@ -300,9 +300,8 @@ impl ForgeItem {
         self.retry_at.max(settled_at)
     }
 
-    /// Returns the item with times that the present time allows; `None` if they are so already. The
-    /// clock was set back since they were recorded, and the item would wait until it is as late
-    /// again.
+    /// Returns the item with times that a clock that was set back allows; `None` if nothing
+    /// changes. Otherwise the item would wait until the clock reaches the old times again.
     pub fn after_clock_change(&self, now: Timestamp) -> Option<Self> {
         let begun_at = self.begun_at.map(|at| at.min(now));
         let retry_at = self.retry_at.map(|at| at.min(now + LONGEST_DELAY));

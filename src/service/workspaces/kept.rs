@@ -30,8 +30,8 @@ async fn until_kept(core: &Core, id: &TaskId) -> Result<(), ServiceError> {
     .await
 }
 
-/// Waits while `is_being_kept` says that the work of a finished task is being kept. It waits a
-/// minute at most, because an agent may stay although its task is done.
+/// Waits while `is_being_kept` says that the work of a finished task is being kept. It waits at
+/// most [`LONGEST_KEEPING`], because an agent may stay although its task is done.
 pub(in crate::service) async fn until_none_is_kept<F>(
     core: &Core,
     is_being_kept: F,
@@ -54,7 +54,7 @@ fn waits(workspace: &Workspace, task: &Task) -> bool {
 }
 
 impl Workspaces {
-    /// Waits until the work of a finished task is kept, a minute at most. A task without a
+    /// Waits until the work of a finished task is kept, at most `LONGEST_KEEPING`. A task without a
     /// workspace of its own has nothing to wait for.
     pub async fn until_kept(&self, id: &TaskId) -> Result<(), ServiceError> {
         if self.checkouts.get().is_none() {
