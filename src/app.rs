@@ -37,8 +37,8 @@ pub use signals::{Signal, Signals, unblock};
 pub use state_dir::{OpenStateDir, check_state_dir};
 pub use store::{RestoreReport, back_up, copy_store, look_at_store, restore};
 
-pub use crate::coordinator::{anywhere, remedy_of, setting_of_path};
-pub use crate::process::{StartFault, find_elsewhere, find_fault, find_program};
+pub use crate::coordinator::{anywhere, find_unstartable, setting_of_path};
+pub use crate::process::find_program;
 pub use crate::store::backup::{BackupContents, IfExists};
 pub use crate::store::copy::{CopiedTable, Progress};
 pub use crate::workspace::Upgrade;

@@ -34,7 +34,7 @@ use act::log_stops;
 use clocks::Clocks;
 pub use control::{ClaimAnswer, ControlError, ControlPlane, Delivery};
 use faults::StartFaults;
-pub use faults::{anywhere, command_anywhere, remedy_of, setting_of_path};
+pub use faults::{Unstartable, anywhere, command_anywhere, find_unstartable, setting_of_path};
 pub use hooks::{HookRunner, HookSettings};
 pub use local::LocalControlPlane;
 pub use loop_observer::LoopObserver;

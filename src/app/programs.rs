@@ -2,12 +2,15 @@
 //! calls no model and keeps no credential.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use futures::future::join_all;
+use nix::libc;
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -15,13 +18,14 @@ use tokio::time::Instant;
 use super::isolation;
 use crate::clock;
 use crate::config::{CommandLine, Config, Environment, Preset, ProviderConfig};
-use crate::coordinator::{command_anywhere, remedy_of};
+use crate::coordinator::{Unstartable, command_anywhere, find_unstartable};
 use crate::domain::{CommandSpec, Guidance};
 use crate::locks::lock;
-use crate::process::{StartFault, find_elsewhere, find_fault, find_program};
+use crate::process::{StartFault, find_program};
 use crate::provider::{Host, Login, Providers, login_of, program_of};
 use crate::rest::{FoundProgram, MissingProgram, ProgramLogin, Programs};
 use crate::sys::ownership::is_only_of_root;
+use crate::sys::regular_file;
 use crate::sys::usual_folders::Elsewhere;
 use crate::workspace::git_folders;
 
@@ -39,9 +43,13 @@ pub const HOST: Host = Host {
     git_folders,
 };
 
+/// Returns whether a small file is a JSON object with an entry. An agent may write there, so a pipe
+/// is not waited for.
 fn has_entries(path: &Path) -> bool {
-    let text = path.is_file().then(|| std::fs::read(path).ok()).flatten().unwrap_or_default();
-    let entries = serde_json::from_slice::<Value>(&text).unwrap_or_default();
+    let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path).ok();
+    let file = file.filter(|file| file.metadata().is_ok_and(|found| found.is_file()));
+    let text = file.and_then(|file| regular_file::read_small_text_of(file).ok());
+    let entries: Value = serde_json::from_str(&text.unwrap_or_default()).unwrap_or_default();
     entries.as_object().is_some_and(|entries| !entries.is_empty())
 }
 
@@ -88,15 +96,14 @@ pub struct Missing {
 }
 
 /// Looks for the program of an `ai_type`, its wrapper and its interpreter, as a launch does.
-pub fn look_for(ai_type: &str, providers: &Providers) -> Sight {
+fn look_for(ai_type: &str, providers: &Providers) -> Sight {
     let Some(command) = command_anywhere(ai_type, providers) else { return Sight::Unknown };
     // The users of a machine may be on the network, and they are looked up at the start.
     let command = CommandSpec { run_as: None, ..command };
-    let Some(fault) = find_fault(&command) else {
+    let Some(unstartable) = find_unstartable(&command, ai_type, providers) else {
         return find_program(&command).map_or(Sight::Unknown, Sight::Found);
     };
-    let elsewhere = find_elsewhere(&fault, &command);
-    let remedy = remedy_of(&fault, elsewhere.as_ref(), ai_type, providers);
+    let Unstartable { fault, elsewhere, remedy } = unstartable;
     let problem = fault.to_string();
     let program = match fault {
         StartFault::Program(_) => command.program,
@@ -107,15 +114,27 @@ pub fn look_for(ai_type: &str, providers: &Providers) -> Sight {
     Sight::Missing(Missing { program, problem, remedy, elsewhere })
 }
 
-/// Returns the presets without an entry whose CLI is on this machine, but is not found by a launch,
-/// or lacks its interpreter.
-pub fn list_unfit(providers: &Providers) -> Vec<(&'static str, Preset, Missing)> {
-    let unfit = Preset::ALL.into_iter().filter_map(|(name, preset)| {
-        let Sight::Missing(missing) = look_for(name, providers) else { return None };
-        let is_here = missing.elsewhere.is_some() || missing.program != program_of(preset);
-        (is_here && !providers.entries.contains_key(name)).then_some((name, preset, missing))
+/// Returns the configured providers, and the presets without an entry whose CLI is on this machine,
+/// also if no launch finds it, or if it lacks its interpreter. They are in the order of their names.
+pub fn list(providers: &Providers) -> Vec<(&str, ProviderConfig, Sight)> {
+    let entries = &providers.entries;
+    let configured = entries.iter().map(|(name, entry)| {
+        let name = name.as_str();
+        (name, entry.clone(), look_for(name, providers))
     });
-    unfit.collect()
+    let presets = Preset::ALL.into_iter().filter(|(name, _)| !entries.contains_key(*name));
+    let others = presets.filter_map(|(name, preset)| {
+        let sight = look_for(name, providers);
+        let is_here = match &sight {
+            Sight::Found(_) => true,
+            Sight::Missing(it) => it.elsewhere.is_some() || it.program != program_of(preset),
+            Sight::Unknown => false,
+        };
+        is_here.then(|| (name, ProviderConfig::of_preset(preset), sight))
+    });
+    let mut listed: Vec<_> = configured.chain(others).collect();
+    listed.sort_by_key(|(name, ..)| *name);
+    listed
 }
 
 /// Returns the search for the programs of the providers in use.
@@ -196,13 +215,12 @@ async fn look(
     environment: &Environment,
     versions: &Versions,
 ) -> Vec<FoundProgram> {
-    let entries = entries(providers);
-    let found = entries.iter().map(|(ai_type, entry)| async move {
-        let (_, preset) = program_of_entry(entry);
-        let Sight::Found(program) = look_for(ai_type, providers) else { return None };
+    let found = list(providers).into_iter().map(|(ai_type, entry, sight)| async move {
+        let Sight::Found(program) = sight else { return None };
+        let (_, preset) = program_of_entry(&entry);
         let (version, login) = match preset {
             Some(preset) if entry.run_as.is_none() => {
-                let login = match login(preset, entry, environment) {
+                let login = match login(preset, &entry, environment) {
                     Login::Variable(_) | Login::File(_) => ProgramLogin::Yes,
                     Login::No(_) => ProgramLogin::No,
                     Login::Unknown => ProgramLogin::Unknown,
@@ -211,7 +229,7 @@ async fn look(
             }
             _ => (None, ProgramLogin::Unknown),
         };
-        Some(FoundProgram { ai_type: (*ai_type).to_owned(), program, version, login })
+        Some(FoundProgram { ai_type: ai_type.to_owned(), program, version, login })
     });
     let mut found: Vec<FoundProgram> = join_all(found).await.into_iter().flatten().collect();
     // Programs that can start at once come first.
@@ -221,18 +239,6 @@ async fn look(
         ProgramLogin::No => 2,
     });
     found
-}
-
-/// Returns the configured providers and the presets whose CLI is installed.
-pub fn entries(providers: &Providers) -> BTreeMap<&str, ProviderConfig> {
-    let mut entries: BTreeMap<&str, ProviderConfig> =
-        providers.entries.iter().map(|(name, entry)| (name.as_str(), entry.clone())).collect();
-    for (name, preset) in Preset::ALL {
-        if matches!(look_for(name, providers), Sight::Found(_)) {
-            entries.entry(name).or_insert_with(|| ProviderConfig::of_preset(preset));
-        }
-    }
-    entries
 }
 
 /// Returns the program that an entry starts, and its preset.
@@ -321,9 +327,9 @@ mod tests {
         let variables = [("PATH", "/nowhere"), ("HOME", home.path().to_str().unwrap())];
         let environment = Environment::new(home.path(), variables);
         let mut config = Config::with_state_dir(home.path());
-        let found = |config: &Config| list_unfit(&providers(config, &environment));
-        let listed = found(&config);
-        let [(name, _, missing)] = &listed[..] else { panic!("{listed:?}") };
+        let looked = providers(&config, &environment);
+        let listed = list(&looked);
+        let [("codex", _, Sight::Missing(missing))] = &listed[..] else { panic!("{listed:?}") };
         let path = format!("{}:/nowhere", folder.display());
         let line = format!(
             r#"ai_providers: {{ codex: {{ preset: codex, environment: {{ PATH: "{path}" }} }} }}"#
@@ -333,13 +339,14 @@ mod tests {
              `Environment=\"PATH={path}\"` in the daemon's unit",
             folder.join("codex").display()
         );
-        assert_eq!((*name, &missing.remedy), ("codex", &expected));
+        assert_eq!(missing.remedy, expected);
         let file = home.path().join("config.yaml");
         std::fs::write(&file, line).unwrap();
         config.providers = crate::config::load(Some(&file), &environment).unwrap().config.providers;
-        assert!(found(&config).is_empty());
-        let codex = look_for("codex", &providers(&config, &environment));
-        assert_eq!(codex, Sight::Found(folder.join("codex")));
+        let looked = providers(&config, &environment);
+        let listed = list(&looked);
+        let [("codex", _, Sight::Found(program))] = &listed[..] else { panic!("{listed:?}") };
+        assert_eq!(*program, folder.join("codex"));
     }
 
     #[test]
@@ -358,6 +365,9 @@ mod tests {
             std::fs::write(&path, text).unwrap();
             assert_eq!(has_login(&path), expected, "{text}");
         }
+        let large = format!(r#"{{ "a": "{}" }}"#, "x".repeat(64 * 1024));
+        std::fs::write(&path, large).unwrap();
+        assert!(!has_login(&path), "an agent may have written it");
         std::fs::write(&path, "{}").unwrap();
         assert!(HOST.has_login(Preset::Gemini)(&path), "its file may be encrypted");
     }

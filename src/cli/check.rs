@@ -342,6 +342,8 @@ fn describe(name: &str, providers: &Providers, absent: Absent) -> (Vec<String>, 
         }
     };
     let mut start = Start::Possible;
+    let unstartable = app::anywhere(command.clone())
+        .and_then(|command| app::find_unstartable(&command, name, providers));
     match app::find_program(&command) {
         Ok(found) => lines.push(format!("  program: {}", found.display())),
         Err(error) => {
@@ -352,13 +354,10 @@ fn describe(name: &str, providers: &Providers, absent: Absent) -> (Vec<String>, 
                 "  looked in: {}",
                 path.map_or("no PATH is set", |(_, path)| path.reveal())
             ));
-            let fault = app::StartFault::Program(error.to_string());
-            let elsewhere = app::find_elsewhere(&fault, &command);
-            lines.extend(if elsewhere.is_some() {
-                let remedy = app::remedy_of(&fault, elsewhere.as_ref(), name, providers);
-                Some(format!("  {remedy}"))
-            } else {
-                providers.installation(name).map(|how| format!("  to install it: {how}"))
+            let elsewhere = unstartable.as_ref().filter(|it| it.elsewhere.is_some());
+            lines.extend(match elsewhere {
+                Some(unstartable) => Some(format!("  {}", unstartable.remedy)),
+                None => providers.installation(name).map(|how| format!("  to install it: {how}")),
             });
             if absent == Absent::IsNotShown {
                 return (lines, start);
@@ -376,13 +375,9 @@ fn describe(name: &str, providers: &Providers, absent: Absent) -> (Vec<String>, 
         });
     }
     // A program that is named by its path, and an interpreter, may be missing as well.
-    if start == Start::Possible
-        && let Some(fault) = app::anywhere(command.clone()).as_ref().and_then(app::find_fault)
-    {
+    if let Some(unstartable) = unstartable.filter(|_| start == Start::Possible) {
         start = Start::NoProgram;
-        let elsewhere = app::find_elsewhere(&fault, &command);
-        let remedy = app::remedy_of(&fault, elsewhere.as_ref(), name, providers);
-        lines.push(format!("  not startable: {fault}; {remedy}"));
+        lines.push(format!("  not startable: {unstartable}"));
     }
     lines.extend(without_clones(&providers.find(name).1));
     lines.extend(

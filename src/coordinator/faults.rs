@@ -4,6 +4,7 @@
 //! least once a minute.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Duration;
@@ -55,7 +56,7 @@ struct Look {
 /// The command of a start, or what it is made of. The command of an agent may depend on files.
 enum Start {
     Check(CommandSpec),
-    Agent { request: LaunchRequest, needs_clone: bool },
+    Agent(LaunchRequest),
 }
 
 impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
@@ -152,9 +153,8 @@ impl StartFaults {
             same.push(candidate.key.clone());
         }
         looks.extend(of_agents.into_iter().map(|((ai_type, directory), keys)| {
-            let needs_clone = directory == Path::new(IN_CLONE);
             let request = request_of(&keys[0], ai_type, directory.to_owned());
-            Look { keys, start: Start::Agent { request, needs_clone } }
+            Look { keys, start: Start::Agent(request) }
         }));
         looks
     }
@@ -212,11 +212,15 @@ fn look_at(looks: Vec<Look>, providers: &Providers) -> Faults {
                 let remedy = remedy(&fault, "correct its `command` in `checks`, or install it");
                 format!("{fault}; {remedy}")
             }),
-            Start::Agent { request, needs_clone } => match providers.command(&request) {
+            Start::Agent(request) => match providers.command(&request) {
                 Ok(command) => {
                     // A clone exists when it is claimed.
-                    let command = if needs_clone { anywhere(command) } else { Some(command) };
-                    command.and_then(|command| fault_of_agent(&command, &request, providers))
+                    let is_in_clone = request.working_directory == Path::new(IN_CLONE);
+                    let command = if is_in_clone { anywhere(command) } else { Some(command) };
+                    let fault = command.and_then(|command| {
+                        find_unstartable(&command, &request.ai_type, providers)
+                    });
+                    fault.map(|fault| fault.to_string())
                 }
                 Err(error) => Some(error.to_string()),
             },
@@ -227,21 +231,37 @@ fn look_at(looks: Vec<Look>, providers: &Providers) -> Faults {
     found
 }
 
-/// Returns the fault of the command of an agent, with its remedy.
-fn fault_of_agent(
-    command: &CommandSpec,
-    request: &LaunchRequest,
-    providers: &Providers,
-) -> Option<String> {
-    let fault = find_fault(command)?;
-    let elsewhere = find_elsewhere(&fault, command);
-    let remedy = remedy_of(&fault, elsewhere.as_ref(), &request.ai_type, providers);
-    Some(format!("{fault}; {remedy}"))
+/// A fault of the command of agents, with its remedy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unstartable {
+    pub fault: StartFault,
+    /// The usual folder that has what their `PATH` lacks.
+    pub elsewhere: Option<Elsewhere>,
+    /// The action that mends it.
+    pub remedy: String,
 }
 
-/// Returns what a person does about a fault of the agents of an `ai_type`. `elsewhere` is the usual
-/// folder that has what their `PATH` lacks.
-pub fn remedy_of(
+impl fmt::Display for Unstartable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}; {}", self.fault, self.remedy)
+    }
+}
+
+/// Returns what keeps the agents of an `ai_type` from being started with this command. Blocks, see
+/// [`find_fault`].
+pub fn find_unstartable(
+    command: &CommandSpec,
+    ai_type: &str,
+    providers: &Providers,
+) -> Option<Unstartable> {
+    let fault = find_fault(command)?;
+    let elsewhere = find_elsewhere(&fault, command);
+    let remedy = remedy_of(&fault, elsewhere.as_ref(), ai_type, providers);
+    Some(Unstartable { fault, elsewhere, remedy })
+}
+
+/// Returns what a person does about a fault of the agents of an `ai_type`.
+fn remedy_of(
     fault: &StartFault,
     elsewhere: Option<&Elsewhere>,
     ai_type: &str,
@@ -298,7 +318,7 @@ fn remedy(fault: &StartFault, installation: &'static str) -> &'static str {
         StartFault::Directory(_) => "make it, or correct the directory of the project",
         StartFault::Program(_) => installation,
         StartFault::Wrapper(_) => "correct `wrap`, or install it",
-        StartFault::Interpreter { .. } => "install it, or add its folder to the PATH of the daemon",
+        StartFault::Interpreter { .. } => "install it, or add its folder to the PATH of the agents",
         StartFault::User(_) => "make the user, or correct `run_as`, and reload the configuration",
     }
 }
@@ -306,11 +326,28 @@ fn remedy(fault: &StartFault, installation: &'static str) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::coordinator::tests::{no_providers, view};
 
     #[test]
     fn a_unit_reads_a_blank_a_quote_and_a_specifier_as_they_are() {
         assert_eq!(in_unit("PATH=/a:/b"), r#""PATH=/a:/b""#);
         assert_eq!(in_unit(r#"PATH=/my "bin"\50%"#), r#""PATH=/my \"bin\"\\50%%""#);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_look_that_hangs_keeps_what_was_found_for_a_minute() {
+        let startable = view("1", true).startable;
+        let found = Faults::from([(startable[0].key.clone(), "no program".to_owned())]);
+        let late = LateLook { since: clock::now(), found: tokio::spawn(std::future::pending()) };
+        let mut faults = StartFaults {
+            is_on: true,
+            found: found.clone(),
+            late: Some(late),
+            ..StartFaults::default()
+        };
+        assert_eq!(faults.find(&startable, &no_providers()).await, found);
+        tokio::time::advance(LONGEST_WAIT).await;
+        assert_eq!(faults.find(&startable, &no_providers()).await, Faults::new());
     }
 
     #[test]

@@ -87,7 +87,7 @@ impl ProcessLayer for Idle {
 }
 
 /// Returns the view of run `run` of the server: work to start, or nothing.
-fn view(run: &str, has_work: bool) -> ServerView {
+pub(super) fn view(run: &str, has_work: bool) -> ServerView {
     let id = |id: &str| format!("{id}_1");
     let agent = id("agt").parse().expect("an id");
     let candidate = Candidate {
@@ -116,7 +116,7 @@ fn view(run: &str, has_work: bool) -> ServerView {
     }
 }
 
-fn no_providers() -> Providers {
+pub(super) fn no_providers() -> Providers {
     Providers {
         entries: BTreeMap::new(),
         guidance: Guidance::new(Language::English),

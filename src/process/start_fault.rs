@@ -78,12 +78,18 @@ pub fn find_fault(command: &CommandSpec) -> Option<StartFault> {
 /// Returns where the program is that a command does not find in its `PATH`, if that is a usual
 /// folder of its user.
 pub fn find_elsewhere(fault: &StartFault, command: &CommandSpec) -> Option<Elsewhere> {
-    if !matches!(fault, StartFault::Program(_) | StartFault::Interpreter { .. }) {
+    let program = match fault {
+        StartFault::Program(_) => command.program.as_str(),
+        StartFault::Interpreter { program, .. } => program.to_str()?,
+        StartFault::Directory(_) | StartFault::Wrapper(_) | StartFault::User(_) => return None,
+    };
+    // No PATH changes where a relative path leads.
+    if program.contains('/') && !program.starts_with('/') {
         return None;
     }
     let (_, home) = command.environment.iter().find(|(name, _)| name == "HOME")?;
     let home = Some(Path::new(home.reveal())).filter(|home| home.is_absolute())?;
-    usual_folders::find_elsewhere(&command.program, path_of(command), home)
+    usual_folders::find_elsewhere(program, path_of(command), home)
 }
 
 #[cfg(test)]
@@ -164,6 +170,16 @@ mod tests {
             };
             assert!(is_expected, "{command:?}: {found:?}, not {expected:?}");
         }
+        // A usual folder is named only if a PATH could lead there.
+        std::fs::create_dir_all(path("home/.bun/bin")).unwrap();
+        write(&path("home/.bun/bin/agent"), "#!/bin/sh\n", 0o755);
+        let elsewhere = |mut command: CommandSpec| {
+            command.environment.push(("HOME".to_owned(), Secret::new(name("home"))));
+            find_elsewhere(&find_fault(&command).unwrap(), &command).map(|it| it.program)
+        };
+        assert_eq!(elsewhere(command("agent")), Some(path("home/.bun/bin/agent")));
+        assert_eq!(elsewhere(command("./agent")), None);
+        assert_eq!(elsewhere(wrapped("orphan", "agent")), None);
         let relative = at("relative");
         assert!(matches!(find_fault(&relative), Some(StartFault::Directory(_))));
         let both = wrapped("absent", "absent");

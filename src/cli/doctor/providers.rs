@@ -4,7 +4,7 @@ use super::{Finding, State};
 use crate::app;
 use crate::app::programs::{self, Sight};
 use crate::config::{Config, Environment, Preset, ProviderConfig};
-use crate::provider::{Login, Providers, installation_of};
+use crate::provider::{Login, installation_of};
 
 pub(super) fn users(config: &Config) -> Option<Finding> {
     let subject = "users";
@@ -31,13 +31,12 @@ pub(super) fn other_environment() -> Finding {
 /// also if no launch finds it.
 pub(super) fn logins(config: &Config, environment: &Environment) -> Vec<Finding> {
     let providers = programs::providers(config, environment);
-    let entries = programs::entries(&providers);
-    let found = entries.iter().map(|(name, entry)| look(name, entry, &providers, environment));
-    let unfit = programs::list_unfit(&providers).into_iter().map(|(name, _, missing)| {
-        let subject = format!("provider {name}");
-        Finding::new(State::Warning, &subject, missing.problem, &missing.remedy)
+    let listed = programs::list(&providers).into_iter();
+    let found = listed.map(|(name, entry, sight)| {
+        let is_configured = providers.entries.contains_key(name);
+        look(name, &entry, sight, is_configured, environment)
     });
-    let findings: Vec<Finding> = found.chain(unfit).collect();
+    let findings: Vec<Finding> = found.collect();
     if findings.is_empty() {
         let names = Preset::ALL.map(|(name, _)| name).join(", ");
         let remedy = "install one of them; docs/providers.md has the steps";
@@ -50,16 +49,18 @@ pub(super) fn logins(config: &Config, environment: &Environment) -> Vec<Finding>
 fn look(
     name: &str,
     entry: &ProviderConfig,
-    providers: &Providers,
+    sight: Sight,
+    is_configured: bool,
     environment: &Environment,
 ) -> Finding {
     let subject = format!("provider {name}");
     let (program, preset) = programs::program_of_entry(entry);
-    let found = match programs::look_for(name, providers) {
+    let found = match sight {
         Sight::Found(found) => found.display().to_string(),
         Sight::Unknown => format!("`{program}`, which only a start looks for"),
         Sight::Missing(missing) => {
-            return Finding::new(State::Problem, &subject, missing.problem, &missing.remedy);
+            let state = if is_configured { State::Problem } else { State::Warning };
+            return Finding::new(state, &subject, missing.problem, &missing.remedy);
         }
     };
     let Some(preset) = preset else {

@@ -2,12 +2,10 @@
 
 use serde::Serialize;
 
-use crate::app::programs::{
-    Sight, entries, list_unfit, look_for, program_of_entry, providers, version_of,
-};
+use crate::app::programs::{Sight, list, program_of_entry, providers, version_of};
 use crate::cli::doctor::providers::sight_of_login;
 use crate::cli::error::CliError;
-use crate::config::{Config, EXAMPLE, Environment, Preset, ProviderConfig};
+use crate::config::{Config, EXAMPLE, Environment, Preset};
 use crate::domain::nearest::nearest;
 
 /// An agent CLI that is installed, or an entry of the configuration.
@@ -34,33 +32,33 @@ pub(super) struct Program {
 pub(super) async fn look(config: &Config, environment: &Environment) -> Vec<Program> {
     let mut found = Vec::new();
     let providers = providers(config, environment);
-    for (name, entry) in entries(&providers) {
+    for (name, entry, sight) in list(&providers) {
         let (_, preset) = program_of_entry(&entry);
-        let Sight::Found(program) = look_for(name, &providers) else {
-            continue;
+        let (has_login, login) = match preset {
+            Some(preset) => sight_of_login(preset, &entry, environment),
+            None => (true, "its login is its own matter".to_owned()),
         };
-        let (version, (has_login, login)) = match preset {
-            Some(preset) => {
-                (version_of(&program).await, sight_of_login(preset, &entry, environment))
-            }
-            None => (None, (true, "its login is its own matter".to_owned())),
-        };
-        let ai_type = name.to_owned();
-        found.push(Program { ai_type, version, login, problem: None, path: None, has_login });
-    }
-    for (name, preset, missing) in list_unfit(&providers) {
-        let entry = ProviderConfig::of_preset(preset);
-        let (has_login, login) = sight_of_login(preset, &entry, environment);
-        let path = missing.elsewhere.map(|elsewhere| elsewhere.path);
-        found.push(Program {
+        let mut program = Program {
             ai_type: name.to_owned(),
             version: None,
             login,
-            problem: Some(format!("{}; {}", missing.problem, missing.remedy)),
-            has_login: has_login && path.is_some(),
-            path,
-        });
+            problem: None,
+            path: None,
+            has_login,
+        };
+        match sight {
+            Sight::Found(file) if preset.is_some() => program.version = version_of(&file).await,
+            Sight::Found(_) => {}
+            Sight::Missing(missing) if !providers.entries.contains_key(name) => {
+                program.problem = Some(format!("{}; {}", missing.problem, missing.remedy));
+                program.path = missing.elsewhere.map(|elsewhere| elsewhere.path);
+                program.has_login &= program.path.is_some();
+            }
+            Sight::Missing(_) | Sight::Unknown => continue,
+        }
+        found.push(program);
     }
+    found.sort_by_key(|program| program.problem.is_some());
     if !found.iter().any(|program| program.ai_type == EXAMPLE) {
         found.push(Program {
             ai_type: EXAMPLE.to_owned(),
