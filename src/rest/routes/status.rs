@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
@@ -258,10 +259,13 @@ pub struct NotInstalledBody {
     pub remedy: String,
 }
 
+/// The longest time that an answer waits for a look at programs.
+const LONGEST_LOOK: Duration = Duration::from_millis(500);
+
 impl NotInstalledBody {
     /// Returns the missing programs of the providers of `agents`. There are none if another
     /// coordinator may start these agents on a host of its own.
-    pub(in crate::rest) fn all(
+    pub(in crate::rest) async fn all(
         programs: &Programs,
         agents: &[Agent],
         coordinators: &[CoordinatorBody],
@@ -270,12 +274,18 @@ impl NotInstalledBody {
             return Vec::new();
         }
         let shown = agents.iter().filter(|agent| !agent.is_archived());
-        let providers: BTreeSet<&String> = shown.map(|agent| &agent.ai_type).collect();
-        let of = |provider: &String| {
-            let MissingProgram { program, remedy } = programs.find_missing(provider)?;
-            Some(Self { provider: provider.clone(), program, remedy })
+        let providers: BTreeSet<String> = shown.map(|agent| agent.ai_type.clone()).collect();
+        let programs = programs.clone();
+        let of = move |provider: String| {
+            let MissingProgram { program, remedy } = programs.find_missing(&provider)?;
+            Some(Self { provider, program, remedy })
         };
-        providers.into_iter().filter_map(of).collect()
+        // The programs may be in a file system that does not answer.
+        let look = tokio::task::spawn_blocking(move || -> Vec<Self> {
+            providers.into_iter().filter_map(of).collect()
+        });
+        let looked = tokio::time::timeout(LONGEST_LOOK, look).await;
+        looked.ok().and_then(Result::ok).unwrap_or_default()
     }
 }
 
@@ -489,7 +499,7 @@ async fn status(State(state): State<RestState>) -> Result<Json<StatusBody>, Prob
         "ok" => state.service.catalog.agents().await.unwrap_or_default(),
         _ => Vec::new(),
     };
-    let not_installed = NotInstalledBody::all(&state.programs, &agents, &body.coordinators);
+    let not_installed = NotInstalledBody::all(&state.programs, &agents, &body.coordinators).await;
     Ok(Json(StatusBody {
         http,
         not_installed,

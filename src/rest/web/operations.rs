@@ -310,7 +310,7 @@ impl Overview {
                 &agents,
                 &open,
                 status.parked,
-                NotInstalledBody::all(&state.programs, &agents, &status.coordinators),
+                NotInstalledBody::all(&state.programs, &agents, &status.coordinators).await,
             ),
             coordinators: status.coordinators,
             store: status.store,
