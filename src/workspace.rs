@@ -202,9 +202,14 @@ impl CheckoutError {
     /// Returns whether the step is in vain until a person does something.
     pub fn needs_person(&self) -> bool {
         match self {
-            Self::Refused(_) | Self::Malformed(_) | Self::Gone(_) => true,
-            _ => self.is_beyond_limit(),
+            Self::Malformed(_) | Self::Gone(_) => true,
+            _ => self.stops_only_its_step(),
         }
+    }
+
+    /// Returns whether a step is in vain, but the workspace that it is about can be used.
+    pub fn stops_only_its_step(&self) -> bool {
+        matches!(self, Self::Refused(_)) || self.is_beyond_limit()
     }
 
     /// Returns whether git went beyond a limit, also in a submodule.

@@ -226,11 +226,11 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         let providers = self.config.providers.clone();
         let order = request.clone();
         let made = tokio::task::spawn_blocking(move || providers.command(&order));
-        let Ok(Ok(command)) = tokio::time::timeout(FILES_TIMEOUT, made).await else {
+        let Ok(made) = tokio::time::timeout(FILES_TIMEOUT, made).await else {
             let directory = request.working_directory.display();
             return Err(format!("the file system of `{directory}` does not answer"));
         };
-        command.map_err(|error| error.to_string())
+        made.map_err(|error| error.to_string())?.map_err(|error| error.to_string())
     }
 
     /// Claims the start and then starts the process. A failure after the claim is reported at once.

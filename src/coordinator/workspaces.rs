@@ -376,9 +376,7 @@ async fn take<C: ControlPlane>(
             }
             match checkouts.prepare_clean(order).await {
                 // The clone of the task can be used, and only the check waits.
-                Err(error @ (CheckoutError::Refused(_) | CheckoutError::Git(_)))
-                    if error.needs_person() =>
-                {
+                Err(error) if error.stops_only_its_step() => {
                     let reason = format!("no fresh clone for its check: {}", ErrorChain(&error));
                     Ok(Taken::failed(reason, PAUSE))
                 }
