@@ -245,7 +245,7 @@ impl Chat {
             }
             let is_answer = |message: &MessageBody| message.sender_id == self.agent.as_str();
             answers.extend(found.messages.into_iter().filter(is_answer));
-            if found.is_answered {
+            if found.is_answered && found.next_cursor.is_none() {
                 return Ok(answers);
             }
             self.check_goes_on(client).await?;
@@ -298,7 +298,8 @@ impl Chat {
         }
         let after = RefCell::new(earlier.messages.into_iter().next_back().map(|it| it.id));
         let own = RefCell::new(HashSet::new());
-        // Prints the next messages of others, and returns whether all messages are answered.
+        // Prints the next messages of others, and returns whether they are the last ones, and all
+        // messages are answered.
         let show = async |reading| {
             let seen = after.borrow().clone();
             let found = self.read(client, seen.as_ref(), 200, reading).await?;
@@ -307,7 +308,7 @@ impl Chat {
             if let Some(newest) = found.messages.last() {
                 after.replace(Some(newest.id.clone()));
             }
-            Ok::<bool, CliError>(found.is_answered)
+            Ok::<bool, CliError>(found.is_answered && found.next_cursor.is_none())
         };
         let say_all = async {
             let mut lines = BufReader::new(tokio::io::stdin()).lines();
