@@ -100,7 +100,8 @@ pub trait ControlPlane: Send + Sync + 'static {
         activity: &Activity,
     ) -> impl Future<Output = Result<(), ControlError>> + Send;
 
-    /// Delivers a report that had no answer. A refusal that passes is an error.
+    /// Delivers a report that had no answer. A refusal that may pass is an error, so that the report
+    /// is delivered again.
     fn deliver_report(
         &self,
         _launch: &LaunchId,

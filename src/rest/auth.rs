@@ -48,9 +48,9 @@ pub struct Operator {
 }
 
 impl Operator {
-    /// Returns whether a request of the operator counts as an open view of a chat, whose last view
-    /// ends it. A viewer ends nothing, and a picture in the page of another site, as far as its
-    /// browser says so, opens no view.
+    /// Returns whether a request of the operator counts as an open view of a chat. A chat ends after
+    /// its last view is closed, so a request of a viewer does not count. Neither does one that the
+    /// browser sends from a page of another site, such as for a picture.
     pub(super) fn may_view_chats(&self, headers: &HeaderMap) -> bool {
         let is_own_page = headers.get(&SEC_FETCH_SITE).is_none_or(|site| site == "same-origin");
         self.role == Role::Operator && is_own_page

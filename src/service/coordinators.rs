@@ -228,10 +228,9 @@ impl Coordinators {
         Ok(Work { seen, view })
     }
 
-    /// Marks a launch to be ended, because its coordinator asks for it. The agent of an idle chat has
-    /// `run.linger` to log out. The first reason wins. An ended or unknown launch stays as it is,
-    /// and a chat that is not at rest any more: a person may have written since the coordinator
-    /// looked.
+    /// Marks a launch to be ended, because its coordinator asks for it. A chat that is not at rest
+    /// any more goes on: a person may have written since the coordinator looked. All else is as in
+    /// [`want_stop`].
     pub async fn want_stop(&self, id: &LaunchId, reason: StopReason) -> Result<(), ServiceError> {
         if reason == StopReason::ChatIdle {
             let of = id.clone();

@@ -103,7 +103,8 @@ pub struct MessageQuery {
 pub struct MessagesBody {
     pub messages: Vec<MessageBody>,
     /// True if the agent has answered all messages of people.
-    // A daemon of an earlier version leaves it out, and refuses the views that wait for it.
+    // A daemon of an earlier version does not send it. It also refuses `attend`, so no command waits
+    // for it there.
     #[serde(default)]
     pub is_answered: bool,
     /// If there are more: `after` for the next page where `after` was given, otherwise `before`.
