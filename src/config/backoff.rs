@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::declaration::keys;
-use super::kinds::{DAY, MINUTE, SECOND, durations};
+use super::kinds::{DAY, durations};
 use crate::domain::start_history::Backoff;
 
 const SHORTEST: Duration = Duration::from_millis(1);
@@ -14,9 +14,9 @@ keys! {
         /// The wait after the first failure. Each further failure doubles it, and up to a quarter
         /// is added. A shorter wait retries sooner. A longer one spares the tokens of a broken
         /// agent.
-        initial = SECOND, durations(SHORTEST..=DAY), Now;
+        initial: durations(SHORTEST..=DAY), Now;
 
         /// The longest wait, with the addition. At least `initial`.
-        max = 5 * MINUTE, durations(SHORTEST..=DAY), Now;
+        max: durations(SHORTEST..=DAY), Now;
     }
 }

@@ -16,7 +16,8 @@
 //! `docs/configuration.md`. The comments of the keys are the texts of these documents.
 //!
 //! `where a <= b` after the name of the section notes a file in which `a` is greater than `b`. A
-//! struct of another module is declared as `impl Retention in "retention" { history = …; }`.
+//! struct of another module is declared as `impl Retention in "retention" { history: …, Now; }`,
+//! and has its own `Default`.
 
 pub(super) use super::diff::{Applies, Changes};
 pub(super) use super::reader::Section;
@@ -93,10 +94,16 @@ macro_rules! keys {
             $($(#[doc = $effect])+ pub $key: $Type,)+
         }
 
+        impl Default for $Section {
+            fn default() -> Self {
+                Self { $($key: $default),+ }
+            }
+        }
+
         $crate::config::declaration::keys! {
             $(#[doc = $about])+
             impl $Section in $path $(where $low <= $high)? {
-                $($(#[doc = $effect])+ $key = $default, $kind, $applies;)+
+                $($(#[doc = $effect])+ $key: $kind, $applies;)+
             }
         }
     };
@@ -105,16 +112,10 @@ macro_rules! keys {
         impl $Section:ident in $path:literal $(where $low:ident <= $high:ident)? {
             $(
                 $(#[doc = $effect:literal])+
-                $key:ident = $default:expr, $kind:expr, $applies:ident;
+                $key:ident: $kind:expr, $applies:ident;
             )+
         }
     ) => {
-        impl Default for $Section {
-            fn default() -> Self {
-                Self { $($key: $default),+ }
-            }
-        }
-
         const _: () = {
             use $crate::config::declaration::{Applies, Changes, Keys, Section};
 

@@ -3,7 +3,7 @@
 //! that one launch may create.
 
 use super::declaration::keys;
-use super::kinds::{GIB, MIB, TIB, numbers, sizes};
+use super::kinds::{MIB, TIB, numbers, sizes};
 use super::reader::Section;
 use crate::domain::creation::CreationLimits;
 use crate::domain::plan::StartLimits;
@@ -13,26 +13,26 @@ keys! {
     /// limit that is lowered ends no agent: no more agents start until enough have ended.
     impl StartLimits in "limits" {
         /// The number of agents in one project. A smaller number leaves room for other projects.
-        per_project = None, numbers(1..=100_000).or_none(), Now;
+        per_project: numbers(1..=100_000).or_none(), Now;
 
         /// The number of instances of one agent, in all its projects and chats.
-        per_agent = None, numbers(1..=100_000).or_none(), Now;
+        per_agent: numbers(1..=100_000).or_none(), Now;
 
         /// The number of agents with the same `ai_type`. A smaller number spares the quota of that
         /// account.
-        per_provider = None, numbers(1..=100_000).or_none(), Now;
+        per_provider: numbers(1..=100_000).or_none(), Now;
 
         /// The number of slots of `max_concurrent` that tasks never take. Less than
         /// `max_concurrent`. A greater number lets people talk to an agent although all slots are
         /// busy. Chats start before tasks in any case.
-        chat_reserve = 0, numbers(0..=100_000), Now;
+        chat_reserve: numbers(0..=100_000), Now;
 
         /// The free space on the file system of `state_dir` that a start needs. A smaller size
         /// suits small disks. A greater one leaves room for what agents print and build.
-        min_free_disk = Some(GIB), sizes(1..=1 << 60).or_off().or_empty(), Now;
+        min_free_disk: sizes(1..=1 << 60).or_off().or_empty(), Now;
 
         /// The memory that a start needs to be available without swapping, as Linux reports it.
-        min_free_memory = None, sizes(1..=1 << 60).or_off().or_empty(), Now;
+        min_free_memory: sizes(1..=1 << 60).or_off().or_empty(), Now;
     }
 }
 
@@ -59,15 +59,15 @@ keys! {
         /// The tasks that one launch of an agent creates, with subtasks. Further ones are refused
         /// with `limit_reached`. A smaller number stops an agent in a loop sooner. A greater one
         /// lets one launch plan larger work.
-        tasks_per_launch = 200, numbers(1..=1_000_000), Now;
+        tasks_per_launch: numbers(1..=1_000_000), Now;
 
         /// The direct subtasks of a task when an agent adds one. Subtasks of any origin count.
         /// People may add more.
-        subtasks_per_task = 100, numbers(1..=1_000_000), Now;
+        subtasks_per_task: numbers(1..=1_000_000), Now;
 
         /// The messages that one launch of an agent writes in its chat. Its next launch begins
         /// anew.
-        messages_per_launch = 1_000, numbers(1..=1_000_000), Now;
+        messages_per_launch: numbers(1..=1_000_000), Now;
     }
 }
 

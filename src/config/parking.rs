@@ -1,7 +1,7 @@
 //! `parking`: the waits of a provider whose account failed.
 
 use super::declaration::keys;
-use super::kinds::{DAY, HOUR, MINUTE, SECOND, durations};
+use super::kinds::{DAY, SECOND, durations};
 use crate::domain::account::Parking;
 
 keys! {
@@ -13,9 +13,9 @@ keys! {
     impl Parking in "parking" where initial <= max {
         /// The wait after the first failure. Each further failure in a row doubles it. A shorter
         /// wait finds sooner that the account works again. A longer one makes fewer vain attempts.
-        initial = 5 * MINUTE, durations(SECOND..=8 * DAY), Now;
+        initial: durations(SECOND..=8 * DAY), Now;
 
         /// The longest wait. At least `initial`.
-        max = HOUR, durations(SECOND..=8 * DAY), Now;
+        max: durations(SECOND..=8 * DAY), Now;
     }
 }

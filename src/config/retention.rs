@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::declaration::keys;
-use super::kinds::{DAY, GIB, HOUR, MIB, MINUTE, SECOND, TIB, durations, numbers, sizes};
+use super::kinds::{DAY, HOUR, MIB, SECOND, TIB, durations, numbers, sizes};
 use crate::domain::retention::Retention;
 
 const CENTURY: Duration = Duration::from_hours(24 * 36_525);
@@ -14,25 +14,25 @@ keys! {
     impl Retention in "retention" {
         /// Launches that have ended, with their sessions, notices and executions. A shorter time
         /// keeps the database small. A longer one shows for longer what was done and what it cost.
-        history = 90 * DAY, durations(HOUR..=CENTURY), Now;
+        history: durations(HOUR..=CENTURY), Now;
 
         /// Events, which live views and the history of tasks show. Older ones are removed.
-        events = 14 * DAY, durations(HOUR..=CENTURY), Now;
+        events: durations(HOUR..=CENTURY), Now;
 
         /// The greatest number of events that are kept.
-        max_events = 100_000, numbers(1_000..=100_000_000), Now;
+        max_events: numbers(1_000..=100_000_000), Now;
 
         /// Answered messages of chats. `off` keeps them for ever. `chat.jsonl` is never cut.
-        chats = None, durations(DAY..=CENTURY).or_off(), Now;
+        chats: durations(DAY..=CENTURY).or_off(), Now;
 
         /// The output of agents that have ended.
-        output = 30 * DAY, durations(HOUR..=CENTURY), Now;
+        output: durations(HOUR..=CENTURY), Now;
 
         /// The greatest total size of the output of agents that have ended. The oldest output is
         /// removed first.
-        output_size = 10 * GIB, sizes(MIB..=1024 * TIB), Now;
+        output_size: sizes(MIB..=1024 * TIB), Now;
 
         /// Deleted tasks, agents and projects. Their deletion can be undone for this time.
-        deleted = MINUTE, durations(SECOND..=30 * DAY), Now;
+        deleted: durations(SECOND..=30 * DAY), Now;
     }
 }

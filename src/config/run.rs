@@ -13,12 +13,12 @@ keys! {
     impl RunLimits in "run" {
         /// The time that an agent has to end by itself after it reported its result or logged out.
         /// A shorter time frees its slot sooner. A longer one lets the agent clean up.
-        linger = 30 * SECOND, durations(Duration::ZERO..=DAY), Now;
+        linger: durations(Duration::ZERO..=DAY), Now;
 
         /// The longest run of an agent's process. A longer one is ended, also if the agent works.
         /// The time that the machine sleeps does not count. A shorter time stops runaways sooner. A
         /// longer one allows longer tasks.
-        max_runtime = None, durations(SECOND..=YEAR).or_off(), Now;
+        max_runtime: durations(SECOND..=YEAR).or_off(), Now;
 
         /// An agent that called none of the server's tools and printed nothing for this time is
         /// ended. A call that waits for its answer is a sign of life, and so is a child process
@@ -26,13 +26,9 @@ keys! {
         /// presets and `off` for entries with a command line of their own. Other values hold for
         /// all agents. A shorter time notices sooner that an agent hangs. `status` shows a silence
         /// from half of this time on.
-        silence_timeout = AUTO, silence(), Now;
+        silence_timeout: silence(), Now;
     }
 }
-
-/// The default. The output of a preset is a stream of events, and a preset prints more often than
-/// this unless it runs a command.
-const AUTO: SilenceLimits = SilenceLimits { streams: Some(Duration::from_mins(30)), others: None };
 
 fn silence() -> Kind<SilenceLimits> {
     let show = |limits: &SilenceLimits| match (limits.streams, limits.others) {
@@ -41,5 +37,5 @@ fn silence() -> Kind<SilenceLimits> {
         (None, _) => "off".to_owned(),
     };
     let limit = durations(SECOND..=YEAR).or_off();
-    limit.or_word("auto", AUTO, SilenceLimits::all, show).written_as("auto")
+    limit.or_word("auto", SilenceLimits::AUTO, SilenceLimits::all, show).written_as("auto")
 }

@@ -99,19 +99,19 @@ keys! {
         /// The memory that each git process allocates. The packs that it maps do not count. With
         /// too little, work on large repositories fails, and the message names the limit. A smaller
         /// size protects the machine from hostile content.
-        git_memory = GIB, sizes(128 * MIB..=TIB), AfterRestart;
+        git_memory: sizes(128 * MIB..=TIB), AfterRestart;
 
         /// The time of a call of git that transfers objects or writes many files. It may use twice
         /// this processor time. Slow disks and large repositories need more.
-        git_time = 30 * MINUTE, durations(MINUTE..=DAY), AfterRestart;
+        git_time: durations(MINUTE..=DAY), AfterRestart;
 
         /// The files and folders of a commit. One with more is not used: no task begins there, and
         /// it is not taken as a result.
-        files = 1_000_000, numbers(1_000..=10_000_000), AfterRestart;
+        files: numbers(1_000..=10_000_000), AfterRestart;
 
         /// The objects of git that are taken from one repository in a clone. If there are more,
         /// none of them is taken.
-        objects = 2_000_000, numbers(1_000..=4_000_000), AfterRestart;
+        objects: numbers(1_000..=4_000_000), AfterRestart;
     }
 }
 

@@ -63,6 +63,12 @@ pub struct Parking {
     pub max: Duration,
 }
 
+impl Default for Parking {
+    fn default() -> Self {
+        Self { initial: Duration::from_mins(5), max: Duration::from_hours(1) }
+    }
+}
+
 /// The longest time that an account is parked, regardless of the end that its CLI names. It is a
 /// little more than a week.
 pub const MAX_PARKING: Duration = Duration::from_hours(8 * 24);

@@ -15,8 +15,8 @@ pub struct Creations {
     pub n_messages: usize,
 }
 
-/// The limits. Each is a setting of this name in `limits`, and `config` has its default. Tasks and
-/// messages of people do not count.
+/// The limits. Each is a setting of this name in `limits`. Tasks and messages of people do not
+/// count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CreationLimits {
     /// Tasks that one launch creates, including subtasks.
@@ -26,6 +26,12 @@ pub struct CreationLimits {
     pub subtasks_per_task: usize,
     /// Messages that one launch writes in its chat.
     pub messages_per_launch: usize,
+}
+
+impl Default for CreationLimits {
+    fn default() -> Self {
+        Self { tasks_per_launch: 200, subtasks_per_task: 100, messages_per_launch: 1_000 }
+    }
 }
 
 impl CreationLimits {

@@ -8,7 +8,7 @@ use super::id::{LaunchId, TaskId};
 use super::start_history::StartHistory;
 use super::time::Timestamp;
 
-/// The times for which past data is kept. `config` has the defaults.
+/// The times for which past data is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Retention {
     /// Launches that have ended, with their sessions, notices and executions.
@@ -24,6 +24,20 @@ pub struct Retention {
     pub output_size: u64,
     /// The time for which a deletion can be undone.
     pub deleted: Duration,
+}
+
+impl Default for Retention {
+    fn default() -> Self {
+        Self {
+            history: Duration::from_hours(90 * 24),
+            events: Duration::from_hours(14 * 24),
+            max_events: 100_000,
+            chats: None,
+            output: Duration::from_hours(30 * 24),
+            output_size: 10 << 30,
+            deleted: Duration::from_mins(1),
+        }
+    }
 }
 
 /// A launch that has ended, and the data that depends on it.

@@ -161,6 +161,12 @@ pub struct Backoff {
     pub max: Duration,
 }
 
+impl Default for Backoff {
+    fn default() -> Self {
+        Self { initial: Duration::from_secs(1), max: Duration::from_mins(5) }
+    }
+}
+
 impl Backoff {
     pub fn delay(self, n_failures: u32) -> Duration {
         match n_failures.checked_sub(1) {

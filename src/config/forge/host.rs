@@ -51,25 +51,25 @@ keys! {
     /// The labels at a host. No two may be the same.
     impl LabelNames in "github" {
         /// The label with which people give an item to the bot.
-        bot_label = "coding agent".to_owned(), label(), Now;
+        bot_label: label(), Now;
 
         /// Shows that an agent works on the item.
-        processing_label = "coding agent processing".to_owned(), label(), Now;
+        processing_label: label(), Now;
 
         /// Shows that the work is done.
-        done_label = "coding agent done".to_owned(), label(), Now;
+        done_label: label(), Now;
 
         /// Shows that the work is paused and goes on by itself.
-        paused_label = "coding agent paused".to_owned(), label(), Now;
+        paused_label: label(), Now;
 
         /// Shows that the work was stopped.
-        stopped_label = "coding agent stopped".to_owned(), label(), Now;
+        stopped_label: label(), Now;
 
         /// Shows that the agent reported failure.
-        failed_label = "coding agent failed".to_owned(), label(), Now;
+        failed_label: label(), Now;
 
         /// Shows that the agent can't go on by itself.
-        blocked_label = "coding agent blocked".to_owned(), label(), Now;
+        blocked_label: label(), Now;
     }
 }
 

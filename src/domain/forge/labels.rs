@@ -3,7 +3,7 @@
 
 use super::item::WorkState;
 
-/// The names of the labels at a host. No two are the same. `config` declares their defaults.
+/// The names of the labels at a host. No two are the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LabelNames {
     /// Set by people: the bot shall work on the item.
@@ -14,6 +14,20 @@ pub struct LabelNames {
     pub stopped_label: String,
     pub failed_label: String,
     pub blocked_label: String,
+}
+
+impl Default for LabelNames {
+    fn default() -> Self {
+        Self {
+            bot_label: "coding agent".to_owned(),
+            processing_label: "coding agent processing".to_owned(),
+            done_label: "coding agent done".to_owned(),
+            paused_label: "coding agent paused".to_owned(),
+            stopped_label: "coding agent stopped".to_owned(),
+            failed_label: "coding agent failed".to_owned(),
+            blocked_label: "coding agent blocked".to_owned(),
+        }
+    }
 }
 
 /// The state of an item that one label shows.

@@ -1,4 +1,4 @@
-//! The limits that a coordinator enforces. `config` declares the keys and their defaults.
+//! The limits that a coordinator enforces, with their defaults. `config` declares the keys.
 
 use std::time::Duration;
 
@@ -21,6 +21,19 @@ pub struct StartLimits {
     pub min_free_memory: Option<u64>,
 }
 
+impl Default for StartLimits {
+    fn default() -> Self {
+        Self {
+            per_project: None,
+            per_agent: None,
+            per_provider: None,
+            chat_reserve: 0,
+            min_free_disk: Some(1 << 30),
+            min_free_memory: None,
+        }
+    }
+}
+
 /// The limits of a running agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RunLimits {
@@ -30,6 +43,16 @@ pub struct RunLimits {
     pub max_runtime: Option<Duration>,
     /// The longest time from the last sign of life of an agent to its stop.
     pub silence_timeout: SilenceLimits,
+}
+
+impl Default for RunLimits {
+    fn default() -> Self {
+        Self {
+            linger: Duration::from_secs(30),
+            max_runtime: None,
+            silence_timeout: SilenceLimits::AUTO,
+        }
+    }
 }
 
 /// All limits that a coordinator enforces.

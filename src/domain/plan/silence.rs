@@ -19,6 +19,10 @@ pub struct SilenceLimits {
 }
 
 impl SilenceLimits {
+    /// The default. The output of a preset is a stream of events, and a preset prints more often
+    /// than this unless it runs a command.
+    pub const AUTO: Self = Self { streams: Some(Duration::from_mins(30)), others: None };
+
     /// Returns the same limit for all agents.
     pub const fn all(limit: Option<Duration>) -> Self {
         Self { streams: limit, others: limit }

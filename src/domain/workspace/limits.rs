@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// The limits. Each is a setting of this name in `workspace.limits`, and `config` has its default.
+/// The limits. Each is a setting of this name in `workspace.limits`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GitLimits {
     /// The memory that a process of git allocates, in bytes.
@@ -13,4 +13,15 @@ pub struct GitLimits {
     pub files: u64,
     /// The objects that are taken from one repository in a clone at once.
     pub objects: usize,
+}
+
+impl Default for GitLimits {
+    fn default() -> Self {
+        Self {
+            git_memory: 1 << 30,
+            git_time: Duration::from_mins(30),
+            files: 1_000_000,
+            objects: 2_000_000,
+        }
+    }
 }
