@@ -192,7 +192,7 @@ impl Config {
         let general = General::read(&mut top);
         let mut section = top.section(StartLimits::SECTION);
         let limits = StartLimits::read(&mut section);
-        limits.check(&section, general.max_concurrent);
+        limits::check_reserve(&limits, &section, general.max_concurrent);
         let agent_limits = AgentLimits::read(&mut section);
         let creation = CreationLimits::read(&mut section);
         drop(section);

@@ -71,13 +71,15 @@ keys! {
     }
 }
 
-impl StartLimits {
-    /// Notes a reserve that takes all slots.
-    pub(super) fn check(&self, section: &Section<'_, '_>, max_concurrent: usize) {
-        if self.chat_reserve >= max_concurrent && self.chat_reserve > 0 {
-            let message = "`limits.chat_reserve` leaves no slot of `max_concurrent` for tasks";
-            let help = "raise `max_concurrent` or lower `limits.chat_reserve`";
-            section.refuse("chat_reserve", message, help);
-        }
+/// Notes a reserve for chats that takes all slots.
+pub(super) fn check_reserve(
+    limits: &StartLimits,
+    section: &Section<'_, '_>,
+    max_concurrent: usize,
+) {
+    if limits.chat_reserve >= max_concurrent && limits.chat_reserve > 0 {
+        let message = "`limits.chat_reserve` leaves no slot of `max_concurrent` for tasks";
+        let help = "raise `max_concurrent` or lower `limits.chat_reserve`";
+        section.refuse("chat_reserve", message, help);
     }
 }
