@@ -33,7 +33,7 @@ use crate::crash_point::{self, CrashPoint};
 use crate::domain::launch::ProcessEnd;
 use crate::domain::redact::Redactor;
 use crate::instance_dir::clock::{BootInstant, wall_clock};
-use crate::instance_dir::lock::{self, ShimIdentity};
+use crate::instance_dir::lock;
 use crate::instance_dir::order::{self, Order};
 use crate::instance_dir::record::{self, Exit, Record, Stop};
 use crate::instance_dir::{SHIM_COMM, SHIM_LOG};
@@ -105,7 +105,7 @@ fn keep(dir: &Path) -> Result<(), TakeOverError> {
         None
     };
     crash_point::reach(CrashPoint::ShimStarted);
-    let noted = ShimIdentity::of_this_process().and_then(|me| lock::note(&lock, &me));
+    let noted = lock::identify_this_process().and_then(|me| lock::note(&lock, &me));
     noted.map_err(failed("note who holds the lock"))?;
     crash_point::reach(CrashPoint::ShimNoted);
 

@@ -15,35 +15,39 @@ use crate::sys::regular_file::{self, MAX_SMALL};
 
 const FILE: &str = "lock";
 
-impl ShimIdentity {
-    pub fn of_this_process() -> io::Result<Self> {
-        let pid = rustix::process::getpid().as_raw_nonzero().get();
-        Self::of(&processes::read(pid).ok_or(io::ErrorKind::NotFound)?)
-    }
+/// Returns the identity of this process, as a shim notes it.
+///
+/// # Errors
+/// The process is not found in the system's list, or the list is not readable.
+pub fn identify_this_process() -> io::Result<ShimIdentity> {
+    let pid = rustix::process::getpid().as_raw_nonzero().get();
+    identify(&processes::read(pid).ok_or(io::ErrorKind::NotFound)?)
+}
 
-    /// Returns the identity of a process that was seen on this host.
-    pub fn of(process: &Process) -> io::Result<Self> {
-        Ok(Self {
-            pid: process.pid,
-            start_ticks: process.start_ticks,
-            boot_id: processes::boot_id()?,
-            pid_namespace: processes::pid_namespace()?,
-        })
-    }
+/// Returns the identity of a process that was seen on this host.
+///
+/// # Errors
+/// The boot or the pid namespace is not known.
+pub fn identify(process: &Process) -> io::Result<ShimIdentity> {
+    Ok(ShimIdentity {
+        pid: process.pid,
+        start_ticks: process.start_ticks,
+        boot_id: processes::boot_id()?,
+        pid_namespace: processes::pid_namespace()?,
+    })
+}
 
-    /// Returns whether the process lived in this boot and in this pid namespace, so that its pid
-    /// can refer to it at all.
-    pub fn is_of_here(&self) -> bool {
-        processes::boot_id().is_ok_and(|id| id == self.boot_id)
-            && processes::pid_namespace().is_ok_and(|inode| inode == self.pid_namespace)
-    }
+/// Returns whether a shim lived in this boot and in this pid namespace, so that its pid can refer
+/// to it at all.
+pub fn is_of_here(shim: &ShimIdentity) -> bool {
+    processes::boot_id().is_ok_and(|id| id == shim.boot_id)
+        && processes::pid_namespace().is_ok_and(|inode| inode == shim.pid_namespace)
+}
 
-    /// Returns whether the process with this pid is still the one that was noted.
-    pub fn is_alive(&self) -> bool {
-        self.is_of_here()
-            && processes::read(self.pid)
-                .is_some_and(|process| process.start_ticks == self.start_ticks)
-    }
+/// Returns whether the process with the pid of a shim is still the one that was noted.
+pub fn is_alive(shim: &ShimIdentity) -> bool {
+    is_of_here(shim)
+        && processes::read(shim.pid).is_some_and(|process| process.start_ticks == shim.start_ticks)
 }
 
 /// The state of a lock, with the shim that was noted in it, if there is a note.
@@ -58,7 +62,7 @@ impl LockState {
     /// name another process.
     pub fn live_shim(&self) -> Option<&ShimIdentity> {
         match self {
-            Self::Held(noted) => noted.as_ref().filter(|shim| shim.is_alive()),
+            Self::Held(noted) => noted.as_ref().filter(|shim| is_alive(shim)),
             Self::Free(_) => None,
         }
     }
@@ -131,10 +135,10 @@ mod tests {
         assert_eq!(look(dir.path()).unwrap(), LockState::Free(None));
         let lock = take(dir.path()).unwrap();
         assert_eq!(look(dir.path()).unwrap(), LockState::Held(None));
-        let me = ShimIdentity::of_this_process().unwrap();
+        let me = identify_this_process().unwrap();
         note(&lock, &me).unwrap();
         assert_eq!(look(dir.path()).unwrap(), LockState::Held(Some(me.clone())));
-        assert!(me.is_alive());
+        assert!(is_alive(&me));
         drop(lock);
         assert_eq!(look(dir.path()).unwrap(), LockState::Free(Some(me)));
     }
@@ -143,7 +147,7 @@ mod tests {
     fn a_lock_that_somebody_made_longer_is_held_still() {
         let dir = tempfile::tempdir().unwrap();
         let lock = take(dir.path()).unwrap();
-        let me = ShimIdentity::of_this_process().unwrap();
+        let me = identify_this_process().unwrap();
         note(&lock, &me).unwrap();
         lock.set_len(20 << 30).unwrap();
         assert_eq!(look(dir.path()).unwrap(), LockState::Held(None));
@@ -153,8 +157,8 @@ mod tests {
 
     #[test]
     fn a_recycled_pid_is_somebody_else() {
-        let me = ShimIdentity::of_this_process().unwrap();
-        assert!(!ShimIdentity { start_ticks: me.start_ticks + 1, ..me.clone() }.is_alive());
-        assert!(!ShimIdentity { boot_id: "another".to_owned(), ..me }.is_of_here());
+        let me = identify_this_process().unwrap();
+        assert!(!is_alive(&ShimIdentity { start_ticks: me.start_ticks + 1, ..me.clone() }));
+        assert!(!is_of_here(&ShimIdentity { boot_id: "another".to_owned(), ..me }));
     }
 }

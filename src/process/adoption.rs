@@ -125,7 +125,7 @@ fn usable_lock(dir: &Path, launch: &LaunchId) -> io::Result<LockState> {
 /// no living shim may be wrong if files were damaged or restored from a copy. The shim then holds
 /// another file, but still has the folder in its arguments.
 fn mend_lock(dir: &Path, lock: LockState) -> LockState {
-    let is_named = matches!(&lock, LockState::Held(Some(shim)) if shim.is_alive());
+    let is_named = matches!(&lock, LockState::Held(Some(shim)) if lock::is_alive(shim));
     if is_named || instance_dir::is_ended(dir) {
         return lock;
     }

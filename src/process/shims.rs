@@ -124,7 +124,7 @@ pub fn open(shim: &ShimIdentity) -> Option<Handle> {
     // The handle is opened before the comparison, so that the compared process is the one that is
     // watched and signalled.
     let handle = Handle::open(Pid::from_raw(shim.pid)?)?;
-    shim.is_alive().then_some(handle)
+    lock::is_alive(shim).then_some(handle)
 }
 
 /// Finds the living shim that keeps the instance in `dir`, independent of its files. Reads all
@@ -137,7 +137,7 @@ pub fn find(dir: &Path) -> Option<ShimIdentity> {
     let is_shim = |pid: i32| processes::comm(pid).is_some_and(|comm| comm == SHIM_COMM);
     let living = processes::list().ok()?.into_iter().filter(|process| !process.is_zombie);
     let shim = living.into_iter().find(|process| is_shim(process.pid) && has_dir(process.pid))?;
-    ShimIdentity::of(&shim).ok()
+    lock::identify(&shim).ok()
 }
 
 /// Returns whether the shim is known to have lived in another boot or pid namespace. Its pid, and

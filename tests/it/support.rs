@@ -288,7 +288,7 @@ pub fn end_all(state_dir: &Path) {
         let give_up_at = Instant::now() + DEADLINE;
         while let Ok(LockState::Held(shim)) = lock::look(&dir) {
             let _ = record::write(&dir, &Stop::new(StopReason::Unknown, Duration::ZERO));
-            if let Some(shim) = shim.filter(ShimIdentity::is_alive) {
+            if let Some(shim) = shim.filter(lock::is_alive) {
                 kill(shim.pid, rustix::process::Signal::TERM);
             }
             std::thread::sleep(Duration::from_millis(5));

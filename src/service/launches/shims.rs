@@ -11,6 +11,7 @@ use super::Launches;
 use crate::domain::LaunchId;
 use crate::domain::instance::ShimIdentity;
 use crate::domain::peer::ProcessId;
+use crate::instance_dir::lock;
 
 /// The shims of open launches.
 #[derive(Debug, Default)]
@@ -44,7 +45,7 @@ impl Shims {
     /// Notes the shim that a coordinator reported of a launch.
     pub(in crate::service) fn report(&self, launch: &LaunchId, shim: &ShimIdentity) {
         let process = ProcessId { pid: shim.pid, start_ticks: shim.start_ticks };
-        self.note(launch, shim.is_of_here().then_some(process));
+        self.note(launch, lock::is_of_here(shim).then_some(process));
     }
 
     /// Notes the shim of a launch. A process that is the shim of another launch stays with that
