@@ -32,6 +32,8 @@ mod reconciler;
 mod remotes;
 mod renames;
 mod signal;
+#[cfg(test)]
+mod testing;
 mod tokens;
 mod turns;
 mod wire;

@@ -99,11 +99,7 @@ impl Blockers {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn issue(number: u64, updated_at: &str) -> ItemFacts {
-        let updated_at = updated_at.to_owned();
-        ItemFacts { number, kind: ItemKind::Issue, updated_at, ..ItemFacts::example() }
-    }
+    use crate::forge::testing::issue;
 
     #[test]
     fn an_issue_is_asked_about_until_nothing_blocks_it_and_again_when_it_has_changed() {

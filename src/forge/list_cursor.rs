@@ -128,14 +128,10 @@ impl ListCursor {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::forge::testing::issue;
 
     fn item(number: u64, updated_at: &str) -> ItemFacts {
-        ItemFacts {
-            number,
-            body: "long".to_owned(),
-            updated_at: updated_at.to_owned(),
-            ..ItemFacts::example()
-        }
+        ItemFacts { body: "long".to_owned(), ..issue(number, updated_at) }
     }
 
     fn page(items: Vec<ItemFacts>, etag: &str, has_more: bool) -> Conditional<Page> {

@@ -7,6 +7,7 @@ use super::*;
 use crate::domain::forge::{ItemEnd, StopCause, WorkState};
 use crate::domain::time::Timestamp;
 use crate::domain::{InstanceKey, Purpose};
+use crate::forge::testing::key;
 
 const ID: &str = "019aa7d2-0000-7000-8000-000000000001";
 
@@ -16,7 +17,7 @@ fn item(state: ItemState) -> ForgeItem {
     let now = Timestamp::from_millis(0);
     let title = "Log in".to_owned();
     let url = "https://github.com/acme/shop/issues/7".to_owned();
-    let new = ForgeItem::new(ID.parse().unwrap(), task, ItemKey::example(), agent, project, now);
+    let new = ForgeItem::new(ID.parse().unwrap(), task, key(), agent, project, now);
     ForgeItem { title, url, state, pending: Vec::new(), ..new }
 }
 
