@@ -31,7 +31,7 @@ impl AsRawFd for Handle {
     }
 }
 
-#[cfg(test)]
+/// Takes a descriptor of a process that was opened elsewhere.
 impl From<OwnedFd> for Handle {
     fn from(descriptor: OwnedFd) -> Self {
         Self(descriptor)
