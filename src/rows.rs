@@ -30,6 +30,7 @@ pub mod project_keys;
 pub mod projects;
 #[cfg(test)]
 mod query_plan;
+mod record;
 pub mod samples;
 pub mod sessions;
 pub mod start_histories;

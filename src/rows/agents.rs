@@ -4,62 +4,26 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::domain::event::NewEvent;
 use crate::domain::{Agent, AgentId};
-use crate::store::{BoxError, Cells, Entity, Read, StoreError, Value, cell};
+use crate::store::{Read, StoreError, cell};
 
-use super::audit::{AuditValue, Audited, Fields, plain};
+use super::audit::hidden;
 use super::filter::{self, column_of_ids};
+use super::record::entity;
 use super::{Transaction, Wake};
 
-impl Entity for Agent {
-    const NAME: &'static str = "agent";
-    const TABLE: &'static str = "agents";
-    const COLUMNS: &'static str =
-        "id, name, ai_type, system_prompt, passkey_hash, status, created_at, archived_from";
-
-    fn read(cells: &mut Cells<'_>) -> Result<Self, BoxError> {
-        Ok(Self {
-            id: cells.get()?,
-            name: cells.get()?,
-            ai_type: cells.get()?,
-            system_prompt: cells.get()?,
-            passkey: cells.get()?,
-            status: cells.get()?,
-            created_at: cells.get()?,
-            archived_from: cells.get()?,
-            revision: cells.get()?,
-        })
+entity! {
+    Agent in "agents" called "agent" {
+        id;
+        name, audited plain;
+        ai_type, audited plain;
+        system_prompt, audited long;
+        passkey = "passkey_hash";
+        status, audited plain;
+        created_at;
+        archived_from;
     }
-
-    fn values(&self) -> Vec<Value<'_>> {
-        vec![
-            (&self.id).into(),
-            (&self.name).into(),
-            (&self.ai_type).into(),
-            (&self.system_prompt).into(),
-            (&self.passkey).into(),
-            self.status.into(),
-            self.created_at.into(),
-            self.archived_from.into(),
-        ]
-    }
-
-    fn revision(&self) -> i64 {
-        self.revision
-    }
-}
-
-impl Audited for Agent {
-    fn shown(&self) -> Fields {
-        Fields::from([
-            ("name", plain(&self.name)),
-            ("ai_type", plain(&self.ai_type)),
-            ("system_prompt", AuditValue::Long(self.system_prompt.clone())),
-            (
-                "passkey",
-                AuditValue::Hidden(self.passkey.as_ref().map(|hash| hash.as_str().to_owned())),
-            ),
-            ("status", plain(self.status)),
-        ])
+    also audited |agent| {
+        "passkey" = hidden(agent.passkey.as_ref());
     }
 }
 

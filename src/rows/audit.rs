@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use crate::domain::printable::excerpt;
+use crate::domain::secret::PasskeyHash;
 use crate::domain::{Credential, CredentialId};
 use crate::store::Entity;
 
@@ -28,7 +29,7 @@ impl From<&Credential> for Actor {
 /// The columns of a row that people look at.
 pub type Fields = BTreeMap<&'static str, AuditValue>;
 
-/// An entity whose changes are in the audit log.
+/// An entity whose changes are in the audit log, if one of its columns is shown there.
 pub(super) trait Audited: Entity {
     /// Its name in the audit log.
     const CALLED: &'static str = Self::NAME;
@@ -131,6 +132,24 @@ impl AuditValue {
             Self::Long(text) => format!("({} characters)", text.chars().count()).into(),
         }
     }
+}
+
+/// Returns the values of columns and more values; `None` is a column that is not shown.
+pub(super) fn fields(
+    columns: impl IntoIterator<Item = Option<(&'static str, AuditValue)>>,
+    more: impl IntoIterator<Item = (&'static str, AuditValue)>,
+) -> Fields {
+    columns.into_iter().flatten().chain(more).collect()
+}
+
+/// Returns a secret, which is shown only as present.
+pub fn hidden(hash: Option<&PasskeyHash>) -> AuditValue {
+    AuditValue::Hidden(hash.map(|hash| hash.as_str().to_owned()))
+}
+
+/// Returns a value of which only the length is shown.
+pub fn long(text: &str) -> AuditValue {
+    AuditValue::Long(text.to_owned())
 }
 
 /// Returns a value that is shown as it is.

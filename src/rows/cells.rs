@@ -69,6 +69,12 @@ macro_rules! words {
                 word.as_str().into()
             }
         }
+
+        impl From<&$word> for Value<'_> {
+            fn from(word: &$word) -> Self {
+                word.as_str().into()
+            }
+        }
     )*};
 }
 
@@ -112,3 +118,21 @@ macro_rules! hashes {
 }
 
 hashes!(PasskeyHash, TokenHash);
+
+/// Stores a value as JSON, and the JSON `null` as NULL.
+pub(super) mod json {
+    use serde::{Deserialize, Serialize};
+
+    use crate::store::{BoxError, Cells, Value};
+
+    pub fn read<'r, T: Deserialize<'r>>(cells: &mut Cells<'r>) -> Result<T, BoxError> {
+        Ok(serde_json::from_str(cells.get::<Option<&str>>()?.unwrap_or("null"))?)
+    }
+
+    pub fn value(value: &impl Serialize) -> Value<'static> {
+        match Value::json(value) {
+            Value::Text(text) if text == "null" => Value::Null,
+            json => json,
+        }
+    }
+}

@@ -58,10 +58,6 @@ impl Columns for StoredRow<'_> {
     }
 }
 
-fn columns<E: Entity>() -> Vec<&'static str> {
-    E::COLUMNS.split(',').map(str::trim).collect()
-}
-
 fn row_of<E: Entity>(entity: &E) -> Row {
     let json = |value: Value<'_>| match value {
         Value::Null => Json::Null,
@@ -69,14 +65,14 @@ fn row_of<E: Entity>(entity: &E) -> Row {
         Value::Bool(is_true) => is_true.into(),
         Value::Text(text) => text.into(),
     };
-    let cells = columns::<E>().into_iter().zip(entity.values());
+    let cells = E::columns().into_iter().zip(entity.values());
     let mut row: Row = cells.map(|(name, value)| (name.to_owned(), json(value))).collect();
     row.insert(REVISION.to_owned(), entity.revision().into());
     row
 }
 
 fn entity_of<E: Entity>(row: &Row) -> Result<E, BoxError> {
-    E::read(&mut Cells::new(&StoredRow { columns: columns::<E>(), row }))
+    E::read(&mut Cells::new(&StoredRow { columns: E::columns(), row }))
 }
 
 fn entities<E: Entity>(rows: &[Row]) -> Result<Vec<E>, BoxError> {

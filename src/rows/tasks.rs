@@ -7,90 +7,39 @@ use crate::domain::Timestamp;
 use crate::domain::event::NewEvent;
 use crate::domain::task::TaskLinks;
 use crate::domain::{AgentId, ProjectId, ProjectKey, ShortId, Task, TaskId, TaskStatus};
-use crate::store::{
-    ArchivedTasks, BoxError, Cells, Entity, Read, StoreError, TaskFilter, Value, cell,
-};
+use crate::store::{ArchivedTasks, Read, StoreError, TaskFilter, cell};
 
-use super::audit::{AuditValue, Audited, Fields, plain};
+use super::cells::json;
+use super::filter::{self, Filter};
+use super::record::{entity, record};
 use super::{Transaction, Wake};
 
-use super::filter::{self, Filter};
-
-impl Entity for Task {
-    const NAME: &'static str = "task";
-    const TABLE: &'static str = "tasks";
-    const COLUMNS: &'static str = "id, project_key, number, project_id, parent_id, title, description, status, priority, \
-        assignee_id, dependencies, blocked_reason, created_at, status_since, start_wanted_since, \
-        checking_since, n_failed_rounds, archived_at";
-
-    fn read(cells: &mut Cells<'_>) -> Result<Self, BoxError> {
-        Ok(Self {
-            id: cells.get()?,
-            short_id: ShortId { key: cells.get()?, number: cells.get()? },
-            project: cells.get()?,
-            parent: cells.get()?,
-            title: cells.get()?,
-            description: cells.get()?,
-            status: cells.get()?,
-            priority: cells.get()?,
-            assignee: cells.get()?,
-            dependencies: cells.json()?,
-            blocked_reason: cells.get()?,
-            created_at: cells.get()?,
-            status_since: cells.get()?,
-            start_wanted_since: cells.get()?,
-            checking_since: cells.get()?,
-            n_failed_rounds: cells.get()?,
-            archived_at: cells.get()?,
-            revision: cells.get()?,
-        })
-    }
-
-    fn values(&self) -> Vec<Value<'_>> {
-        vec![
-            (&self.id).into(),
-            (&self.short_id.key).into(),
-            self.short_id.number.into(),
-            (&self.project).into(),
-            (&self.parent).into(),
-            (&self.title).into(),
-            (&self.description).into(),
-            self.status.into(),
-            self.priority.into(),
-            (&self.assignee).into(),
-            Value::json(&self.dependencies),
-            (&self.blocked_reason).into(),
-            self.created_at.into(),
-            self.status_since.into(),
-            self.start_wanted_since.into(),
-            self.checking_since.into(),
-            self.n_failed_rounds.into(),
-            self.archived_at.into(),
-        ]
-    }
-
-    fn revision(&self) -> i64 {
-        self.revision
+record! {
+    ShortId {
+        key = "project_key";
+        number;
     }
 }
 
-impl Audited for Task {
-    fn shown(&self) -> Fields {
-        Fields::from([
-            ("short_id", plain(&self.short_id)),
-            ("project_id", plain(&self.project)),
-            ("parent_id", plain(&self.parent)),
-            ("title", plain(&self.title)),
-            ("description", AuditValue::Long(self.description.clone())),
-            ("status", plain(self.status)),
-            ("priority", plain(self.priority)),
-            ("assignee_id", plain(&self.assignee)),
-            ("dependencies", plain(&self.dependencies)),
-            ("blocked_reason", plain(&self.blocked_reason)),
-            ("start_wanted_since", plain(self.start_wanted_since)),
-            ("checking_since", plain(self.checking_since)),
-            ("archived_at", plain(self.archived_at)),
-        ])
+entity! {
+    Task in "tasks" called "task" {
+        id;
+        short_id: ShortId, audited plain;
+        project = "project_id", audited plain;
+        parent = "parent_id", audited plain;
+        title, audited plain;
+        description, audited long;
+        status, audited plain;
+        priority, audited plain;
+        assignee = "assignee_id", audited plain;
+        dependencies as json, audited plain;
+        blocked_reason, audited plain;
+        created_at;
+        status_since;
+        start_wanted_since, audited plain;
+        checking_since, audited plain;
+        n_failed_rounds;
+        archived_at, audited plain;
     }
 }
 

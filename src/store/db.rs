@@ -278,6 +278,18 @@ impl From<Timestamp> for Value<'_> {
     }
 }
 
+macro_rules! copies {
+    ($($copy:ty),*) => {$(
+        impl From<&$copy> for Value<'_> {
+            fn from(value: &$copy) -> Self {
+                (*value).into()
+            }
+        }
+    )*};
+}
+
+copies!(i64, i32, u32, u64, bool, Timestamp);
+
 impl<'a, T: Into<Value<'a>>> From<Option<T>> for Value<'a> {
     fn from(value: Option<T>) -> Self {
         value.map_or(Self::Null, Into::into)

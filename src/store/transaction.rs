@@ -27,8 +27,8 @@ pub struct Write<'a, C = ()> {
 
 /// A table whose rows are values of one type.
 ///
-/// The columns stand in the order in which [`Entity::read`] reads them and [`Entity::values`] lists
-/// them. The column `revision` comes after them: it counts the writes of a row.
+/// [`Entity::read`] and [`Entity::values`] have the order of [`Entity::columns`]. The column
+/// `revision` comes after them: it counts the writes of a row.
 pub trait Entity: Sized {
     /// Its name in errors.
     const NAME: &'static str;
@@ -36,8 +36,12 @@ pub trait Entity: Sized {
     /// The number of columns at the beginning that are the key.
     const N_KEY: usize = 1;
     /// The columns without `revision`.
-    const COLUMNS: &'static str;
+    const COLUMNS: &'static str = "";
 
+    /// Returns the names of the columns without `revision`.
+    fn columns() -> Vec<&'static str> {
+        Self::COLUMNS.split(',').map(str::trim).collect()
+    }
     /// Reads a row.
     ///
     /// # Errors
@@ -149,7 +153,7 @@ impl<'a> Read<'a> {
 }
 
 fn select<E: Entity>(rest: &str) -> String {
-    format!("SELECT {}, revision FROM {} {rest}", E::COLUMNS, E::TABLE)
+    format!("SELECT {}, revision FROM {} {rest}", E::columns().join(", "), E::TABLE)
 }
 
 impl<'a, C> Write<'a, C> {
@@ -215,13 +219,9 @@ impl<'a, C> Write<'a, C> {
     }
 }
 
-fn columns<E: Entity>() -> Vec<&'static str> {
-    E::COLUMNS.split(',').map(str::trim).collect()
-}
-
 /// Returns the statement that inserts a row. Its parameters are the columns and the revision.
 fn insert<E: Entity>() -> String {
-    let columns = columns::<E>();
+    let columns = E::columns();
     let values: Vec<String> = (1..=columns.len() + 1).map(|n| format!("?{n}")).collect();
     format!(
         "INSERT INTO {} ({}, revision) VALUES ({}) ON CONFLICT ({}) DO NOTHING",
@@ -235,7 +235,7 @@ fn insert<E: Entity>() -> String {
 /// Returns the statement that updates a row. Its first parameters are the columns, and the last one
 /// is the revision.
 fn update<E: Entity>() -> String {
-    let columns = columns::<E>();
+    let columns = E::columns();
     let pairs: Vec<String> =
         columns.iter().zip(1..).map(|(name, n)| format!("{name} = ?{n}")).collect();
     format!(

@@ -158,7 +158,10 @@ impl<E: Entity> Entity for New<E> {
     const NAME: &'static str = E::NAME;
     const TABLE: &'static str = E::TABLE;
     const N_KEY: usize = E::N_KEY;
-    const COLUMNS: &'static str = E::COLUMNS;
+
+    fn columns() -> Vec<&'static str> {
+        E::columns()
+    }
 
     fn read(cells: &mut Cells<'_>) -> Result<Self, BoxError> {
         E::read(cells).map(Self)
@@ -564,7 +567,8 @@ fn each_statement_of_the_program_is_prepared() {
                 file!()
             );
         }
-        for table in literals_after(&code, "const TABLE: &'static str = ") {
+        let tables = ["const TABLE: &'static str = ", "\nentity! {"];
+        for table in tables.into_iter().flat_map(|start| literals_after(&code, start)) {
             for start in [format!("INSERT INTO {table} ("), format!("UPDATE {table} SET ")] {
                 let is_run =
                     |statement: &Statement| is_of(statement) && is_in(&start, &statement.sql);
