@@ -2,64 +2,29 @@
 
 use crate::domain::event::NewEvent;
 use crate::domain::id::ExecutionId;
-use crate::domain::{Execution, LaunchId, TaskId, Usage};
-use crate::store::{BoxError, Cells, Entity, HistoryFilter, Read, StoreError, Value};
+use crate::domain::{Execution, Failure, InstanceKey, LaunchId, Outcome, TaskId, Usage};
+use crate::store::{Cells, HistoryFilter, Read, StoreError};
 
 use super::Transaction;
-
 use super::filter::{Filter, pages_of_ids};
-use super::{
-    failure_values, key_values, outcome_values, read_failure, read_key, read_outcome, read_usage,
-    usage_values,
-};
+use super::record::{Record, entity};
 
-impl Entity for Execution {
-    const NAME: &'static str = "execution";
-    const TABLE: &'static str = "executions";
-    const COLUMNS: &'static str = "id, launch_id, task_id, agent_id, project_id, purpose, started_at, ended_at, \
-        result, summary, next_steps, progress, findings, outcome, outcome_reason, input_tokens, output_tokens, \
-        cache_read_tokens, cache_write_tokens, cost_usd_micros, turns, failure, failure_resets_at";
-
-    fn read(cells: &mut Cells<'_>) -> Result<Self, BoxError> {
-        Ok(Self {
-            id: cells.get()?,
-            launch: cells.get()?,
-            task: cells.get()?,
-            key: read_key(cells)?,
-            started_at: cells.get()?,
-            ended_at: cells.get()?,
-            result: cells.get()?,
-            summary: cells.get()?,
-            next_steps: cells.get()?,
-            progress: cells.get()?,
-            findings: cells.get()?,
-            outcome: read_outcome(cells)?,
-            usage: read_usage(cells)?,
-            failure: read_failure(cells)?,
-            revision: cells.get()?,
-        })
-    }
-
-    fn values(&self) -> Vec<Value<'_>> {
-        let mut values = vec![(&self.id).into(), (&self.launch).into(), (&self.task).into()];
-        values.extend(key_values(&self.key));
-        values.extend([
-            self.started_at.into(),
-            self.ended_at.into(),
-            self.result.into(),
-            (&self.summary).into(),
-            (&self.next_steps).into(),
-            (&self.progress).into(),
-            (&self.findings).into(),
-        ]);
-        values.extend(outcome_values(self.outcome.as_ref()));
-        values.extend(usage_values(self.usage));
-        values.extend(failure_values(self.failure));
-        values
-    }
-
-    fn revision(&self) -> i64 {
-        self.revision
+entity! {
+    Execution in "executions" called "execution" {
+        id;
+        launch = "launch_id";
+        task = "task_id";
+        key: InstanceKey;
+        started_at;
+        ended_at;
+        result;
+        summary;
+        next_steps;
+        progress;
+        findings;
+        outcome: Option<Outcome>;
+        usage: Usage;
+        failure: Option<Failure>;
     }
 }
 
@@ -95,7 +60,7 @@ pub fn list_usage(tx: &mut Read<'_>, tasks: &[TaskId]) -> Result<Vec<(TaskId, Us
         let mut filter = Filter::default();
         filter.among("task_id", page);
         filter.also("ended_at IS NOT NULL");
-        let read = |cells: &mut Cells<'_>| Ok((cells.get()?, read_usage(cells)?));
+        let read = |cells: &mut Cells<'_>| Ok((cells.get()?, Usage::read(cells)?));
         found.extend(filter.rows(tx, "execution", sql, "", read)?);
     }
     Ok(found)

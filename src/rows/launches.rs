@@ -10,124 +10,119 @@ use crate::domain::notice::WorkChange;
 use crate::domain::secret::TokenHash;
 use crate::domain::totals::{EndedLaunch, Total, TotalKey, Totals};
 use crate::domain::{
-    Activity, AgentId, InstanceKey, Launch, LaunchId, LaunchState, Outcome, ProjectId, TaskStatus,
-    Timestamp, Usage,
+    Activity, AgentId, Failure, InstanceKey, Launch, LaunchId, LaunchState, Outcome, ProjectId,
+    SessionId, TaskStatus, Timestamp, Usage,
 };
-use crate::store::{BoxError, Cells, Entity, LaunchEnd, LaunchFilter, Read, StoreError, Value};
+use crate::store::{BoxError, Cells, LaunchEnd, LaunchFilter, Read, StoreError, Value};
 
-use super::audit::{Audited, Fields, plain};
+use super::audit::plain;
+use super::filter::{self, Filter};
+use super::record::{Record, entity, record};
 use super::{Transaction, Wake};
 
-use super::filter::{self, Filter};
-use super::{
-    failure_values, key_values, outcome_values, read_failure, read_key, read_outcome, read_usage,
-    usage_values,
-};
+entity! {
+    Launch in "launches" called "launch" {
+        id;
+        key: InstanceKey;
+        coordinator = "coordinator_id";
+        ai_type;
+        ticket = "ticket_hash";
+        claimed_at;
+        pid;
+        started_at;
+        authenticated_at;
+        task = "task_id";
+        report;
+        stop_reason, audited plain;
+        is_chat_over;
+        exit: ExitStatus;
+        n_notices;
+        state: LaunchState;
+        activity: Activity;
+        workspace = "workspace_id";
+        claimed_task = "claimed_task_id";
+    }
+    also audited |launch| {
+        "agent_id" = plain(&launch.key.agent);
+        "project_id" = plain(&launch.key.project);
+        "purpose" = plain(launch.key.purpose);
+        "state" = plain(launch.state.as_str());
+    }
+}
 
-impl Entity for Launch {
-    const NAME: &'static str = "launch";
-    const TABLE: &'static str = "launches";
-    const COLUMNS: &'static str = "id, agent_id, project_id, purpose, coordinator_id, ai_type, ticket_hash, \
-        claimed_at, pid, started_at, authenticated_at, task_id, report, stop_reason, is_chat_over, exit_code, \
-        signal, n_notices, state, deadline, session_id, stopping_reason, ladder_at, outcome, outcome_reason, \
-        ended_at, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_usd_micros, turns, \
-        failure, failure_resets_at, progress, workspace_id, claimed_task_id";
+record! {
+    ExitStatus {
+        exit_code;
+        signal;
+    }
+}
+
+record! {
+    Activity {
+        usage: Usage;
+        failure: Option<Failure>;
+        progress;
+    }
+}
+
+/// Columns of other states are NULL.
+impl Record for LaunchState {
+    fn columns() -> Vec<&'static str> {
+        vec![
+            "state",
+            "deadline",
+            "session_id",
+            "stopping_reason",
+            "ladder_at",
+            "outcome",
+            "outcome_reason",
+            "ended_at",
+        ]
+    }
 
     fn read(cells: &mut Cells<'_>) -> Result<Self, BoxError> {
-        Ok(Self {
-            id: cells.get()?,
-            key: read_key(cells)?,
-            coordinator: cells.get()?,
-            ai_type: cells.get()?,
-            ticket: cells.get()?,
-            claimed_at: cells.get()?,
-            pid: cells.get()?,
-            started_at: cells.get()?,
-            authenticated_at: cells.get()?,
-            task: cells.get()?,
-            report: cells.get()?,
-            stop_reason: cells.get()?,
-            is_chat_over: cells.get()?,
-            exit: ExitStatus { exit_code: cells.get()?, signal: cells.get()? },
-            n_notices: cells.get()?,
-            state: read_state(cells)?,
-            activity: Activity {
-                usage: read_usage(cells)?,
-                failure: read_failure(cells)?,
-                progress: cells.get()?,
-            },
-            workspace: cells.get()?,
-            claimed_task: cells.get()?,
-            revision: cells.get()?,
-        })
+        let state = cells.get::<&str>()?;
+        let deadline = cells.get::<Option<Timestamp>>()?;
+        let session = cells.get::<Option<_>>()?;
+        let reason = cells.get::<Option<_>>()?;
+        let stop_at = cells.get::<Option<Timestamp>>()?;
+        let outcome = Option::<Outcome>::read(cells)?;
+        let ended_at = cells.get::<Option<Timestamp>>()?;
+        state_of(state, deadline, session, reason.zip(stop_at), outcome.zip(ended_at))
     }
 
     fn values(&self) -> Vec<Value<'_>> {
-        let mut values = vec![(&self.id).into()];
-        values.extend(key_values(&self.key));
-        values.extend([
-            (&self.coordinator).into(),
-            (&self.ai_type).into(),
-            (&self.ticket).into(),
-            self.claimed_at.into(),
-            self.pid.into(),
-            self.started_at.into(),
-            self.authenticated_at.into(),
-            (&self.task).into(),
-            self.report.into(),
-            self.stop_reason.into(),
-            self.is_chat_over.into(),
-            self.exit.exit_code.into(),
-            self.exit.signal.into(),
-            self.n_notices.into(),
-        ]);
-        values.extend(state_values(&self.state));
-        values.extend(usage_values(self.activity.usage));
-        values.extend(failure_values(self.activity.failure));
-        values.extend([
-            (&self.activity.progress).into(),
-            (&self.workspace).into(),
-            (&self.claimed_task).into(),
-        ]);
-        values
+        let mut deadline = None;
+        let mut session = None;
+        let mut stopping = None;
+        let mut ended = None;
+        match self {
+            Self::Starting { deadline: at } => deadline = Some(*at),
+            Self::Running { session: id } => session = Some(id),
+            Self::Stopping { reason, stop_at } => stopping = Some((*reason, *stop_at)),
+            Self::Ending => {}
+            Self::Ended { outcome, at } => ended = Some((outcome, *at)),
+        }
+        vec![
+            self.as_str().into(),
+            deadline.into(),
+            session.into(),
+            stopping.map(|(reason, _)| reason).into(),
+            stopping.map(|(_, at)| at).into(),
+            ended.map(|(outcome, _)| outcome.as_str()).into(),
+            ended.and_then(|(outcome, _)| outcome.reason()).into(),
+            ended.map(|(_, at)| at).into(),
+        ]
     }
-
-    fn revision(&self) -> i64 {
-        self.revision
-    }
-}
-
-impl Audited for Launch {
-    fn shown(&self) -> Fields {
-        Fields::from([
-            ("agent_id", plain(&self.key.agent)),
-            ("project_id", plain(&self.key.project)),
-            ("purpose", plain(self.key.purpose)),
-            ("state", plain(self.state.as_str())),
-            ("stop_reason", plain(self.stop_reason)),
-        ])
-    }
-}
-
-/// Reads the columns from `state` to `ended_at`.
-fn read_state(cells: &mut Cells<'_>) -> Result<LaunchState, BoxError> {
-    let state = cells.get::<&str>()?;
-    let deadline = cells.get::<Option<Timestamp>>()?;
-    let session = cells.get::<Option<_>>()?;
-    let reason = cells.get::<Option<_>>()?;
-    let stop_at = cells.get::<Option<Timestamp>>()?;
-    let outcome = read_outcome(cells)?;
-    let ended_at = cells.get::<Option<Timestamp>>()?;
-    state_of(state, deadline, session, reason.zip(stop_at), outcome.zip(ended_at))
 }
 
 /// Returns the state with the values that exist only in it.
 pub(super) fn state_of(
     state: &str,
     deadline: Option<Timestamp>,
-    session: Option<crate::domain::SessionId>,
+    session: Option<SessionId>,
     stopping: Option<(StopReason, Timestamp)>,
-    ended: Option<(crate::domain::Outcome, Timestamp)>,
+    ended: Option<(Outcome, Timestamp)>,
 ) -> Result<LaunchState, BoxError> {
     let known = match state {
         "starting" => deadline.map(|deadline| LaunchState::Starting { deadline }),
@@ -138,32 +133,6 @@ pub(super) fn state_of(
         other => return Err(format!("`{other}` is not a state of a launch").into()),
     };
     known.ok_or_else(|| format!("the columns of the state `{state}` are NULL").into())
-}
-
-/// Returns the columns of a state. Columns of other states are NULL.
-fn state_values(state: &LaunchState) -> [Value<'_>; 8] {
-    let mut deadline = None;
-    let mut session = None;
-    let mut stopping = None;
-    let mut ended = None;
-    match state {
-        LaunchState::Starting { deadline: at } => deadline = Some(*at),
-        LaunchState::Running { session: id } => session = Some(id),
-        LaunchState::Stopping { reason, stop_at } => stopping = Some((*reason, *stop_at)),
-        LaunchState::Ending => {}
-        LaunchState::Ended { outcome, at } => ended = Some((outcome, *at)),
-    }
-    let [outcome, reason] = outcome_values(ended.map(|(outcome, _)| outcome));
-    [
-        state.as_str().into(),
-        deadline.into(),
-        session.into(),
-        stopping.map(|(reason, _)| reason).into(),
-        stopping.map(|(_, at)| at).into(),
-        outcome,
-        reason,
-        ended.map(|(_, at)| at).into(),
-    ]
 }
 
 pub fn get(tx: &mut Read<'_>, id: &LaunchId) -> Result<Option<Launch>, StoreError> {
@@ -237,7 +206,7 @@ const OPEN_OF_PROJECT: &str = "WHERE project_id = ?1 AND state <> 'ended'";
 pub fn is_open(tx: &mut Read<'_>, key: &InstanceKey) -> Result<bool, StoreError> {
     let sql = "SELECT 1 FROM launches \
         WHERE agent_id = ?1 AND project_id = ?2 AND purpose = ?3 AND state <> 'ended'";
-    tx.exists(sql, &key_values(key))
+    tx.exists(sql, &key.values())
 }
 
 /// Returns launches of a filter, the newest first.
@@ -317,7 +286,7 @@ pub fn usage_since(
     let sql = "SELECT input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, \
         cost_usd_micros, turns FROM launches \
         WHERE state = 'ended' AND ended_at >= ?1 AND project_id = ?2";
-    let all = tx.rows("launch", sql, &[since.into(), project.into()], read_usage)?;
+    let all = tx.rows("launch", sql, &[since.into(), project.into()], Usage::read)?;
     Ok(all.into_iter().fold(Usage::default(), Usage::plus))
 }
 
@@ -333,7 +302,7 @@ pub fn totals(tx: &mut Read<'_>) -> Result<Vec<(TotalKey, Total)>, StoreError> {
         };
         let started_at = cells.get::<Option<_>>()?;
         let ended_at = cells.get()?;
-        totals.add(key, Total::of_one(started_at, ended_at, read_usage(cells)?));
+        totals.add(key, Total::of_one(started_at, ended_at, Usage::read(cells)?));
         Ok(())
     })?;
     Ok(totals.into_iter().collect())

@@ -1,64 +1,48 @@
 //! Sessions: the proof of who calls, from authentication to logout.
 
-use crate::domain::Purpose;
 use crate::domain::event::NewEvent;
 use crate::domain::id::SessionId;
 use crate::domain::secret::TokenHash;
-use crate::domain::{LaunchId, Session, Timestamp};
-use crate::store::{BoxError, Cells, Entity, HistoryFilter, Read, StoreError, Value};
+use crate::domain::session::SessionEndReason;
+use crate::domain::{InstanceKey, LaunchId, Purpose, Session, Timestamp};
+use crate::store::{BoxError, Cells, HistoryFilter, Read, StoreError, Value};
 
-use super::audit::{Audited, Fields, plain};
+use super::audit::plain;
+use super::filter::Filter;
+use super::record::{Record, entity};
 use super::{Transaction, Wake};
 
-use super::filter::Filter;
-use super::{key_values, read_key};
-
-impl Entity for Session {
-    const NAME: &'static str = "session";
-    const TABLE: &'static str = "sessions";
-    const COLUMNS: &'static str = "id, launch_id, agent_id, project_id, purpose, token_hash, created_at, \
-        last_seen_at, ended_at, end_reason, handed_out";
-
-    fn read(cells: &mut Cells<'_>) -> Result<Self, BoxError> {
-        Ok(Self {
-            id: cells.get()?,
-            launch: cells.get()?,
-            key: read_key(cells)?,
-            token: cells.get()?,
-            created_at: cells.get()?,
-            last_seen_at: cells.get()?,
-            ended: match (cells.get::<Option<Timestamp>>()?, cells.get()?) {
-                (Some(at), Some(reason)) => Some((at, reason)),
-                (Some(_), None) => return Err("the session ended without a reason".into()),
-                (None, _) => None,
-            },
-            handed_out: cells.get()?,
-            revision: cells.get()?,
-        })
+entity! {
+    Session in "sessions" called "session" {
+        id;
+        launch = "launch_id";
+        key: InstanceKey;
+        token = "token_hash";
+        created_at;
+        last_seen_at;
+        ended: Option<(Timestamp, SessionEndReason)>;
+        handed_out;
     }
-
-    fn values(&self) -> Vec<Value<'_>> {
-        let mut values = vec![(&self.id).into(), (&self.launch).into()];
-        values.extend(key_values(&self.key));
-        values.extend([
-            (&self.token).into(),
-            self.created_at.into(),
-            self.last_seen_at.into(),
-            self.ended.map(|(at, _)| at).into(),
-            self.ended.map(|(_, reason)| reason).into(),
-            self.handed_out.into(),
-        ]);
-        values
-    }
-
-    fn revision(&self) -> i64 {
-        self.revision
+    also audited |session| {
+        "ended" = plain(session.ended.map(|(_, reason)| reason));
     }
 }
 
-impl Audited for Session {
-    fn shown(&self) -> Fields {
-        Fields::from([("ended", plain(self.ended.map(|(_, reason)| reason)))])
+impl Record for Option<(Timestamp, SessionEndReason)> {
+    fn columns() -> Vec<&'static str> {
+        vec!["ended_at", "end_reason"]
+    }
+
+    fn read(cells: &mut Cells<'_>) -> Result<Self, BoxError> {
+        match (cells.get::<Option<Timestamp>>()?, cells.get()?) {
+            (Some(at), Some(reason)) => Ok(Some((at, reason))),
+            (Some(_), None) => Err("the session ended without a reason".into()),
+            (None, _) => Ok(None),
+        }
+    }
+
+    fn values(&self) -> Vec<Value<'_>> {
+        vec![self.map(|(at, _)| at).into(), self.map(|(_, reason)| reason).into()]
     }
 }
 

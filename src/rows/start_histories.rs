@@ -5,9 +5,8 @@ use crate::domain::{InstanceKey, StartHistory, Timestamp};
 use crate::store::{BoxError, Cells, Entity, Read, StoreError, Value};
 
 use super::audit::{Audited, Fields, plain};
+use super::record::Record;
 use super::{Transaction, Wake};
-
-use super::{key_values, read_key};
 
 impl Entity for StartHistory {
     const NAME: &'static str = "pair";
@@ -17,14 +16,14 @@ impl Entity for StartHistory {
         suspended_since, is_misconfigured, wanted_since, read_up_to";
 
     fn read(cells: &mut Cells<'_>) -> Result<Self, BoxError> {
-        let key = read_key(cells)?;
+        let key = InstanceKey::read(cells)?;
         let record = read_memory(cells, key)?;
         Ok(Self { revision: cells.get()?, ..record })
     }
 
     fn values(&self) -> Vec<Value<'_>> {
         let failed_at: Vec<i64> = self.failed_at.iter().map(|at| at.as_millis()).collect();
-        let mut values = Vec::from(key_values(&self.key));
+        let mut values = self.key.values();
         values.extend([
             self.held_since.into(),
             self.n_failures.into(),
@@ -75,8 +74,7 @@ pub(super) fn read_memory(
 
 /// Returns the record of a key; a fresh one if nothing is remembered.
 pub fn get(tx: &mut Read<'_>, key: &InstanceKey) -> Result<StartHistory, StoreError> {
-    let found =
-        tx.find("WHERE agent_id = ?1 AND project_id = ?2 AND purpose = ?3", &key_values(key));
+    let found = tx.find("WHERE agent_id = ?1 AND project_id = ?2 AND purpose = ?3", &key.values());
     Ok(found?.unwrap_or_else(|| StartHistory::new(key.clone())))
 }
 

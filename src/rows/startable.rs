@@ -8,7 +8,8 @@ use crate::domain::workspace::WorkspaceMode;
 use crate::domain::{Account, InstanceKey, StartFacts, StartHistory, Timestamp};
 use crate::store::{BoxError, Cells, Read, StoreError};
 
-use super::{accounts, key_values, launches, read_key, start_histories};
+use super::record::Record;
+use super::{accounts, launches, start_histories};
 
 /// The facts in the order in which `read` reads them. A key without a row in `pairs` has NULL in
 /// `r.revision`, and the others have what a fresh record has.
@@ -155,7 +156,7 @@ fn read_open(cells: &mut Cells<'_>) -> Result<Option<OpenLaunch>, BoxError> {
 /// Returns the facts that decide about the start of `key`. Work is a task in progress in the
 /// project, assigned to the agent; for a chat it is the wish for one.
 pub fn of_key(tx: &mut Read<'_>, key: &InstanceKey) -> Result<StartFacts, StoreError> {
-    let found = tx.row("pair", OF_KEY, &key_values(key), |cells| read(cells, key.clone()));
+    let found = tx.row("pair", OF_KEY, &key.values(), |cells| read(cells, key.clone()));
     found.map_err(|error| error.named(|| key.to_string()))?.ok_or_else(|| StoreError::Unreadable {
         what: "pair",
         id: key.to_string(),
@@ -168,7 +169,7 @@ pub fn of_key(tx: &mut Read<'_>, key: &InstanceKey) -> Result<StartFacts, StoreE
 /// pairs.
 pub fn list(tx: &mut Read<'_>) -> Result<Vec<StartFacts>, StoreError> {
     tx.rows("pair", STARTABLE, &[], |cells| {
-        let key = read_key(cells)?;
+        let key = InstanceKey::read(cells)?;
         read(cells, key)
     })
 }
