@@ -4,28 +4,64 @@ use crate::domain::Account;
 use crate::domain::Timestamp;
 use crate::domain::account::{Parked, Probe};
 use crate::domain::event::NewEvent;
-use crate::store::{BoxError, Cells, Entity, Read, StoreError, Value};
+use crate::store::{BoxError, Cells, Read, StoreError, Value};
 
-use super::audit::{Audited, Fields, plain};
+use super::audit::plain;
+use super::record::{Record, entity};
 use super::{Transaction, Wake};
 
-impl Entity for Account {
-    const NAME: &'static str = "account";
-    const TABLE: &'static str = "accounts";
-    const COLUMNS: &'static str = "ai_type, parked_class, parked_since, parked_until, n_parked, \
-        probe_launch_id, probe_at, parked_first";
+entity! {
+    Account in "accounts" called "account", audited as "provider" {
+        ai_type;
+        parked: Option<Parked>;
+    }
+    also audited |account| {
+        "parked_until" = plain(account.parked.as_ref().map(|parked| parked.until));
+    }
+}
+
+impl Record for Option<Parked> {
+    fn columns() -> Vec<&'static str> {
+        vec![
+            "parked_class",
+            "parked_since",
+            "parked_until",
+            "n_parked",
+            "probe_launch_id",
+            "probe_at",
+            "parked_first",
+        ]
+    }
 
     fn read(cells: &mut Cells<'_>) -> Result<Self, BoxError> {
-        let ai_type = cells.get()?;
-        let parked = read_parked(cells)?;
-        Ok(Self { ai_type, parked, revision: cells.get()? })
+        let class = cells.get::<Option<_>>()?;
+        let since = cells.get::<Option<_>>()?;
+        let until = cells.get::<Option<_>>()?;
+        let n_failures = cells.get::<Option<_>>()?;
+        let launch = cells.get::<Option<_>>()?;
+        let at = cells.get::<Option<_>>()?;
+        let first = cells.get::<Option<_>>()?;
+        let Some(class) = class else {
+            return Ok(None);
+        };
+        let complete = || -> Option<Parked> {
+            Some(Parked {
+                class,
+                since: since?,
+                // Rows of earlier versions do not have it.
+                first: first.or(since)?,
+                until: until?,
+                n_failures: n_failures?,
+                probe: launch.zip(at).map(|(launch, at)| Probe { launch, at }),
+            })
+        };
+        complete().map(Some).ok_or_else(|| "a parked account has a NULL".into())
     }
 
     fn values(&self) -> Vec<Value<'_>> {
-        let parked = self.parked.as_ref();
+        let parked = self.as_ref();
         let probe = parked.and_then(|parked| parked.probe.as_ref());
         vec![
-            (&self.ai_type).into(),
             parked.map(|parked| parked.class).into(),
             parked.map(|parked| parked.since).into(),
             parked.map(|parked| parked.until).into(),
@@ -35,44 +71,6 @@ impl Entity for Account {
             parked.map(|parked| parked.first).into(),
         ]
     }
-
-    fn revision(&self) -> i64 {
-        self.revision
-    }
-}
-
-impl Audited for Account {
-    const CALLED: &'static str = "provider";
-
-    fn shown(&self) -> Fields {
-        Fields::from([("parked_until", plain(self.parked.as_ref().map(|parked| parked.until)))])
-    }
-}
-
-/// Reads the columns from `parked_class` to `parked_first`.
-pub(super) fn read_parked(cells: &mut Cells<'_>) -> Result<Option<Parked>, BoxError> {
-    let class = cells.get::<Option<_>>()?;
-    let since = cells.get::<Option<_>>()?;
-    let until = cells.get::<Option<_>>()?;
-    let n_failures = cells.get::<Option<_>>()?;
-    let launch = cells.get::<Option<_>>()?;
-    let at = cells.get::<Option<_>>()?;
-    let first = cells.get::<Option<_>>()?;
-    let Some(class) = class else {
-        return Ok(None);
-    };
-    let complete = || -> Option<Parked> {
-        Some(Parked {
-            class,
-            since: since?,
-            // Rows of earlier versions do not have it.
-            first: first.or(since)?,
-            until: until?,
-            n_failures: n_failures?,
-            probe: launch.zip(at).map(|(launch, at)| Probe { launch, at }),
-        })
-    };
-    complete().map(Some).ok_or_else(|| "a parked account has a NULL".into())
 }
 
 /// Returns the account of an `ai_type`; a fresh one if nothing is remembered.

@@ -1,4 +1,7 @@
-//! Reads and writes the texts of the domain in one cell: ids, hashes, and the words of enums.
+//! Reads and writes values of the domain in one cell: ids, hashes, the words of enums, and others.
+
+use std::path::PathBuf;
+use std::time::Duration;
 
 use crate::domain::activity::FailureClass;
 use crate::domain::agent::{AgentStatus, ProjectStatus};
@@ -118,6 +121,32 @@ macro_rules! hashes {
 }
 
 hashes!(PasskeyHash, TokenHash);
+
+/// Stores a duration in milliseconds.
+impl FromCell<'_> for Duration {
+    fn from_cell(cell: Cell<'_>) -> Result<Self, BoxError> {
+        u64::from_cell(cell).map(Self::from_millis)
+    }
+}
+
+impl From<&Duration> for Value<'_> {
+    fn from(duration: &Duration) -> Self {
+        u64::try_from(duration.as_millis()).unwrap_or(u64::MAX).into()
+    }
+}
+
+impl FromCell<'_> for PathBuf {
+    fn from_cell(cell: Cell<'_>) -> Result<Self, BoxError> {
+        String::from_cell(cell).map(Self::from)
+    }
+}
+
+/// A path that is not UTF-8 becomes NULL, which the columns refuse.
+impl<'a> From<&'a PathBuf> for Value<'a> {
+    fn from(path: &'a PathBuf) -> Self {
+        path.to_str().into()
+    }
+}
 
 /// Stores a value as JSON, and the JSON `null` as NULL.
 pub(super) mod json {

@@ -2,60 +2,22 @@
 
 use crate::domain::secret::TokenHash;
 use crate::domain::{Credential, CredentialId};
-use crate::store::{BoxError, Cells, Entity, Read, StoreError, Value};
+use crate::store::{Read, StoreError};
 
-use super::audit::{Audited, Fields, plain};
+use super::record::entity;
 use super::{Transaction, Wake};
 
-impl Entity for Credential {
-    const NAME: &'static str = "credential";
-    const TABLE: &'static str = "credentials";
-    const COLUMNS: &'static str =
-        "id, kind, name, role, secret_hash, created_at, expires_at, last_used_at, revoked_at";
-
-    fn read(cells: &mut Cells<'_>) -> Result<Self, BoxError> {
-        Ok(Self {
-            id: cells.get()?,
-            kind: cells.get()?,
-            name: cells.get()?,
-            role: cells.get()?,
-            secret: cells.get()?,
-            created_at: cells.get()?,
-            expires_at: cells.get()?,
-            last_used_at: cells.get()?,
-            revoked_at: cells.get()?,
-            revision: cells.get()?,
-        })
-    }
-
-    fn values(&self) -> Vec<Value<'_>> {
-        vec![
-            (&self.id).into(),
-            self.kind.into(),
-            (&self.name).into(),
-            self.role.into(),
-            (&self.secret).into(),
-            self.created_at.into(),
-            self.expires_at.into(),
-            self.last_used_at.into(),
-            self.revoked_at.into(),
-        ]
-    }
-
-    fn revision(&self) -> i64 {
-        self.revision
-    }
-}
-
-impl Audited for Credential {
-    fn shown(&self) -> Fields {
-        Fields::from([
-            ("kind", plain(self.kind)),
-            ("name", plain(&self.name)),
-            ("role", plain(self.role)),
-            ("expires_at", plain(self.expires_at)),
-            ("revoked_at", plain(self.revoked_at)),
-        ])
+entity! {
+    Credential in "credentials" called "credential" {
+        id;
+        kind, audited plain;
+        name, audited plain;
+        role, audited plain;
+        secret = "secret_hash";
+        created_at;
+        expires_at, audited plain;
+        last_used_at;
+        revoked_at, audited plain;
     }
 }
 

@@ -4,91 +4,45 @@ use std::collections::BTreeSet;
 
 use crate::domain::id::ItemId;
 use crate::domain::{ForgeItem, ItemKey, ProjectId, TaskId, Timestamp};
-use crate::store::{BoxError, Cells, Entity, Read, StoreError, Value, cell};
+use crate::store::{Cells, Read, StoreError, cell};
 
+use super::cells::json;
+use super::record::{Record, entity, record};
 use super::{Transaction, Wake};
 
-impl Entity for ForgeItem {
-    const NAME: &'static str = "forge item";
-    const TABLE: &'static str = "forge_items";
-    const COLUMNS: &'static str = "id, forge, host, repository, kind, number, agent_id, project_id, task_id, \
-        title, url, state, owed, n_attempts, n_refusals, retry_at, last_error, n_comments, is_missing, \
-        n_resumed, publication, created_at, ended_at, begun_at";
-
-    fn read(cells: &mut Cells<'_>) -> Result<Self, BoxError> {
-        Ok(Self {
-            id: cells.get()?,
-            key: ItemKey {
-                forge: cells.get()?,
-                host: cells.get()?,
-                repository: cells.get()?,
-                kind: cells.get()?,
-                number: cells.get()?,
-            },
-            agent: cells.get()?,
-            project: cells.get()?,
-            task: cells.get()?,
-            title: cells.get()?,
-            url: cells.get()?,
-            state: cells.json()?,
-            pending: cells.json()?,
-            n_attempts: cells.get()?,
-            n_refusals: cells.get()?,
-            retry_at: cells.get()?,
-            last_error: cells.get()?,
-            n_comments: cells.get()?,
-            is_missing: cells.get()?,
-            n_resumed: cells.get()?,
-            publication: match cells.get::<Option<&str>>()? {
-                Some(text) => Some(serde_json::from_str(text)?),
-                None => None,
-            },
-            created_at: cells.get()?,
-            ended_at: cells.get()?,
-            begun_at: cells.get()?,
-            revision: cells.get()?,
-        })
-    }
-
-    fn values(&self) -> Vec<Value<'_>> {
-        let mut values = vec![(&self.id).into()];
-        values.extend(key_values(&self.key));
-        values.extend([
-            (&self.agent).into(),
-            (&self.project).into(),
-            (&self.task).into(),
-            (&self.title).into(),
-            (&self.url).into(),
-            Value::json(&self.state),
-            Value::json(&self.pending),
-            self.n_attempts.into(),
-            self.n_refusals.into(),
-            self.retry_at.into(),
-            (&self.last_error).into(),
-            self.n_comments.into(),
-            self.is_missing.into(),
-            self.n_resumed.into(),
-            self.publication.as_ref().map_or(Value::Null, Value::json),
-            self.created_at.into(),
-            self.ended_at.into(),
-            self.begun_at.into(),
-        ]);
-        values
-    }
-
-    fn revision(&self) -> i64 {
-        self.revision
+entity! {
+    ForgeItem in "forge_items" called "forge item" {
+        id;
+        key: ItemKey;
+        agent = "agent_id";
+        project = "project_id";
+        task = "task_id";
+        title;
+        url;
+        state as json;
+        pending = "owed" as json;
+        n_attempts;
+        n_refusals;
+        retry_at;
+        last_error;
+        n_comments;
+        is_missing;
+        n_resumed;
+        publication as json;
+        created_at;
+        ended_at;
+        begun_at;
     }
 }
 
-fn key_values(key: &ItemKey) -> [Value<'_>; 5] {
-    [
-        key.forge.into(),
-        (&key.host).into(),
-        (&key.repository).into(),
-        key.kind.into(),
-        key.number.into(),
-    ]
+record! {
+    ItemKey {
+        forge;
+        host;
+        repository;
+        kind;
+        number;
+    }
 }
 
 const IS_OPEN: &str = "forge = ?1 AND host = ?2 AND repository = ?3 AND kind = ?4 AND number = ?5 \
@@ -100,7 +54,7 @@ pub fn get(tx: &mut Read<'_>, id: &ItemId) -> Result<Option<ForgeItem>, StoreErr
 
 /// Returns the open work on an item.
 pub fn find_open(tx: &mut Read<'_>, key: &ItemKey) -> Result<Option<ForgeItem>, StoreError> {
-    tx.find(&format!("WHERE {IS_OPEN}"), &key_values(key))
+    tx.find(&format!("WHERE {IS_OPEN}"), &key.values())
 }
 
 /// Returns the newest item that was made into this task.

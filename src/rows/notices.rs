@@ -4,47 +4,22 @@ use crate::domain::InstanceKey;
 use crate::domain::event::NewEvent;
 use crate::domain::id::NoticeId;
 use crate::domain::{LaunchId, Notice};
-use crate::store::{BoxError, Cells, Entity, HistoryFilter, Read, StoreError, Value};
-
-use super::{Transaction, Wake};
+use crate::store::{HistoryFilter, Read, StoreError, Value};
 
 use super::filter::Filter;
+use super::record::entity;
+use super::{Transaction, Wake};
 
-impl Entity for Notice {
-    const NAME: &'static str = "notice";
-    const TABLE: &'static str = "notices";
-    const COLUMNS: &'static str =
-        "id, launch_id, task_id, action, demand, created_at, read_at, settled_at";
-
-    fn read(cells: &mut Cells<'_>) -> Result<Self, BoxError> {
-        Ok(Self {
-            id: cells.get()?,
-            launch: cells.get()?,
-            task: cells.get()?,
-            action: cells.get()?,
-            demand: cells.get()?,
-            created_at: cells.get()?,
-            read_at: cells.get()?,
-            settled_at: cells.get()?,
-            revision: cells.get()?,
-        })
-    }
-
-    fn values(&self) -> Vec<Value<'_>> {
-        vec![
-            (&self.id).into(),
-            (&self.launch).into(),
-            (&self.task).into(),
-            self.action.into(),
-            self.demand.into(),
-            self.created_at.into(),
-            self.read_at.into(),
-            self.settled_at.into(),
-        ]
-    }
-
-    fn revision(&self) -> i64 {
-        self.revision
+entity! {
+    Notice in "notices" called "notice" {
+        id;
+        launch = "launch_id";
+        task = "task_id";
+        action;
+        demand;
+        created_at;
+        read_at;
+        settled_at;
     }
 }
 

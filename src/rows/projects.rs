@@ -1,79 +1,44 @@
 //! Projects.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
 
 use crate::domain::event::NewEvent;
 use crate::domain::workspace::WorkspaceOverrides;
 use crate::domain::{Project, ProjectId};
-use crate::store::{BoxError, Cells, Entity, Read, StoreError, Value};
+use crate::store::{Read, StoreError};
 
-use super::audit::{Audited, Fields, plain};
+use super::audit::plain;
 use super::filter::{self, column_of_ids};
+use super::record::{entity, record};
 use super::{Transaction, Wake};
 
-impl Entity for Project {
-    const NAME: &'static str = "project";
-    const TABLE: &'static str = "projects";
-    const COLUMNS: &'static str = "id, name, project_key, is_key_edited, working_directory, status, \
-        created_at, workspace, workspace_base, workspace_branch, skips_merge_hooks, \
-        archived_from";
-
-    fn read(cells: &mut Cells<'_>) -> Result<Self, BoxError> {
-        Ok(Self {
-            id: cells.get()?,
-            name: cells.get()?,
-            key: cells.get()?,
-            is_key_edited: cells.get()?,
-            working_directory: PathBuf::from(cells.get::<String>()?),
-            status: cells.get()?,
-            created_at: cells.get()?,
-            workspace: cells.get()?,
-            overrides: WorkspaceOverrides {
-                base: cells.get()?,
-                branch: cells.get()?,
-                skips_merge_hooks: cells.get()?,
-            },
-            archived_from: cells.get()?,
-            revision: cells.get()?,
-        })
+entity! {
+    Project in "projects" called "project" {
+        id;
+        name, audited plain;
+        key = "project_key";
+        is_key_edited;
+        working_directory;
+        status, audited plain;
+        created_at;
+        workspace, audited plain;
+        overrides: WorkspaceOverrides;
+        archived_from;
     }
-
-    fn values(&self) -> Vec<Value<'_>> {
-        vec![
-            (&self.id).into(),
-            (&self.name).into(),
-            (&self.key).into(),
-            self.is_key_edited.into(),
-            // A path that is not UTF-8 becomes NULL, which the column refuses.
-            self.working_directory.to_str().into(),
-            self.status.into(),
-            self.created_at.into(),
-            self.workspace.into(),
-            (&self.overrides.base).into(),
-            (&self.overrides.branch).into(),
-            self.overrides.skips_merge_hooks.into(),
-            self.archived_from.into(),
-        ]
-    }
-
-    fn revision(&self) -> i64 {
-        self.revision
+    also audited |project| {
+        "key" = plain(&project.key);
+        "working_directory" = plain(project.working_directory.to_string_lossy());
+        "workspace_base" = plain(&project.overrides.base);
+        "workspace_branch" = plain(&project.overrides.branch);
+        "merge_hooks" = plain(project.overrides.own_merge_hooks());
     }
 }
 
-impl Audited for Project {
-    fn shown(&self) -> Fields {
-        Fields::from([
-            ("name", plain(&self.name)),
-            ("key", plain(&self.key)),
-            ("working_directory", plain(self.working_directory.to_string_lossy())),
-            ("status", plain(self.status)),
-            ("workspace", plain(self.workspace)),
-            ("workspace_base", plain(self.overrides.base.as_deref())),
-            ("workspace_branch", plain(self.overrides.branch.as_deref())),
-            ("merge_hooks", plain(self.overrides.own_merge_hooks())),
-        ])
+record! {
+    WorkspaceOverrides {
+        base = "workspace_base";
+        branch = "workspace_branch";
+        skips_merge_hooks;
     }
 }
 

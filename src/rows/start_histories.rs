@@ -1,75 +1,40 @@
 //! The memory of a key beyond its launches: holds, failures, wishes for a chat. A key without a row
 //! has nothing to remember.
 
-use crate::domain::{InstanceKey, StartHistory, Timestamp};
-use crate::store::{BoxError, Cells, Entity, Read, StoreError, Value};
+use crate::domain::{InstanceKey, StartHistory};
+use crate::store::{Read, StoreError};
 
-use super::audit::{Audited, Fields, plain};
-use super::record::Record;
+use super::record::{Record, entity};
 use super::{Transaction, Wake};
 
-impl Entity for StartHistory {
-    const NAME: &'static str = "pair";
-    const TABLE: &'static str = "pairs";
-    const N_KEY: usize = 3;
-    const COLUMNS: &'static str = "agent_id, project_id, purpose, held_since, n_failures, last_end_at, failed_at, \
-        suspended_since, is_misconfigured, wanted_since, read_up_to";
-
-    fn read(cells: &mut Cells<'_>) -> Result<Self, BoxError> {
-        let key = InstanceKey::read(cells)?;
-        let record = read_memory(cells, key)?;
-        Ok(Self { revision: cells.get()?, ..record })
-    }
-
-    fn values(&self) -> Vec<Value<'_>> {
-        let failed_at: Vec<i64> = self.failed_at.iter().map(|at| at.as_millis()).collect();
-        let mut values = self.key.values();
-        values.extend([
-            self.held_since.into(),
-            self.n_failures.into(),
-            self.last_end_at.into(),
-            Value::json(&failed_at),
-            self.suspended_since.into(),
-            self.is_misconfigured.into(),
-            self.wanted_since.into(),
-            self.read_up_to.into(),
-        ]);
-        values
-    }
-
-    fn revision(&self) -> i64 {
-        self.revision
+entity! {
+    StartHistory in "pairs" called "pair", key of 3 columns {
+        key: InstanceKey;
+        held_since, audited plain;
+        n_failures, audited plain;
+        last_end_at;
+        failed_at as millis;
+        suspended_since, audited plain;
+        is_misconfigured;
+        wanted_since, audited plain;
+        read_up_to;
     }
 }
 
-impl Audited for StartHistory {
-    fn shown(&self) -> Fields {
-        Fields::from([
-            ("held_since", plain(self.held_since)),
-            ("suspended_since", plain(self.suspended_since)),
-            ("n_failures", plain(self.n_failures)),
-            ("wanted_since", plain(self.wanted_since)),
-        ])
-    }
-}
+/// Stores times as a JSON list of milliseconds.
+pub(super) mod millis {
+    use crate::domain::Timestamp;
+    use crate::store::{BoxError, Cells, Value};
 
-/// Reads the columns from `held_since` to `read_up_to`.
-pub(super) fn read_memory(
-    cells: &mut Cells<'_>,
-    key: InstanceKey,
-) -> Result<StartHistory, BoxError> {
-    Ok(StartHistory {
-        key,
-        held_since: cells.get()?,
-        n_failures: cells.get()?,
-        last_end_at: cells.get()?,
-        failed_at: cells.json::<Vec<i64>>()?.into_iter().map(Timestamp::from_millis).collect(),
-        suspended_since: cells.get()?,
-        is_misconfigured: cells.get()?,
-        wanted_since: cells.get()?,
-        read_up_to: cells.get()?,
-        revision: 0,
-    })
+    pub fn read(cells: &mut Cells<'_>) -> Result<Vec<Timestamp>, BoxError> {
+        let millis: Vec<i64> = cells.json()?;
+        Ok(millis.into_iter().map(Timestamp::from_millis).collect())
+    }
+
+    pub fn value(times: &[Timestamp]) -> Value<'static> {
+        let millis: Vec<i64> = times.iter().map(|at| at.as_millis()).collect();
+        Value::json(&millis)
+    }
 }
 
 /// Returns the record of a key; a fresh one if nothing is remembered.

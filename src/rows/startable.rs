@@ -1,15 +1,15 @@
 //! The facts that decide about the start of an agent: one query for one key, and one for all keys
 //! with work.
 
-use std::path::PathBuf;
-
+use crate::domain::account::Parked;
 use crate::domain::start_history::{OpenLaunch, TaskToStart};
 use crate::domain::workspace::WorkspaceMode;
 use crate::domain::{Account, InstanceKey, StartFacts, StartHistory, Timestamp};
 use crate::store::{BoxError, Cells, Read, StoreError};
 
+use super::launches;
 use super::record::Record;
-use super::{accounts, launches, start_histories};
+use super::start_histories::millis;
 
 /// The facts in the order in which `read` reads them. A key without a row in `pairs` has NULL in
 /// `r.revision`, and the others have what a fresh record has.
@@ -92,21 +92,21 @@ fn read(cells: &mut Cells<'_>, key: InstanceKey) -> Result<StartFacts, BoxError>
     let agent_status = cells.get::<Option<_>>()?;
     let ai_type = cells.get::<Option<String>>()?;
     let project_status = cells.get::<Option<_>>()?;
-    let directory = cells.get::<Option<String>>()?;
+    let directory = cells.get::<Option<_>>()?;
     let workspace_mode = cells.get::<Option<_>>()?;
     let is_assigned = cells.get()?;
     let waiting_since = cells.get()?;
     let task = read_only_task(cells, waiting_since)?;
     let open = read_open(cells)?;
     let revision = cells.get::<Option<i64>>()?;
-    let memory = start_histories::read_memory(cells, key.clone())?;
+    let memory = read_memory(cells, key.clone())?;
     let account_revision = cells.get::<Option<i64>>()?;
-    let parked = accounts::read_parked(cells)?;
+    let parked = Option::<Parked>::read(cells)?;
     let agent = agent_status.zip(ai_type);
     let ai_type = agent.as_ref().map_or_else(String::new, |(_, ai_type)| ai_type.clone());
     Ok(StartFacts {
         agent,
-        project: project_status.zip(directory.map(PathBuf::from)),
+        project: project_status.zip(directory),
         workspace_mode: workspace_mode.unwrap_or(WorkspaceMode::Shared),
         clone: None,
         is_assigned,
@@ -123,6 +123,22 @@ fn read(cells: &mut Cells<'_>, key: InstanceKey) -> Result<StartFacts, BoxError>
         },
         key,
         is_paused: cells.get()?,
+    })
+}
+
+/// Reads the columns of a [`StartHistory`] after its key, without the revision.
+fn read_memory(cells: &mut Cells<'_>, key: InstanceKey) -> Result<StartHistory, BoxError> {
+    Ok(StartHistory {
+        key,
+        held_since: cells.get()?,
+        n_failures: cells.get()?,
+        last_end_at: cells.get()?,
+        failed_at: millis::read(cells)?,
+        suspended_since: cells.get()?,
+        is_misconfigured: cells.get()?,
+        wanted_since: cells.get()?,
+        read_up_to: cells.get()?,
+        revision: 0,
     })
 }
 

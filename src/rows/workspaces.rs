@@ -3,85 +3,32 @@
 use crate::domain::event::NewEvent;
 use crate::domain::workspace::{Workspace, WorkspaceState};
 use crate::domain::{ProjectId, TaskId, WorkspaceId};
-use crate::store::{BoxError, Cells, Entity, Read, StoreError, Value};
+use crate::store::{Read, StoreError};
 
-use super::audit::{Audited, Fields, plain};
+use super::cells::json;
+use super::record::entity;
 use super::{Transaction, Wake};
 
-impl Entity for Workspace {
-    const NAME: &'static str = "workspace";
-    const TABLE: &'static str = "workspaces";
-    const COLUMNS: &'static str = "id, project_id, task_id, coordinator_id, state, reason, branch, base_ref, \
-        base_commit, subdirectory, content, launch_id, discarded_at, forever_at, \
-        merged_commit, created_at, published_branch, published_commit";
-
-    fn read(cells: &mut Cells<'_>) -> Result<Self, BoxError> {
-        Ok(Self {
-            id: cells.get()?,
-            project: cells.get()?,
-            task: cells.get()?,
-            coordinator: cells.get()?,
-            state: cells.get()?,
-            reason: cells.get()?,
-            branch: cells.get()?,
-            base_ref: cells.get()?,
-            base_commit: cells.get()?,
-            subdirectory: cells.get()?,
-            content: match cells.get::<Option<&str>>()? {
-                Some(text) => Some(serde_json::from_str(text)?),
-                None => None,
-            },
-            launch: cells.get()?,
-            discarded_at: cells.get()?,
-            forever_at: cells.get()?,
-            merged_commit: cells.get()?,
-            created_at: cells.get()?,
-            published_branch: cells.get()?,
-            published_commit: cells.get()?,
-            revision: cells.get()?,
-        })
-    }
-
-    fn values(&self) -> Vec<Value<'_>> {
-        vec![
-            (&self.id).into(),
-            (&self.project).into(),
-            (&self.task).into(),
-            (&self.coordinator).into(),
-            self.state.into(),
-            (&self.reason).into(),
-            (&self.branch).into(),
-            (&self.base_ref).into(),
-            (&self.base_commit).into(),
-            (&self.subdirectory).into(),
-            self.content.as_ref().map_or(Value::Null, Value::json),
-            (&self.launch).into(),
-            self.discarded_at.into(),
-            self.forever_at.into(),
-            (&self.merged_commit).into(),
-            self.created_at.into(),
-            (&self.published_branch).into(),
-            (&self.published_commit).into(),
-        ]
-    }
-
-    fn revision(&self) -> i64 {
-        self.revision
-    }
-}
-
-impl Audited for Workspace {
-    fn shown(&self) -> Fields {
-        Fields::from([
-            ("task_id", plain(&self.task)),
-            ("state", plain(self.state)),
-            ("branch", plain(&self.branch)),
-            ("discarded_at", plain(self.discarded_at)),
-            ("forever_at", plain(self.forever_at)),
-            ("merged_commit", plain(self.merged_commit.as_deref())),
-            ("published_branch", plain(self.published_branch.as_deref())),
-            ("published_commit", plain(self.published_commit.as_deref())),
-        ])
+entity! {
+    Workspace in "workspaces" called "workspace" {
+        id;
+        project = "project_id";
+        task = "task_id", audited plain;
+        coordinator = "coordinator_id";
+        state, audited plain;
+        reason;
+        branch, audited plain;
+        base_ref;
+        base_commit;
+        subdirectory;
+        content as json;
+        launch = "launch_id";
+        discarded_at, audited plain;
+        forever_at, audited plain;
+        merged_commit, audited plain;
+        created_at;
+        published_branch, audited plain;
+        published_commit, audited plain;
     }
 }
 

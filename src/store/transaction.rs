@@ -35,13 +35,9 @@ pub trait Entity: Sized {
     const TABLE: &'static str;
     /// The number of columns at the beginning that are the key.
     const N_KEY: usize = 1;
-    /// The columns without `revision`.
-    const COLUMNS: &'static str = "";
 
     /// Returns the names of the columns without `revision`.
-    fn columns() -> Vec<&'static str> {
-        Self::COLUMNS.split(',').map(str::trim).collect()
-    }
+    fn columns() -> Vec<&'static str>;
     /// Reads a row.
     ///
     /// # Errors

@@ -567,8 +567,7 @@ fn each_statement_of_the_program_is_prepared() {
                 file!()
             );
         }
-        let tables = ["const TABLE: &'static str = ", "\nentity! {"];
-        for table in tables.into_iter().flat_map(|start| literals_after(&code, start)) {
+        for table in literals_after(&code, "\nentity! {") {
             for start in [format!("INSERT INTO {table} ("), format!("UPDATE {table} SET ")] {
                 let is_run =
                     |statement: &Statement| is_of(statement) && is_in(&start, &statement.sql);
