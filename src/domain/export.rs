@@ -20,7 +20,6 @@ use super::agent::{AgentStatus, ProjectStatus};
 use super::chat::Sender;
 use super::id::{AgentId, CommentId, MessageId, ProjectId, TaskId};
 use super::short_id::ProjectKey;
-use super::task::{Priority, TaskStatus};
 use super::time::Timestamp;
 use super::workspace::WorkspaceMode;
 use super::{Agent, Comment, Message, Project, Task};
@@ -43,7 +42,7 @@ pub enum Line {
     Header(Header),
     Agent(AgentLine),
     Project(ProjectLine),
-    Task(TaskLine),
+    Task(Task),
     Comment(CommentLine),
     Message(MessageLine),
     /// The numbers of the objects before it.
@@ -108,35 +107,6 @@ pub struct ProjectLine {
     pub skips_merge_hooks: bool,
     pub created_at: Timestamp,
     pub agents: Vec<AgentId>,
-}
-
-/// A task. Its short id is the key of its project and its number.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct TaskLine {
-    pub id: TaskId,
-    pub project: ProjectId,
-    pub number: u32,
-    pub title: String,
-    pub description: String,
-    pub status: TaskStatus,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub blocked_reason: Option<String>,
-    pub priority: Priority,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub assignee: Option<AgentId>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub parent: Option<TaskId>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub dependencies: Vec<TaskId>,
-    /// The time since which it is to begin when its dependencies are done.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub start_wanted_since: Option<Timestamp>,
-    /// The time since which it is archived.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub archived_at: Option<Timestamp>,
-    pub created_at: Timestamp,
-    pub status_since: Timestamp,
 }
 
 /// A comment of a person on a task.
@@ -277,28 +247,6 @@ impl ProjectLine {
             skips_merge_hooks: project.overrides.skips_merge_hooks,
             created_at: project.created_at,
             agents,
-        }
-    }
-}
-
-impl From<Task> for TaskLine {
-    fn from(task: Task) -> Self {
-        Self {
-            id: task.id,
-            project: task.project,
-            number: task.short_id.number,
-            title: task.title,
-            description: task.description,
-            status: task.status,
-            blocked_reason: task.blocked_reason,
-            priority: task.priority,
-            assignee: task.assignee,
-            parent: task.parent,
-            dependencies: task.dependencies,
-            start_wanted_since: task.start_wanted_since,
-            archived_at: task.archived_at,
-            created_at: task.created_at,
-            status_since: task.status_since,
         }
     }
 }

@@ -108,6 +108,22 @@ impl ShortId {
     }
 }
 
+/// Writes a short id as its number. The key of one that is read is that of no project.
+pub(super) mod number {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use super::ShortId;
+
+    pub fn serialize<S: Serializer>(id: &ShortId, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u32(id.number)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ShortId, D::Error> {
+        let number = u32::deserialize(deserializer)?;
+        Ok(ShortId { number, ..ShortId::of_no_project() })
+    }
+}
+
 impl FromStr for ProjectKey {
     type Err = InvalidKey;
 

@@ -35,6 +35,8 @@ pub use moves::{Move, Mover};
 pub use relation::{Relation, TaskLinks};
 pub use search::{Rank, TaskSearch};
 
+use serde::{Deserialize, Serialize};
+
 use super::id::{AgentId, ProjectId, TaskId};
 use super::limits;
 use super::refusal::Refusal;
@@ -98,35 +100,50 @@ impl TaskStatus {
 }
 
 /// A piece of work in a project.
-#[derive(Debug, Clone, PartialEq, Eq)]
+///
+/// Its JSON is its line in an export. Each field is exported, unless it says nothing to another
+/// store.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Task {
     pub id: TaskId,
-    /// The id that people read and write. Its key is that of the project.
-    pub short_id: ShortId,
     pub project: ProjectId,
-    pub parent: Option<TaskId>,
+    /// The id that people read and write. Its key is that of the project, so only the number is
+    /// exported.
+    #[serde(rename = "number", with = "super::short_id::number")]
+    pub short_id: ShortId,
     pub title: String,
     pub description: String,
     pub status: TaskStatus,
-    pub priority: Priority,
-    pub assignee: Option<AgentId>,
-    /// Tasks that must be finished before this one can be in progress.
-    pub dependencies: Vec<TaskId>,
     /// The reason why it is blocked; `None` in every other status.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blocked_reason: Option<String>,
+    pub priority: Priority,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub assignee: Option<AgentId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<TaskId>,
+    /// Tasks that must be finished before this one can be in progress.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub dependencies: Vec<TaskId>,
     /// The time since which a person wants it to begin as soon as its dependencies are done. Only a
     /// task that is todo has it, and one that is blocked together with its parent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_wanted_since: Option<Timestamp>,
-    /// The time since which it is being checked; only a task in progress has it. Its agent does not
-    /// work on it meanwhile.
-    pub checking_since: Option<Timestamp>,
-    /// The number of rounds with a failed check since it was set in progress.
-    pub n_failed_rounds: u32,
     /// The time since which boards and lists leave it out; only a closed task has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub archived_at: Option<Timestamp>,
     pub created_at: Timestamp,
     /// The time when it got its status.
     pub status_since: Timestamp,
+    /// The time since which it is being checked; only a task in progress has it. Its agent does not
+    /// work on it meanwhile.
+    #[serde(skip)]
+    pub checking_since: Option<Timestamp>,
+    /// The number of rounds with a failed check since it was set in progress.
+    #[serde(skip)]
+    pub n_failed_rounds: u32,
+    #[serde(skip)]
     pub revision: i64,
 }
 

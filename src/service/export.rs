@@ -9,7 +9,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::fmt::Write as _;
 
 use crate::domain::export::{
-    AgentLine, CommentLine, Counts, Header, Line, MessageLine, ProjectLine, TaskLine,
+    AgentLine, CommentLine, Counts, Header, Line, MessageLine, ProjectLine,
 };
 use crate::domain::id::{AgentId, ProjectId};
 use crate::domain::{
@@ -137,7 +137,7 @@ impl Service {
                     export.rest.push_front(Part::Tasks(project, last.short_id.number));
                 }
                 let said = said.into_iter().map(CommentLine::from).map(Line::Comment);
-                found.into_iter().map(TaskLine::from).map(Line::Task).chain(said).collect()
+                found.into_iter().map(Line::Task).chain(said).collect()
             }
             Part::Chats => {
                 let read = |tx: &mut Read<'_>| {

@@ -9,16 +9,16 @@ use serde_json::Value;
 use super::lines::LineTooLong;
 use super::problems::Problems;
 use super::{AgentLine, CommentLine, Counts, FORMAT, Header, Line, MAX_NUMBER, VERSION};
-use super::{MessageLine, ProjectLine, TaskLine};
+use super::{MessageLine, ProjectLine};
 use crate::domain::agent::{AgentEdit, AgentStatus, ProjectEdit, ProjectStatus};
 use crate::domain::chat::said;
 use crate::domain::comment::comment_text;
 use crate::domain::id::{AgentId, CommentId, MessageId, ProjectId, TaskId};
 use crate::domain::limits;
 use crate::domain::printable::excerpt;
-use crate::domain::task::{NewTask, TaskStatus, check_title};
+use crate::domain::task::{TaskStatus, check_title};
 use crate::domain::workspace::MergeHooks;
-use crate::domain::{Agent, Comment, Message, Project, ProjectKey, Refusal, ShortId, Task};
+use crate::domain::{Agent, Comment, Message, Project, ProjectKey, Refusal, Task};
 
 /// The longest part of an error about JSON that is told, in characters.
 const MAX_SHOWN: usize = 300;
@@ -175,11 +175,13 @@ impl FileReader {
             }
             Line::Task(found) => {
                 once(&mut self.lines.tasks, &found.id, line, "task")?;
-                let number = (found.project.clone(), found.number);
-                if let Some(other) = self.lines.numbers.insert(number, line) {
+                let number = found.short_id.number;
+                let place = (found.project.clone(), number);
+                if let Some(other) = self.lines.numbers.insert(place, line) {
                     return Err(format!(
-                        "task `{}`: the task in line {other} has the number {} in the same project",
-                        found.id, found.number
+                        "task `{}`: the task in line {other} has the number {number} in the same \
+                         project",
+                        found.id
                     ));
                 }
                 let object = task(found)?;
@@ -314,43 +316,27 @@ fn project(found: ProjectLine) -> Result<ProjectEntry, String> {
     Ok(ProjectEntry { project, former_keys, next_number, agents })
 }
 
-fn task(found: TaskLine) -> Result<Task, String> {
-    let id = found.id;
-    let number = found.number;
+fn task(mut found: Task) -> Result<Task, String> {
+    let id = found.id.clone();
+    let number = found.short_id.number;
     if number == 0 || number > MAX_NUMBER {
         return Err(format!(
             "task `{id}`: `number` is {number}, and 1 to {MAX_NUMBER} is expected"
         ));
     }
     let refused = |refusal: Refusal| of("task", &id, &refusal);
-    let new = NewTask {
-        id: None,
-        project: found.project,
-        title: found.title,
-        description: found.description,
-        status: found.status,
-        priority: found.priority,
-        assignee: found.assignee,
-        parent: found.parent,
-        dependencies: Vec::new(),
-    };
-    let short_id = ShortId { number, ..ShortId::of_no_project() };
-    let task = new.to_task(id.clone(), short_id, found.created_at).map_err(refused)?;
-    check_title(&task).map_err(refused)?;
-    let reason = limits::REASON.take_optional(found.blocked_reason.as_deref()).map_err(refused)?;
     let mut seen = BTreeSet::new();
-    let mut dependencies = found.dependencies;
-    dependencies.retain(|dependency| seen.insert(dependency.clone()));
-    Ok(Task {
-        blocked_reason: reason
-            .filter(|_| task.status == TaskStatus::Blocked)
-            .map(std::borrow::Cow::into_owned),
-        dependencies,
-        start_wanted_since: found.start_wanted_since,
-        archived_at: found.archived_at.filter(|_| !task.status.is_open()),
-        status_since: found.status_since,
-        ..task
-    })
+    found.dependencies.retain(|dependency| seen.insert(dependency.clone()));
+    let task = Task {
+        title: limits::TITLE.take(&found.title).map_err(refused)?.into_owned(),
+        description: limits::DESCRIPTION.take(&found.description).map_err(refused)?.into_owned(),
+        archived_at: found.archived_at.filter(|_| !found.status.is_open()),
+        ..found
+    };
+    check_title(&task).map_err(refused)?;
+    let reason = limits::REASON.take_optional(task.blocked_reason.as_deref()).map_err(refused)?;
+    let reason = reason.filter(|_| task.status == TaskStatus::Blocked);
+    Ok(Task { blocked_reason: reason.map(std::borrow::Cow::into_owned), ..task })
 }
 
 fn comment(found: CommentLine) -> Result<Comment, String> {
