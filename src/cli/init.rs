@@ -349,15 +349,9 @@ async fn add(client: &Client, choice: &Choice, report: &mut Report) -> Result<()
     );
     if let Some(title) = &choice.task {
         let request = NewTaskRequest {
-            id: None,
-            project_id: project.id.clone(),
-            title: title.clone(),
-            description: String::new(),
             status: Some(TaskStatus::InProgress),
-            priority: None,
             assignee_id: Some(agent.id.clone()),
-            parent_id: None,
-            dependencies: Vec::new(),
+            ..NewTaskRequest::new(project.id.clone(), title.clone())
         };
         let task: TaskDetail = client.post("/tasks", &request).await?;
         let short_id = task.task.short_id;

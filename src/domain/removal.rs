@@ -274,7 +274,7 @@ pub fn undo_over(of: &Removable) -> Refusal {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::task::{NewTask, Priority};
+    use crate::domain::task::NewTask;
     use crate::domain::workspace::Content;
 
     const NOW: Timestamp = Timestamp::from_millis(1_000);
@@ -282,15 +282,9 @@ mod tests {
     fn task(n: u32, status: TaskStatus, dependencies: &[u32]) -> Task {
         let id = |n: u32| format!("tsk_{n}").parse().unwrap();
         let new = NewTask {
-            id: None,
-            project: "prj".parse().unwrap(),
-            title: "Login".to_owned(),
-            description: String::new(),
             status,
-            priority: Priority::Medium,
-            assignee: None,
-            parent: None,
             dependencies: dependencies.iter().copied().map(id).collect(),
+            ..NewTask::new("prj".parse().unwrap(), "Login")
         };
         new.to_task(id(n), format!("SHOP-{n}").parse().unwrap(), NOW).unwrap()
     }

@@ -14,7 +14,7 @@ use sha2::{Digest as _, Sha256};
 use super::agent::{Agent, AgentEdit, Project, ProjectEdit};
 use super::id::AgentId;
 use super::secret::{Secret, hex};
-use super::task::{Task, TaskStatus};
+use super::task::Task;
 
 /// The content of a creation: the fields of the object that it makes, by their names in the API.
 /// Fields without a value are left out, so that a later version can add fields.
@@ -43,20 +43,7 @@ impl Content {
 
     /// Returns the content of a task: of a new one, or of one as it is now.
     pub fn of_task(task: &Task) -> Self {
-        let dependencies: BTreeSet<_> = task.dependencies.iter().collect();
-        // A task that is to be in progress and waits for its dependencies is todo.
-        let is_wanted = task.start_wanted_since.is_some();
-        let status = if is_wanted { TaskStatus::InProgress } else { task.status };
-        Self::of([
-            ("projectId", json!(task.project)),
-            ("title", json!(task.title)),
-            ("description", json!(task.description)),
-            ("status", json!(status)),
-            ("priority", json!(task.priority)),
-            ("assigneeId", json!(task.assignee)),
-            ("parentId", json!(task.parent)),
-            ("dependencies", json!(dependencies)),
-        ])
+        Self::of(task.requested())
     }
 
     /// Returns the content of an agent that `edit` makes.
@@ -140,22 +127,15 @@ mod tests {
     use super::*;
     use crate::domain::agent::ProjectStatus;
     use crate::domain::secret::PasskeyHash;
-    use crate::domain::task::{NewTask, Priority};
+    use crate::domain::task::{NewTask, Priority, TaskStatus};
     use crate::domain::time::Timestamp;
 
     const NOW: Timestamp = Timestamp::from_millis(0);
 
     fn new_task() -> NewTask {
         NewTask {
-            id: None,
-            project: "prj".parse().unwrap(),
-            title: "Login".to_owned(),
-            description: String::new(),
-            status: TaskStatus::Todo,
-            priority: Priority::Medium,
-            assignee: None,
-            parent: None,
             dependencies: vec!["b".parse().unwrap(), "a".parse().unwrap()],
+            ..NewTask::new("prj".parse().unwrap(), "Login")
         }
     }
 

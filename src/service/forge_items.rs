@@ -21,7 +21,7 @@ use crate::domain::forge::{
 use crate::domain::id::{AgentId, ItemId, ProjectId, TaskId};
 use crate::domain::launch::{LaunchEvent, StopReason};
 use crate::domain::task::Actor;
-use crate::domain::{Execution, Launch, Priority, TaskStatus, Timestamp};
+use crate::domain::{Execution, Launch, TaskStatus, Timestamp};
 use crate::nudge::Wakeups;
 use crate::rows::{Transaction, checks, executions, forge_items, launches, tasks};
 use crate::store::{Read, StoreError};
@@ -133,14 +133,10 @@ impl ForgeItems {
             }
             let new = NewTask {
                 id: Some(item.task.clone()),
-                project: item.project.clone(),
-                title: title.clone(),
                 description: description.clone(),
                 status: TaskStatus::InProgress,
-                priority: Priority::Medium,
                 assignee: Some(item.agent.clone()),
-                parent: None,
-                dependencies: Vec::new(),
+                ..NewTask::new(item.project.clone(), title.clone())
             };
             let task = create_task(tx, item.task.clone(), &new)?;
             if item.publication.is_some() {

@@ -9,8 +9,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use agent_coordinator::domain::agent::{AgentEdit, AgentStatus, ProjectEdit, ProjectStatus};
 use agent_coordinator::domain::{
-    AgentId, InstanceKey, Priority, ProjectId, Purpose, Refusal, Removable, TaskId, TaskStatus,
-    Timestamp,
+    AgentId, InstanceKey, ProjectId, Purpose, Refusal, Removable, TaskId, TaskStatus, Timestamp,
 };
 use agent_coordinator::nudge::Nudge;
 use agent_coordinator::rows::Store;
@@ -87,14 +86,8 @@ async fn shop() -> (Arc<Store>, Arc<Service>) {
 fn new_task(name: &str) -> NewTask {
     NewTask {
         id: Some(id(name)),
-        project: id("shop"),
-        title: format!("title of {name}"),
-        description: String::new(),
-        status: TaskStatus::Todo,
-        priority: Priority::Medium,
         assignee: Some(id("ann")),
-        parent: None,
-        dependencies: Vec::new(),
+        ..NewTask::new(id("shop"), format!("title of {name}"))
     }
 }
 

@@ -143,7 +143,7 @@ mod tests {
     use crate::domain::attention::AttentionKind;
     use crate::domain::instance::{Condition, Phase};
     use crate::domain::launch::ProcessEnd;
-    use crate::domain::task::{NewTask, Priority, TaskStatus};
+    use crate::domain::task::{NewTask, TaskStatus};
     use crate::domain::{InstanceKey, Language, LaunchId, Purpose};
 
     const AT: Timestamp = Timestamp::from_millis(1_000);
@@ -166,15 +166,10 @@ mod tests {
 
     fn task(id: &str, parent: Option<&str>) -> Task {
         let new = NewTask {
-            id: None,
-            project: "shop".parse().unwrap(),
-            title: "Sell tea".to_owned(),
-            description: String::new(),
             status: TaskStatus::Blocked,
-            priority: Priority::Medium,
             assignee: Some("ann".parse().unwrap()),
             parent: parent.map(|id| id.parse().unwrap()),
-            dependencies: Vec::new(),
+            ..NewTask::new("shop".parse().unwrap(), "Sell tea")
         };
         let task = new.to_task(id.parse().unwrap(), "SHOP-1".parse().unwrap(), AT).unwrap();
         Task { blocked_reason: Some("no key".to_owned()), ..task }

@@ -357,21 +357,14 @@ fn named(names: &[String], language: Language) -> String {
 mod tests {
     use super::*;
     use crate::domain::attention::AttentionKind::{Conflict as InConflict, Unmerged};
-    use crate::domain::task::{NewTask, Priority, TaskStatus};
+    use crate::domain::task::{NewTask, TaskStatus};
     use crate::domain::time::Timestamp;
     use crate::domain::workspace::OtherTip;
 
     fn result(n: u32, step: MergeStep) -> UnmergedResult {
         let new = NewTask {
-            id: None,
-            project: "shop".parse().unwrap(),
-            title: "Sell tea".to_owned(),
-            description: String::new(),
             status: TaskStatus::Done,
-            priority: Priority::Medium,
-            assignee: None,
-            parent: None,
-            dependencies: Vec::new(),
+            ..NewTask::new("shop".parse().unwrap(), "Sell tea")
         };
         let at = Timestamp::from_millis(i64::from(n));
         let id = format!("tsk_{n}").parse().unwrap();

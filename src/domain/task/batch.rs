@@ -77,15 +77,13 @@ impl<'a> Batch<'a> {
         let is_for_now = self.is_part_of_what_there_is(draft);
         let resolve = |name: &String| self.resolve(draft, name);
         Ok(NewTask {
-            id: None,
-            project: key.project.clone(),
-            title: draft.title.clone(),
             description: draft.description.clone(),
             status: if is_for_now { TaskStatus::Todo } else { TaskStatus::Backlog },
             priority: draft.priority,
             assignee: draft.assignee.clone().or_else(|| is_for_now.then(|| key.agent.clone())),
             parent: draft.parent.as_ref().map(resolve).transpose()?,
             dependencies: draft.dependencies.iter().map(resolve).collect::<Result<_, _>>()?,
+            ..NewTask::new(key.project.clone(), draft.title.clone())
         })
     }
 

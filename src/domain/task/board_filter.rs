@@ -122,15 +122,10 @@ mod tests {
 
     fn task(title: &str, status: TaskStatus, assignee: Option<&str>) -> Task {
         let new = NewTask {
-            id: None,
-            project: "prj".parse().unwrap(),
-            title: title.to_owned(),
-            description: String::new(),
             status,
             priority: Priority::High,
             assignee: assignee.map(|id| id.parse().unwrap()),
-            parent: None,
-            dependencies: Vec::new(),
+            ..NewTask::new("prj".parse().unwrap(), title)
         };
         let at = Timestamp::from_millis(1);
         new.to_task("tsk".parse().unwrap(), "SHOP-1".parse().unwrap(), at).unwrap()

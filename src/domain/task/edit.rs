@@ -1,6 +1,9 @@
 //! New tasks, and the changes that people make to tasks.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
 
 use super::{Priority, Task, TaskStatus};
 use crate::domain::id::{AgentId, ProjectId, TaskId};
@@ -46,6 +49,21 @@ pub struct TaskEdit {
 }
 
 impl NewTask {
+    /// Returns a task that has only a title, is todo, and has medium priority.
+    pub fn new(project: ProjectId, title: impl Into<String>) -> Self {
+        Self {
+            id: None,
+            project,
+            title: title.into(),
+            description: String::new(),
+            status: TaskStatus::Todo,
+            priority: Priority::Medium,
+            assignee: None,
+            parent: None,
+            dependencies: Vec::new(),
+        }
+    }
+
     /// Returns the task, which is not stored yet.
     ///
     /// # Errors
@@ -71,6 +89,26 @@ impl NewTask {
             status_since: now,
             revision: 0,
         })
+    }
+}
+
+impl Task {
+    /// Returns the fields of a request for such a task, by their names in the API.
+    pub(in crate::domain) fn requested(&self) -> [(&'static str, Value); 8] {
+        let dependencies: BTreeSet<_> = self.dependencies.iter().collect();
+        // A task that is to be in progress and waits for its dependencies is todo.
+        let is_wanted = self.start_wanted_since.is_some();
+        let status = if is_wanted { TaskStatus::InProgress } else { self.status };
+        [
+            ("projectId", json!(self.project)),
+            ("title", json!(self.title)),
+            ("description", json!(self.description)),
+            ("status", json!(status)),
+            ("priority", json!(self.priority)),
+            ("assigneeId", json!(self.assignee)),
+            ("parentId", json!(self.parent)),
+            ("dependencies", json!(dependencies)),
+        ]
     }
 }
 
@@ -124,15 +162,10 @@ mod tests {
 
     fn task() -> Task {
         let new = NewTask {
-            id: None,
-            project: "prj".parse().unwrap(),
-            title: "Login".to_owned(),
-            description: String::new(),
-            status: TaskStatus::Todo,
-            priority: Priority::Medium,
             assignee: Some("ann".parse().unwrap()),
             parent: Some(id("tsk_0")),
             dependencies: vec![id("b"), id("a"), id("b")],
+            ..NewTask::new("prj".parse().unwrap(), "Login")
         };
         new.to_task(id("tsk"), "PRJ-1".parse().unwrap(), NOW).unwrap()
     }

@@ -81,19 +81,14 @@ impl TaskSearch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::task::{NewTask, Priority, TaskStatus};
+    use crate::domain::task::{NewTask, TaskStatus};
 
     fn task(n: u32, title: &str, description: &str, status: TaskStatus) -> Task {
         let new = NewTask {
-            id: None,
-            project: "prj".parse().unwrap(),
-            title: title.to_owned(),
             description: description.to_owned(),
             status,
-            priority: Priority::Medium,
             assignee: Some("agt_7".parse().unwrap()),
-            parent: None,
-            dependencies: Vec::new(),
+            ..NewTask::new("prj".parse().unwrap(), title)
         };
         let at = Timestamp::from_millis(i64::from(n));
         let short_id = format!("SHOP-{n}").parse().unwrap();

@@ -117,23 +117,13 @@ pub struct UnmergedResult {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::task::{NewTask, Priority};
+    use crate::domain::task::NewTask;
     use crate::domain::workspace::OtherTip;
 
     const AT: Timestamp = Timestamp::from_millis(1_000);
 
     fn task(status: TaskStatus) -> Task {
-        let new = NewTask {
-            id: None,
-            project: "shop".parse().unwrap(),
-            title: "Sell tea".to_owned(),
-            description: String::new(),
-            status,
-            priority: Priority::Medium,
-            assignee: None,
-            parent: None,
-            dependencies: Vec::new(),
-        };
+        let new = NewTask { status, ..NewTask::new("shop".parse().unwrap(), "Sell tea") };
         new.to_task("tsk".parse().unwrap(), "SHOP-1".parse().unwrap(), AT).unwrap()
     }
 

@@ -242,6 +242,23 @@ pub struct NewTaskRequest {
     pub dependencies: Vec<TaskId>,
 }
 
+impl NewTaskRequest {
+    /// Returns the request for a task that has only a title.
+    pub fn new(project_id: ProjectId, title: String) -> Self {
+        Self {
+            id: None,
+            project_id,
+            title,
+            description: String::new(),
+            status: None,
+            priority: None,
+            assignee_id: None,
+            parent_id: None,
+            dependencies: Vec::new(),
+        }
+    }
+}
+
 /// The changed fields of a task. A missing field stays.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]

@@ -12,7 +12,7 @@ use super::form_ids::FormOf;
 use super::layout::{Frame, go_to, rendered};
 use super::shown::Face;
 use crate::domain::agent::{AgentStatus, AiTypes, ProjectStatus};
-use crate::domain::{Agent, AgentId, Priority, Project, ProjectId, Sent, TaskId, TaskStatus};
+use crate::domain::{Agent, AgentId, Project, ProjectId, Sent, TaskId, TaskStatus};
 use crate::rest::auth::Operator;
 use crate::rest::extract::{InForm, needed};
 use crate::rest::programs::{FoundProgram, ProgramLogin};
@@ -176,15 +176,10 @@ async fn make_task(
     let content = [fields.title.as_str(), &fields.description, fields.assignee.as_str()];
     let thing = form.thing(TaskId::PREFIX, &content);
     let new = NewTask {
-        id: None,
-        project: fields.project.clone(),
-        title: fields.title,
         description: fields.description,
         status: TaskStatus::InProgress,
-        priority: Priority::Medium,
         assignee: Some(fields.assignee),
-        parent: None,
-        dependencies: Vec::new(),
+        ..NewTask::new(fields.project.clone(), fields.title)
     };
     let sent = state.service.tasks.add_by_form(&new, &thing).await?;
     if let Sent::First(task) = &sent {

@@ -136,15 +136,13 @@ async fn make(
     ];
     let thing = form.thing(TaskId::PREFIX, &content);
     let new = NewTask {
-        id: None,
         assignee: given("assignee", &fields.assignee)?,
-        project,
-        title: fields.title,
         description: fields.description,
         status,
         priority: fields.priority,
         parent,
         dependencies,
+        ..NewTask::new(project, fields.title)
     };
     let sent = state.service.tasks.add_by_form(&new, &thing).await?;
     if let Sent::First(task) = &sent {

@@ -216,7 +216,7 @@ mod tests {
     use crate::domain::plan::InUse;
     use crate::domain::task::{NewTask, TaskStatus};
     use crate::domain::waiting::WaitFacts;
-    use crate::domain::{FailureClass, InstanceKey, Priority, Purpose};
+    use crate::domain::{FailureClass, InstanceKey, Purpose};
     use crate::rest::routes::status::ParkedBody;
     use crate::rest::routes::waiting::{Standings, WaitingBody};
     use crate::rest::routes::why::{RuleBody, WhyBody};
@@ -318,15 +318,9 @@ mod tests {
         let key: InstanceKey =
             InstanceKey::new("agt".parse().unwrap(), "prj".parse().unwrap(), Purpose::Task);
         let new = NewTask {
-            id: None,
-            project: key.project.clone(),
-            title: "a title".to_owned(),
-            description: String::new(),
             status: TaskStatus::InProgress,
-            priority: Priority::Medium,
             assignee: Some(key.agent.clone()),
-            parent: None,
-            dependencies: Vec::new(),
+            ..NewTask::new(key.project.clone(), "a title")
         };
         let at = Timestamp::from_millis(1);
         let task = new.to_task("tsk".parse().unwrap(), "SHOP-1".parse().unwrap(), at).unwrap();

@@ -12,7 +12,7 @@ use crate::domain::agent::{AgentEdit, AgentStatus, AiTypes, ProjectEdit, Project
 use crate::domain::id::{AgentId, ProjectId, TaskId};
 use crate::domain::limits;
 use crate::domain::notice::WorkChange;
-use crate::domain::task::{Actor, NewTask, change};
+use crate::domain::task::{Actor, NewTask, TaskEdit, change};
 use crate::domain::workspace::WorkspaceMode;
 use crate::domain::{
     Agent, Assignment, Priority, Project, Refusal, Removable, Secret, ShortId, Task, TaskGraph,
@@ -216,33 +216,23 @@ impl WantedTask {
         short_id: ShortId,
         now: Timestamp,
     ) -> Result<Task, Refusal> {
-        let new = NewTask {
-            id: None,
-            project: self.project.clone(),
-            title: self.title.clone(),
-            description: self.description.clone(),
-            status: self.status,
-            priority: self.priority,
-            assignee: self.assignee.clone(),
-            parent: self.parent.clone(),
-            dependencies: self.dependencies.clone(),
+        let task = match before {
+            Some(before) => Task { project: self.project.clone(), ..before.clone() },
+            None => {
+                let new = NewTask::new(self.project.clone(), self.title.clone());
+                NewTask { status: self.status, ..new }.to_task(self.id.clone(), short_id, now)?
+            }
         };
-        let task = new.to_task(self.id.clone(), short_id, now)?;
-        Ok(match before.cloned() {
-            None => task,
-            Some(before) => Task {
-                status: before.status,
-                blocked_reason: before.blocked_reason,
-                start_wanted_since: before.start_wanted_since,
-                checking_since: before.checking_since,
-                n_failed_rounds: before.n_failed_rounds,
-                archived_at: before.archived_at,
-                created_at: before.created_at,
-                status_since: before.status_since,
-                revision: before.revision,
-                ..task
-            },
-        })
+        let edit = TaskEdit {
+            title: Some(self.title.clone()),
+            description: Some(self.description.clone()),
+            priority: Some(self.priority),
+            assignee: Some(self.assignee.clone()),
+            parent: Some(self.parent.clone()),
+            dependencies: Some(self.dependencies.clone()),
+            ..TaskEdit::default()
+        };
+        edit.apply(&task)
     }
 }
 

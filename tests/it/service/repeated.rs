@@ -119,17 +119,7 @@ async fn a_form_makes_its_task_once_also_if_the_task_was_changed_meanwhile() {
         let refusal = service.check_form(person, of, text).unwrap_err();
         assert_eq!(refusal.code(), "form_foreign", "{person} {of} {text}");
     }
-    let new = NewTask {
-        id: None,
-        project: "prj".parse().unwrap(),
-        title: "from a form".to_owned(),
-        description: String::new(),
-        status: TaskStatus::Todo,
-        priority: Priority::Medium,
-        assignee: None,
-        parent: None,
-        dependencies: Vec::new(),
-    };
+    let new = NewTask::new("prj".parse().unwrap(), "from a form");
     let send = async |content| {
         let thing = task_of_form(&service, &form, content);
         service.tasks.add_by_form(&new, &thing).await

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent_coordinator::domain::{
-    AgentId, InstanceKey, MessageId, Priority, ProjectId, Purpose, TaskId, TaskStatus,
+    AgentId, InstanceKey, MessageId, ProjectId, Purpose, TaskId, TaskStatus,
 };
 use agent_coordinator::service::{
     AgentEdit, Force, NewTask, ProjectEdit, ServiceError, StopTarget, TaskEdit,
@@ -78,14 +78,9 @@ pub async fn found(sim: &Arc<Sim>, fleet: &Fleet) {
     for n in 0..fleet.n_tasks {
         let task = NewTask {
             id: Some(task_id(n)),
-            project: project_id(n % fleet.n_projects),
-            title: "a title".to_owned(),
-            description: String::new(),
             status: TaskStatus::InProgress,
-            priority: Priority::Medium,
             assignee: Some(agent_id(n % fleet.n_agents)),
-            parent: None,
-            dependencies: Vec::new(),
+            ..NewTask::new(project_id(n % fleet.n_projects), "a title")
         };
         service.tasks.add(&task).await.unwrap();
     }

@@ -1,20 +1,15 @@
 use super::*;
-use crate::domain::task::{NewTask, Priority};
+use crate::domain::task::NewTask;
 
 const NOW: Timestamp = Timestamp::from_millis(1_000);
 
 /// Returns a task of the project `prj`.
 fn task(id: &str, status: TaskStatus, parent: Option<&str>, dependencies: &[&str]) -> Task {
     let new = NewTask {
-        id: None,
-        project: "prj".parse().unwrap(),
-        title: "a title".to_owned(),
-        description: String::new(),
         status,
-        priority: Priority::Medium,
-        assignee: None,
         parent: parent.map(|parent| parent.parse().unwrap()),
         dependencies: dependencies.iter().map(|id| id.parse().unwrap()).collect(),
+        ..NewTask::new("prj".parse().unwrap(), "a title")
     };
     let short_id = "PRJ-1".parse().unwrap();
     new.to_task(id.parse().unwrap(), short_id, Timestamp::from_millis(0)).unwrap()
