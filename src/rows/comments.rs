@@ -4,32 +4,34 @@ use crate::domain::comment::Comment;
 use crate::domain::event::NewEvent;
 use crate::domain::id::CommentId;
 use crate::domain::{Task, TaskId};
-use crate::store::{BoxError, Cells, Read, StoreError};
+use crate::store::{Read, StoreError};
 
 use super::Transaction;
-use super::audit::{AuditValue, Entry, Fields, plain};
+use super::audit::{Entry, Fields, long, plain};
+use super::record::{Record, insert_into, record};
 
-const COLUMNS: &str = "id, task_id, author, content, created_at";
+record! {
+    Comment {
+        id;
+        task = "task_id";
+        author;
+        text = "content";
+        created_at;
+    }
+}
 
-fn read(cells: &mut Cells<'_>) -> Result<Comment, BoxError> {
-    Ok(Comment {
-        id: cells.get()?,
-        task: cells.get()?,
-        author: cells.get()?,
-        text: cells.get()?,
-        created_at: cells.get()?,
-    })
+fn select(rest: &str) -> String {
+    format!("SELECT {} FROM comments {rest}", Comment::columns().join(", "))
 }
 
 pub fn get(tx: &mut Read<'_>, id: &CommentId) -> Result<Option<Comment>, StoreError> {
-    let sql = format!("SELECT {COLUMNS} FROM comments WHERE id = ?1");
-    tx.row("comment", &sql, &[id.into()], read)
+    tx.row("comment", &select("WHERE id = ?1"), &[id.into()], Comment::read)
 }
 
 /// Returns the comments on a task, the oldest first.
 pub fn list_of_task(tx: &mut Read<'_>, task: &TaskId) -> Result<Vec<Comment>, StoreError> {
-    let sql = format!("SELECT {COLUMNS} FROM comments WHERE task_id = ?1 ORDER BY created_at, id");
-    tx.rows("comment", &sql, &[task.into()], read)
+    let sql = select("WHERE task_id = ?1 ORDER BY created_at, id");
+    tx.rows("comment", &sql, &[task.into()], Comment::read)
 }
 
 /// Returns the newest comments on a task, the newest first, at most `limit`.
@@ -38,11 +40,8 @@ pub fn list_newest(
     task: &TaskId,
     limit: usize,
 ) -> Result<Vec<Comment>, StoreError> {
-    let sql = format!(
-        "SELECT {COLUMNS} FROM comments WHERE task_id = ?1 \
-        ORDER BY created_at DESC, id DESC LIMIT ?2"
-    );
-    tx.rows("comment", &sql, &[task.into(), limit.into()], read)
+    let sql = select("WHERE task_id = ?1 ORDER BY created_at DESC, id DESC LIMIT ?2");
+    tx.rows("comment", &sql, &[task.into(), limit.into()], Comment::read)
 }
 
 /// Returns the number of comments on these tasks.
@@ -78,24 +77,13 @@ pub fn add(tx: &mut Transaction<'_>, task: &Task, comment: &Comment) -> Result<(
 /// # Errors
 /// [`StoreError::Outdated`] if there is one with its id.
 pub(super) fn insert(tx: &mut Transaction<'_>, comment: &Comment) -> Result<(), StoreError> {
-    let sql = "INSERT INTO comments (id, task_id, author, content, created_at) \
-        VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (id) DO NOTHING";
-    let values = [
-        (&comment.id).into(),
-        (&comment.task).into(),
-        (&comment.author).into(),
-        (&comment.text).into(),
-        comment.created_at.into(),
-    ];
-    if tx.execute(sql, &values)? == 0 {
+    let sql = insert_into("comments", &Comment::columns());
+    if tx.execute(&sql, &comment.values())? == 0 {
         return Err(StoreError::Outdated { what: "comment", id: comment.id.to_string() });
     }
     Ok(())
 }
 
 fn shown(comment: &Comment) -> Fields {
-    Fields::from([
-        ("task_id", plain(&comment.task)),
-        ("text", AuditValue::Long(comment.text.clone())),
-    ])
+    Fields::from([("task_id", plain(&comment.task)), ("text", long(&comment.text))])
 }

@@ -12,6 +12,7 @@ use crate::domain::{Assignment, Removable, ShortId, TaskId, Timestamp};
 use crate::store::{BoxError, Cell, Cells, Columns, Entity, Read, StoreError, Value, cell};
 
 use super::audit::{Entry, Fields, plain};
+use super::record::Record as _;
 use super::{Transaction, Wake, assignments};
 
 /// The rows of a deletion as they are stored.
@@ -297,19 +298,17 @@ pub fn count_launches(tx: &mut Read<'_>, of: &Removable) -> Result<usize, StoreE
 /// Returns the agents and projects whose chat is wanted, and which an agent or a project takes part
 /// in.
 pub fn list_wanted_chats(tx: &mut Read<'_>, of: &Removable) -> Result<Vec<Assignment>, StoreError> {
-    let read =
-        |cells: &mut Cells<'_>| Ok(Assignment { project: cells.get()?, agent: cells.get()? });
     match of {
         Removable::Task(_) => Ok(Vec::new()),
         Removable::Agent(agent) => {
             let sql = "SELECT project_id, agent_id FROM pairs WHERE agent_id = ?1 \
                 AND purpose = 'chat' AND wanted_since IS NOT NULL ORDER BY project_id";
-            tx.rows("pair", sql, &[agent.into()], read)
+            tx.rows("pair", sql, &[agent.into()], Assignment::read)
         }
         Removable::Project(project) => {
             let sql = "SELECT project_id, agent_id FROM pairs WHERE project_id = ?1 \
                 AND purpose = 'chat' AND wanted_since IS NOT NULL ORDER BY agent_id";
-            tx.rows("pair", sql, &[project.into()], read)
+            tx.rows("pair", sql, &[project.into()], Assignment::read)
         }
     }
 }

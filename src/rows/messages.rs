@@ -2,36 +2,35 @@
 
 use crate::domain::agent::Assignment;
 use crate::domain::chat::Sender;
-use crate::domain::{InstanceKey, Purpose};
-use crate::domain::{Message, MessageId, Timestamp};
-use crate::store::{BoxError, Cells, ChatEnd, MessageFilter, Read, StoreError};
+use crate::domain::{InstanceKey, Message, MessageId, Purpose, Timestamp};
+use crate::store::{ChatEnd, MessageFilter, Read, StoreError};
 
-use super::audit::{AuditValue, Entry, Fields, plain};
+use super::audit::{Entry, Fields, long, plain};
+use super::filter::Filter;
+use super::record::{Record, insert_into, record};
 use super::{Transaction, Wake};
 
-use super::assignments;
-use super::filter::Filter;
+record! {
+    Message {
+        seq;
+        id;
+        agent = "agent_id";
+        project = "project_id";
+        sender;
+        author;
+        content;
+        created_at;
+        is_visible;
+    }
+}
 
-const COLUMNS: &str = "seq, id, agent_id, project_id, sender, author, content, created_at, \
-    is_visible";
-
-fn read(cells: &mut Cells<'_>) -> Result<Message, BoxError> {
-    Ok(Message {
-        seq: cells.get()?,
-        id: cells.get()?,
-        agent: cells.get()?,
-        project: cells.get()?,
-        sender: cells.get()?,
-        author: cells.get()?,
-        content: cells.get()?,
-        created_at: cells.get()?,
-        is_visible: cells.get()?,
-    })
+fn select() -> String {
+    format!("SELECT {} FROM messages", Message::columns().join(", "))
 }
 
 pub fn get(tx: &mut Read<'_>, id: &MessageId) -> Result<Option<Message>, StoreError> {
-    let sql = format!("SELECT {COLUMNS} FROM messages WHERE id = ?1");
-    tx.row("message", &sql, &[id.into()], read)
+    let sql = format!("{} WHERE id = ?1", select());
+    tx.row("message", &sql, &[id.into()], Message::read)
 }
 
 /// Returns messages of a chat in their order.
@@ -58,8 +57,8 @@ pub fn list(tx: &mut Read<'_>, wanted: &MessageFilter) -> Result<Vec<Message>, S
         ChatEnd::Newest => "ORDER BY seq DESC",
     };
     let limit = filter.arg(wanted.limit);
-    let start = format!("SELECT {COLUMNS} FROM messages");
-    let mut found = filter.rows(tx, "message", &start, &format!("{order} LIMIT {limit}"), read)?;
+    let rest = format!("{order} LIMIT {limit}");
+    let mut found = filter.rows(tx, "message", &select(), &rest, Message::read)?;
     if wanted.end == ChatEnd::Newest {
         found.reverse();
     }
@@ -69,13 +68,13 @@ pub fn list(tx: &mut Read<'_>, wanted: &MessageFilter) -> Result<Vec<Message>, S
 /// Returns every agent and project that have a message, by project, then agent.
 pub fn list_chats(tx: &mut Read<'_>) -> Result<Vec<Assignment>, StoreError> {
     let sql = "SELECT DISTINCT project_id, agent_id FROM messages ORDER BY project_id, agent_id";
-    tx.rows("assignment", sql, &[], assignments::read)
+    tx.rows("assignment", sql, &[], Assignment::read)
 }
 
 /// Returns the agent and the project of each message after the number `after`, in the order of the
 /// messages.
 pub fn list_chats_after(tx: &mut Read<'_>, after: i64) -> Result<Vec<Assignment>, StoreError> {
-    tx.rows("assignment", CHATS_AFTER, &[after.into()], assignments::read)
+    tx.rows("assignment", CHATS_AFTER, &[after.into()], Assignment::read)
 }
 
 /// Selects each message. With `DISTINCT`, SQLite would read an index of all messages.
@@ -90,8 +89,7 @@ pub fn newest(tx: &mut Read<'_>) -> Result<i64, StoreError> {
 pub fn last_before(tx: &mut Read<'_>, chat: &Assignment, at: Timestamp) -> Result<i64, StoreError> {
     let sql = "SELECT COALESCE(MAX(seq), 0) FROM messages \
         WHERE project_id = ?1 AND agent_id = ?2 AND created_at < ?3";
-    let [project, agent] = assignments::values(chat);
-    tx.number(sql, &[project, agent, at.into()])
+    tx.number(sql, &[(&chat.project).into(), (&chat.agent).into(), at.into()])
 }
 
 /// Adds a message with the next number. It ignores the `seq` of the message.
@@ -117,22 +115,9 @@ pub fn add(tx: &mut Transaction<'_>, message: &Message) -> Result<(), StoreError
 /// # Errors
 /// [`StoreError::Outdated`] if there is one with its id.
 pub(super) fn insert(tx: &mut Transaction<'_>, message: &Message) -> Result<(), StoreError> {
-    let sql = "INSERT INTO messages (id, agent_id, project_id, sender, author, content, created_at, \
-        is_visible) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT (id) DO NOTHING";
-    let n_added = tx.execute(
-        sql,
-        &[
-            (&message.id).into(),
-            (&message.agent).into(),
-            (&message.project).into(),
-            message.sender.into(),
-            (&message.author).into(),
-            (&message.content).into(),
-            message.created_at.into(),
-            message.is_visible.into(),
-        ],
-    )?;
-    if n_added == 0 {
+    // The store gives the number, which is the first column.
+    let sql = insert_into("messages", &Message::columns()[1..]);
+    if tx.execute(&sql, &message.values()[1..])? == 0 {
         return Err(StoreError::Outdated { what: "message", id: message.id.to_string() });
     }
     Ok(())
@@ -143,15 +128,14 @@ fn shown(message: &Message) -> Fields {
         ("agent_id", plain(&message.agent)),
         ("project_id", plain(&message.project)),
         ("sender", plain(message.sender)),
-        ("content", AuditValue::Long(message.content.clone())),
+        ("content", long(&message.content)),
     ])
 }
 
 /// Forgets the messages of a chat up to this number.
 pub fn forget(tx: &mut Transaction<'_>, chat: &Assignment, up_to: i64) -> Result<(), StoreError> {
     let sql = "DELETE FROM messages WHERE project_id = ?1 AND agent_id = ?2 AND seq <= ?3";
-    let [project, agent] = assignments::values(chat);
-    tx.execute(sql, &[project, agent, up_to.into()]).map(drop)
+    tx.execute(sql, &[(&chat.project).into(), (&chat.agent).into(), up_to.into()]).map(drop)
 }
 
 #[cfg(test)]

@@ -2,9 +2,10 @@
 //! project is deleted, so that no short id is given twice.
 
 use crate::domain::{ProjectId, ProjectKey, ShortId};
-use crate::store::{BoxError, Cells, Read, StoreError};
+use crate::store::{Read, StoreError};
 
 use super::Transaction;
+use super::record::{Record, record};
 
 /// The record of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,21 +16,25 @@ pub struct KeyRecord {
     pub next_number: u32,
 }
 
-const COLUMNS: &str = "key, project_id, next_number";
+record! {
+    KeyRecord {
+        key;
+        project = "project_id";
+        next_number;
+    }
+}
 
-fn read(cells: &mut Cells<'_>) -> Result<KeyRecord, BoxError> {
-    Ok(KeyRecord { key: cells.get()?, project: cells.get()?, next_number: cells.get()? })
+fn select(rest: &str) -> String {
+    format!("SELECT {} FROM project_keys {rest}", KeyRecord::columns().join(", "))
 }
 
 pub fn get(tx: &mut Read<'_>, key: &ProjectKey) -> Result<Option<KeyRecord>, StoreError> {
-    let sql = format!("SELECT {COLUMNS} FROM project_keys WHERE key = ?1");
-    tx.row("project key", &sql, &[key.into()], read)
+    tx.row("project key", &select("WHERE key = ?1"), &[key.into()], KeyRecord::read)
 }
 
 /// Returns all keys, also those of deleted projects.
 pub fn list(tx: &mut Read<'_>) -> Result<Vec<KeyRecord>, StoreError> {
-    let sql = format!("SELECT {COLUMNS} FROM project_keys ORDER BY key");
-    tx.rows("project key", &sql, &[], read)
+    tx.rows("project key", &select("ORDER BY key"), &[], KeyRecord::read)
 }
 
 /// Returns the keys of a project by key, also those that it had before.
@@ -37,16 +42,15 @@ pub fn list_of_project(
     tx: &mut Read<'_>,
     project: &ProjectId,
 ) -> Result<Vec<KeyRecord>, StoreError> {
-    let sql = format!("SELECT {COLUMNS} FROM project_keys WHERE project_id = ?1 ORDER BY key");
-    tx.rows("project key", &sql, &[project.into()], read)
+    let sql = select("WHERE project_id = ?1 ORDER BY key");
+    tx.rows("project key", &sql, &[project.into()], KeyRecord::read)
 }
 
 /// Writes the record of a key.
 pub fn put(tx: &mut Transaction<'_>, record: &KeyRecord) -> Result<(), StoreError> {
-    let KeyRecord { key, project, next_number } = record;
-    tx.execute("DELETE FROM project_keys WHERE key = ?1", &[key.into()])?;
+    tx.execute("DELETE FROM project_keys WHERE key = ?1", &[(&record.key).into()])?;
     let sql = "INSERT INTO project_keys (key, project_id, next_number) VALUES (?1, ?2, ?3)";
-    tx.execute(sql, &[key.into(), project.into(), (*next_number).into()]).map(drop)
+    tx.execute(sql, &record.values()).map(drop)
 }
 
 /// Takes the next short id of a project; `None` if the project does not exist.
@@ -54,11 +58,8 @@ pub fn take_short_id(
     tx: &mut Transaction<'_>,
     project: &ProjectId,
 ) -> Result<Option<ShortId>, StoreError> {
-    let sql = format!(
-        "SELECT {COLUMNS} FROM project_keys \
-            WHERE key = (SELECT project_key FROM projects WHERE id = ?1)"
-    );
-    let Some(record) = tx.row("project key", &sql, &[project.into()], read)? else {
+    let sql = select("WHERE key = (SELECT project_key FROM projects WHERE id = ?1)");
+    let Some(record) = tx.row("project key", &sql, &[project.into()], KeyRecord::read)? else {
         return Ok(None);
     };
     let number = record.next_number;

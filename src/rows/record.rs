@@ -39,6 +39,16 @@ pub(super) trait Record: Sized {
     fn values(&self) -> Vec<Value<'_>>;
 }
 
+/// Returns the statement that inserts a row with these columns, unless there is one with its id.
+pub(super) fn insert_into(table: &str, columns: &[&str]) -> String {
+    let values: Vec<String> = (1..=columns.len()).map(|n| format!("?{n}")).collect();
+    format!(
+        "INSERT INTO {table} ({}) VALUES ({}) ON CONFLICT (id) DO NOTHING",
+        columns.join(", "),
+        values.join(", ")
+    )
+}
+
 macro_rules! record {
     (
         $Record:ident {
