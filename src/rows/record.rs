@@ -56,28 +56,8 @@ macro_rules! record {
         }
     ) => {
         impl $crate::rows::record::Record for $Record {
-            fn columns() -> Vec<&'static str> {
-                let mut names = Vec::new();
-                $($crate::rows::record::field!(@names names, $field $(: $Part)? $(= $column)?);)+
-                names
-            }
-
-            fn read(
-                cells: &mut $crate::store::Cells<'_>,
-            ) -> Result<Self, $crate::store::BoxError> {
-                Ok(Self {
-                    $($field: $crate::rows::record::field!(
-                        @read cells, $(: $Part)? $(as $form)?
-                    ),)+
-                })
-            }
-
-            fn values(&self) -> Vec<$crate::store::Value<'_>> {
-                let mut values = Vec::new();
-                $($crate::rows::record::field!(
-                    @values values, &self.$field, $(: $Part)? $(as $form)?
-                );)+
-                values
+            $crate::rows::record::methods! {
+                [] $($field $(: $Part)? $(= $column)? $(as $form)?;)+
             }
         }
     };
@@ -99,29 +79,8 @@ macro_rules! entity {
             const TABLE: &'static str = $table;
             $(const N_KEY: usize = $n_key;)?
 
-            fn columns() -> Vec<&'static str> {
-                let mut names = Vec::new();
-                $($crate::rows::record::field!(@names names, $field $(: $Part)? $(= $column)?);)+
-                names
-            }
-
-            fn read(
-                cells: &mut $crate::store::Cells<'_>,
-            ) -> Result<Self, $crate::store::BoxError> {
-                Ok(Self {
-                    $($field: $crate::rows::record::field!(
-                        @read cells, $(: $Part)? $(as $form)?
-                    ),)+
-                    revision: cells.get()?,
-                })
-            }
-
-            fn values(&self) -> Vec<$crate::store::Value<'_>> {
-                let mut values = Vec::new();
-                $($crate::rows::record::field!(
-                    @values values, &self.$field, $(: $Part)? $(as $form)?
-                );)+
-                values
+            $crate::rows::record::methods! {
+                [revision] $($field $(: $Part)? $(= $column)? $(as $form)?;)+
             }
 
             fn revision(&self) -> i64 {
@@ -141,6 +100,36 @@ macro_rules! entity {
                     [$($(($shown, $value)),+)?],
                 )
             }
+        }
+    };
+}
+
+/// Expands to the methods that `record!` and `entity!` have in common. The field in brackets is
+/// read last and is neither named nor written with the others.
+macro_rules! methods {
+    (
+        [$($revision:ident)?]
+        $($field:ident $(: $Part:ty)? $(= $column:literal)? $(as $form:ident)?;)+
+    ) => {
+        fn columns() -> Vec<&'static str> {
+            let mut names = Vec::new();
+            $($crate::rows::record::field!(@names names, $field $(: $Part)? $(= $column)?);)+
+            names
+        }
+
+        fn read(cells: &mut $crate::store::Cells<'_>) -> Result<Self, $crate::store::BoxError> {
+            Ok(Self {
+                $($field: $crate::rows::record::field!(@read cells, $(: $Part)? $(as $form)?),)+
+                $($revision: cells.get()?,)?
+            })
+        }
+
+        fn values(&self) -> Vec<$crate::store::Value<'_>> {
+            let mut values = Vec::new();
+            $($crate::rows::record::field!(
+                @values values, &self.$field, $(: $Part)? $(as $form)?
+            );)+
+            values
         }
     };
 }
@@ -188,4 +177,4 @@ macro_rules! field {
     };
 }
 
-pub(super) use {entity, field, record};
+pub(super) use {entity, field, methods, record};
