@@ -5,7 +5,7 @@ use super::*;
 use crate::domain::key::{InstanceKey, Purpose};
 use crate::domain::launch::{Outcome, StopReason};
 use crate::domain::notice::NoticeAction;
-use crate::domain::task::Priority;
+use crate::domain::task::{NewTask, Priority};
 use crate::domain::time::Timestamp;
 
 const NOW: Timestamp = Timestamp::from_millis(1_000);
@@ -21,26 +21,14 @@ fn running(task: Option<&str>) -> Launch {
 }
 
 fn task(name: &str, status: TaskStatus, assignee: Option<&str>) -> Task {
-    Task {
-        id: id(name),
-        short_id: "PRJ-1".parse().expect("a short id"),
-        project: id("prj"),
-        parent: (name != "tsk").then(|| id("tsk")),
-        title: String::new(),
-        description: String::new(),
+    let new = NewTask {
         status,
-        priority: Priority::Medium,
         assignee: assignee.map(id),
-        dependencies: Vec::new(),
-        blocked_reason: None,
-        start_wanted_since: None,
-        checking_since: None,
-        n_failed_rounds: 0,
-        archived_at: None,
-        created_at: NOW,
-        status_since: NOW,
-        revision: 1,
-    }
+        parent: (name != "tsk").then(|| id("tsk")),
+        ..NewTask::new(id("prj"), "")
+    };
+    let short_id = "PRJ-1".parse().expect("a short id");
+    Task { revision: 1, ..new.to_task(id(name), short_id, NOW).expect("a short title") }
 }
 
 fn notice(action: NoticeAction, demand: NoticeDemand, is_read: bool) -> Notice {

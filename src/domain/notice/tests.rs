@@ -1,6 +1,6 @@
 use super::*;
 use crate::domain::launch::{LaunchState, Outcome};
-use crate::domain::task::Priority;
+use crate::domain::task::NewTask;
 
 const NOW: Timestamp = Timestamp::from_millis(0);
 
@@ -48,26 +48,14 @@ fn launch(purpose: Purpose) -> Launch {
 }
 
 fn task(name: &str, status: TaskStatus, assignee: &str) -> Task {
-    Task {
-        id: id(name),
-        short_id: "PRJ-1".parse().expect("a short id"),
-        project: id("prj"),
-        parent: (name == "sub").then(|| id("tsk")),
-        title: String::new(),
-        description: String::new(),
+    let new = NewTask {
         status,
-        priority: Priority::Medium,
         assignee: Some(id(assignee)),
-        dependencies: Vec::new(),
-        blocked_reason: None,
-        start_wanted_since: None,
-        checking_since: None,
-        n_failed_rounds: 0,
-        archived_at: None,
-        created_at: NOW,
-        status_since: NOW,
-        revision: 1,
-    }
+        parent: (name == "sub").then(|| id("tsk")),
+        ..NewTask::new(id("prj"), "")
+    };
+    let short_id = "PRJ-1".parse().expect("a short id");
+    Task { revision: 1, ..new.to_task(id(name), short_id, NOW).expect("a short title") }
 }
 
 /// Checks what Ann is told when her task in progress gets this status and assignee.

@@ -11,26 +11,14 @@ mod relation;
 const NOW: Timestamp = Timestamp::from_millis(1_000);
 
 fn task(id: &str, status: TaskStatus) -> Task {
-    Task {
-        id: id.parse().expect("an id"),
-        short_id: "PRJ-1".parse().expect("a short id"),
-        project: "prj".parse().expect("an id"),
-        parent: None,
-        title: "a title".to_owned(),
-        description: String::new(),
+    let new = NewTask {
         status,
-        priority: Priority::Medium,
         assignee: Some("agt".parse().expect("an id")),
-        dependencies: Vec::new(),
-        blocked_reason: None,
-        start_wanted_since: None,
-        checking_since: None,
-        n_failed_rounds: 0,
-        archived_at: None,
-        created_at: Timestamp::from_millis(0),
-        status_since: Timestamp::from_millis(0),
-        revision: 1,
-    }
+        ..NewTask::new("prj".parse().expect("an id"), "a title")
+    };
+    let short_id = "PRJ-1".parse().expect("a short id");
+    let task = new.to_task(id.parse().expect("an id"), short_id, Timestamp::from_millis(0));
+    Task { revision: 1, ..task.expect("a short title") }
 }
 
 fn agent(id: &str) -> AgentId {

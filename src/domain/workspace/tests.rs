@@ -3,7 +3,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::domain::{Priority, TaskStatus};
+use crate::domain::TaskStatus;
+use crate::domain::task::NewTask;
 
 const NOW: Timestamp = Timestamp::from_millis(1_000_000);
 const KEEP: Duration = Duration::from_secs(100);
@@ -13,26 +14,14 @@ fn id<T: std::str::FromStr<Err = crate::domain::id::InvalidId>>(text: &str) -> T
 }
 
 fn task(name: &str, parent: Option<&str>, assignee: &str) -> Task {
-    Task {
-        id: id(name),
-        short_id: "SHOP-1".parse().expect("a short id"),
-        project: id("prj"),
-        parent: parent.map(id),
-        title: "a title".to_owned(),
-        description: String::new(),
+    let new = NewTask {
         status: TaskStatus::Done,
-        priority: Priority::Medium,
         assignee: Some(id(assignee)),
-        dependencies: Vec::new(),
-        blocked_reason: None,
-        start_wanted_since: None,
-        checking_since: None,
-        n_failed_rounds: 0,
-        archived_at: None,
-        created_at: NOW,
-        status_since: NOW,
-        revision: 1,
-    }
+        parent: parent.map(id),
+        ..NewTask::new(id("prj"), "a title")
+    };
+    let short_id = "SHOP-1".parse().expect("a short id");
+    Task { revision: 1, ..new.to_task(id(name), short_id, NOW).expect("a short title") }
 }
 
 fn workspace() -> Workspace {

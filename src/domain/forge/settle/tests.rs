@@ -5,7 +5,7 @@ use super::*;
 use crate::domain::forge::{ItemKey, ItemKind, LabelNames, Publication};
 use crate::domain::key::{InstanceKey, Purpose};
 use crate::domain::language::Language;
-use crate::domain::task::Priority;
+use crate::domain::task::NewTask;
 
 const NOW: Timestamp = Timestamp::from_millis(1_000);
 
@@ -25,26 +25,15 @@ fn item(state: ItemState) -> ForgeItem {
 }
 
 fn task(status: TaskStatus) -> Task {
-    Task {
-        id: "tsk".parse().expect("an id"),
-        short_id: "PRJ-1".parse().expect("a short id"),
-        project: "prj".parse().expect("an id"),
-        parent: None,
-        title: "Login".to_owned(),
-        description: String::new(),
+    let new = NewTask {
         status,
-        priority: Priority::Medium,
         assignee: Some("agt".parse().expect("an id")),
-        dependencies: Vec::new(),
-        blocked_reason: (status == TaskStatus::Blocked).then(|| "why".to_owned()),
-        start_wanted_since: None,
-        checking_since: None,
-        n_failed_rounds: 0,
-        archived_at: None,
-        created_at: NOW,
-        status_since: NOW,
-        revision: 3,
-    }
+        ..NewTask::new("prj".parse().expect("an id"), "Login")
+    };
+    let short_id = "PRJ-1".parse().expect("a short id");
+    let task = new.to_task("tsk".parse().expect("an id"), short_id, NOW).expect("a short title");
+    let blocked_reason = (status == TaskStatus::Blocked).then(|| "why".to_owned());
+    Task { blocked_reason, revision: 3, ..task }
 }
 
 fn execution(result: Option<ReportResult>) -> Execution {
