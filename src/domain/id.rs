@@ -36,6 +36,41 @@ pub fn is_id(text: &str) -> bool {
         && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'))
 }
 
+/// Stores and sends a type as its text.
+macro_rules! texts {
+    ($($name:ident, $error:ty, $pattern:expr;)*) => {$(
+        impl TryFrom<String> for $name {
+            type Error = $error;
+
+            fn try_from(text: String) -> Result<Self, $error> {
+                text.parse()
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(value: $name) -> String {
+                value.to_string()
+            }
+        }
+
+        impl schemars::JsonSchema for $name {
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                schemars::json_schema!({ "type": "string", "pattern": $pattern })
+            }
+        }
+    )*};
+}
+
+pub(super) use texts;
+
 macro_rules! ids {
     ($($(#[$doc:meta])* $name:ident, $kind:literal, $prefix:literal;)*) => {$(
         $(#[$doc])*
@@ -64,33 +99,7 @@ macro_rules! ids {
             }
         }
 
-        impl TryFrom<String> for $name {
-            type Error = InvalidId;
-
-            fn try_from(text: String) -> Result<Self, InvalidId> {
-                text.parse()
-            }
-        }
-
-        impl From<$name> for String {
-            fn from(id: $name) -> String {
-                id.as_str().into()
-            }
-        }
-
-        impl schemars::JsonSchema for $name {
-            fn inline_schema() -> bool {
-                true
-            }
-
-            fn schema_name() -> std::borrow::Cow<'static, str> {
-                stringify!($name).into()
-            }
-
-            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-                schemars::json_schema!({ "type": "string", "pattern": PATTERN })
-            }
-        }
+        texts! { $name, InvalidId, PATTERN; }
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

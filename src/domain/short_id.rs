@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::id::ProjectId;
+use super::id::{ProjectId, texts};
 use super::printable::excerpt;
 
 /// The shortest and the longest key, in bytes.
@@ -180,39 +180,6 @@ impl fmt::Debug for ShortId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
-}
-
-/// Stores and sends a type as its text.
-macro_rules! texts {
-    ($($name:ident, $error:ty, $pattern:expr;)*) => {$(
-        impl TryFrom<String> for $name {
-            type Error = $error;
-
-            fn try_from(text: String) -> Result<Self, $error> {
-                text.parse()
-            }
-        }
-
-        impl From<$name> for String {
-            fn from(value: $name) -> String {
-                value.to_string()
-            }
-        }
-
-        impl schemars::JsonSchema for $name {
-            fn inline_schema() -> bool {
-                true
-            }
-
-            fn schema_name() -> std::borrow::Cow<'static, str> {
-                stringify!($name).into()
-            }
-
-            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-                schemars::json_schema!({ "type": "string", "pattern": $pattern })
-            }
-        }
-    )*};
 }
 
 texts! {
