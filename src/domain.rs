@@ -20,6 +20,7 @@ pub mod credential;
 pub mod event;
 pub mod export;
 pub mod file_owner;
+mod fnv;
 pub mod forge;
 pub mod form_id;
 pub mod guidance;

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
+use super::fnv;
 use super::launch::{ExitStatus, Outcome, StopReason};
 use super::printable::one_line;
 use super::time::Timestamp;
@@ -183,12 +184,8 @@ impl Mark {
     pub const UNNAMED: Self = Self(0);
 
     pub fn of(name: &str) -> Self {
-        // FNV-1a is the same in every process and version. An agent that forges a collision only
-        // hides its own usage.
-        let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-        });
-        Self(hash)
+        // An agent that forges a collision only hides its own usage.
+        Self(fnv::hash(name))
     }
 }
 

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::account::{Account, AccountState};
 use super::agent::{AgentStatus, ProjectStatus};
+use super::fnv;
 use super::id::{LaunchId, TaskId, WorkspaceId};
 use super::key::{InstanceKey, Purpose};
 use super::launch::{LaunchState, Verdict};
@@ -188,13 +189,10 @@ impl Backoff {
     }
 }
 
-/// Returns the delay plus up to a quarter, by a hash (FNV-1a) of the key. Random numbers would need
-/// a source, and plans are made from facts alone.
+/// Returns the delay plus up to a quarter, by a hash of the key. Random numbers would need a
+/// source, and plans are made from facts alone.
 fn jittered(delay: Duration, key: &InstanceKey) -> Duration {
-    let hash = key.to_string().bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    });
-    let permille = u32::try_from((hash >> 32) % 250).unwrap_or_default();
+    let permille = u32::try_from((fnv::hash(&key.to_string()) >> 32) % 250).unwrap_or_default();
     delay + delay * permille / 1000
 }
 
