@@ -17,8 +17,9 @@ use agent_coordinator::domain::creation::CreationLimits;
 use agent_coordinator::domain::plan::{Limits, RunLimits, Snapshot, plan};
 use agent_coordinator::domain::retention::Retention;
 use agent_coordinator::domain::start_history::Backoff;
+use agent_coordinator::domain::task::NewTask;
 use agent_coordinator::domain::{
-    Agent, CoordinatorId, Language, Priority, Project, Secret, Task, TaskStatus, Timestamp,
+    Agent, CoordinatorId, Language, Project, Secret, TaskStatus, Timestamp,
 };
 use agent_coordinator::nudge::Nudge;
 use agent_coordinator::rows::Store;
@@ -180,30 +181,17 @@ async fn fill(store: &Store, n_pairs: usize, pairs: Pairs, directory: &Path) -> 
             let (agent, project) = (format!("agt_{agent}"), id.as_str());
             changes
                 .push(Row::Assign(Assignment { project: project.parse()?, agent: agent.parse()? }));
-            changes.push(Row::Task(Task {
-                id: format!("tsk_{project}_{agent}").parse()?,
-                short_id: short_id.parse()?,
-                project: project.parse()?,
-                parent: None,
-                title: "a task".to_owned(),
-                description: String::new(),
-                status: if pairs == Pairs::WithWork {
-                    TaskStatus::InProgress
-                } else {
-                    TaskStatus::Todo
-                },
-                priority: Priority::Medium,
+            let status = match pairs {
+                Pairs::WithWork => TaskStatus::InProgress,
+                Pairs::Idle => TaskStatus::Todo,
+            };
+            let task = NewTask {
+                status,
                 assignee: Some(agent.parse()?),
-                dependencies: Vec::new(),
-                blocked_reason: None,
-                created_at: at,
-                status_since: at,
-                start_wanted_since: None,
-                checking_since: None,
-                n_failed_rounds: 0,
-                archived_at: None,
-                revision: 0,
-            }));
+                ..NewTask::new(project.parse()?, "a task")
+            };
+            let id = format!("tsk_{project}_{agent}").parse()?;
+            changes.push(Row::Task(task.to_task(id, short_id.parse()?, at)?));
         }
     }
     rows::write(store, changes).await?;

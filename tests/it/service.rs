@@ -23,9 +23,10 @@ use agent_coordinator::domain::plan::{ProcessReport, RunLimits};
 use agent_coordinator::domain::retention::Retention;
 use agent_coordinator::domain::session::Presenter;
 use agent_coordinator::domain::start_history::{Backoff, StartReason};
+use agent_coordinator::domain::task::NewTask;
 use agent_coordinator::domain::workspace::{WorkspaceMode, WorkspaceOverrides};
 use agent_coordinator::domain::{
-    Agent, InstanceKey, Language, Outcome, Priority, Project, Purpose, Secret, StopReason, Task,
+    Agent, InstanceKey, Language, Outcome, Priority, Project, Purpose, Secret, StopReason,
     TaskStatus, Timestamp,
 };
 use agent_coordinator::nudge::Nudge;
@@ -78,6 +79,11 @@ fn key() -> InstanceKey {
 async fn one_pair_with_work() -> Arc<Store> {
     let store = Arc::new(Store::in_memory().unwrap());
     let InstanceKey { agent, project, .. } = key();
+    let task = NewTask {
+        status: TaskStatus::InProgress,
+        assignee: Some(agent.clone()),
+        ..NewTask::new(project.clone(), "a title")
+    };
     let changes = vec![
         Row::Project(Project {
             workspace: WorkspaceMode::Shared,
@@ -103,27 +109,8 @@ async fn one_pair_with_work() -> Arc<Store> {
             created_at: NOW,
             revision: 0,
         }),
-        Row::Assign(Assignment { project: project.clone(), agent: agent.clone() }),
-        Row::Task(Task {
-            id: "tsk".parse().unwrap(),
-            short_id: "PRJ-1".parse().unwrap(),
-            project,
-            parent: None,
-            title: "a title".to_owned(),
-            description: String::new(),
-            status: TaskStatus::InProgress,
-            priority: Priority::Medium,
-            assignee: Some(agent),
-            dependencies: Vec::new(),
-            blocked_reason: None,
-            start_wanted_since: None,
-            checking_since: None,
-            n_failed_rounds: 0,
-            archived_at: None,
-            created_at: NOW,
-            status_since: NOW,
-            revision: 0,
-        }),
+        Row::Assign(Assignment { project, agent }),
+        Row::Task(task.to_task("tsk".parse().unwrap(), "PRJ-1".parse().unwrap(), NOW).unwrap()),
     ];
     rows::write(&store, changes).await.unwrap();
     store
