@@ -6,6 +6,7 @@
 //! needs is stored as [`PendingWrite`]. The daemon repeats each of these until it succeeds, also
 //! across restarts.
 
+pub mod claim_step;
 pub mod claims;
 pub mod eligibility;
 pub mod item;
@@ -25,6 +26,7 @@ use serde::{Deserialize, Serialize};
 
 use super::words::words;
 
+pub use claim_step::{ClaimProgress, ClaimStep};
 pub use claims::Claimants;
 pub use eligibility::{Eligibility, Rules, StopCause, is_bot};
 pub use item::{
