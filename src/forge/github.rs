@@ -14,8 +14,7 @@ use serde_json::{Value, json};
 
 use super::gate::Gate;
 use super::raw::{Named, Numbered, RawBranch, RawComment, RawLabel, RawUser, author, names};
-use super::wire::answer::{link, linked_page};
-use super::wire::{Ask, Dialect, Host, HostError, MAX_PAGES, Response};
+use super::wire::{Ask, Dialect, Host, HostError, Part};
 use super::{
     Answer, Conditional, Feed, Forge, ForgeError, FoundItem, FoundRequest, Identity, Listing,
     MAX_COMMENTS, NewRequest, Page, RepositoryFacts, RequestBranches,
@@ -164,11 +163,7 @@ impl GitHub {
         answer.fresh(|answer| {
             let items = answer
                 .good_ones(|item: RawItem| item.facts().ok_or("it is in an unknown state"))?;
-            Ok(Page {
-                items,
-                etag: answer.etag(),
-                has_more: link(&answer.headers, "next").is_some(),
-            })
+            Ok(Page { items, etag: answer.etag(), has_more: answer.has_more() })
         })
     }
 
@@ -205,25 +200,10 @@ impl GitHub {
         number: u64,
     ) -> Result<Vec<Comment>, ForgeError> {
         let number = number.to_string();
-        let path = path(repository, &["issues", &number, "comments"])?;
-        let first = self.host.send(Ask::get(&path)?.page(1)).await?;
-        // If there are very many comments, only the pages at the end are read.
-        let last = linked_page(&first.headers, "last").unwrap_or(1);
-        let mut page = last.saturating_sub(MAX_PAGES) + 1;
-        let mut answer =
-            if page == 1 { first } else { self.host.send(Ask::get(&path)?.page(page)).await? };
-        let mut comments = Vec::new();
-        loop {
-            comments.extend(answer.json::<Vec<RawComment>>()?.into_iter().map(Comment::from));
-            if link(&answer.headers, "next").is_none() || page > last + MAX_PAGES {
-                break;
-            }
-            page += 1;
-            answer = self.host.send(Ask::get(&path)?.page(page)).await?;
-        }
+        let list = Ask::get(&path(repository, &["issues", &number, "comments"])?)?;
+        let comments = self.host.elements::<RawComment>(&list, Part::Last).await?;
         let n_too_many = comments.len().saturating_sub(MAX_COMMENTS);
-        comments.drain(..n_too_many);
-        Ok(comments)
+        Ok(comments.into_iter().skip(n_too_many).map(Comment::from).collect())
     }
 
     async fn apply(
@@ -247,22 +227,15 @@ impl GitHub {
                 .await?;
         }
         for removal in removals {
-            gone_is_done(self.host.send(removal).await)?;
+            self.host.find(removal).await?;
         }
         Ok(())
     }
 
     async fn all_labels(&self, repository: &str) -> Result<Vec<String>, ForgeError> {
-        let path = path(repository, &["labels"])?;
-        let mut labels = Vec::new();
-        for page in 1..=MAX_PAGES {
-            let answer = self.host.send(Ask::get(&path)?.page(page)).await?;
-            labels.extend(answer.json::<Vec<Named>>()?.into_iter().map(|label| label.name));
-            if link(&answer.headers, "next").is_none() {
-                break;
-            }
-        }
-        Ok(labels)
+        let list = Ask::get(&path(repository, &["labels"])?)?;
+        let labels = self.host.elements::<Named>(&list, Part::First).await?;
+        Ok(labels.into_iter().map(|label| label.name).collect())
     }
 }
 
@@ -348,7 +321,7 @@ impl Forge for GitHub {
             let comment = comment.to_string();
             let ask =
                 Ask::new(Method::DELETE, &path(repository, &["issues", "comments", &comment])?)?;
-            gone_is_done(self.host.send(ask).await)
+            self.host.find(ask).await.map(drop)
         })
     }
 
@@ -379,11 +352,9 @@ impl Forge for GitHub {
 
     fn user<'a>(&'a self, login: &'a str) -> Answer<'a, Option<ForgeUser>> {
         Box::pin(async move {
-            match self.host.send(Ask::get(&["users", login])?).await {
-                Ok(answer) => Ok(Some(answer.json::<RawUser>()?.into())),
-                Err(ForgeError::NotFound { .. }) => Ok(None),
-                Err(error) => Err(error),
-            }
+            let answer = self.host.find(Ask::get(&["users", login])?).await?;
+            let user = answer.map(|answer| answer.json::<RawUser>()).transpose()?;
+            Ok(user.map(ForgeUser::from))
         })
     }
 
@@ -465,11 +436,9 @@ impl Forge for GitHub {
     fn is_protected<'a>(&'a self, repository: &'a str, branch: &'a str) -> Answer<'a, bool> {
         Box::pin(async move {
             let ask = Ask::get(&path(repository, &["branches", branch])?)?;
-            match self.host.send(ask).await {
-                Ok(answer) => Ok(answer.json::<RawBranch>()?.protected),
-                Err(ForgeError::NotFound { .. }) => Ok(false),
-                Err(error) => Err(error),
-            }
+            let branch = self.host.find(ask).await?;
+            let branch = branch.map(|answer| answer.json::<RawBranch>()).transpose()?;
+            Ok(branch.is_some_and(|branch| branch.protected))
         })
     }
 
@@ -486,11 +455,8 @@ impl Forge for GitHub {
 
     fn is_assignable<'a>(&'a self, repository: &'a str, user: &'a ForgeUser) -> Answer<'a, bool> {
         Box::pin(async move {
-            match self.host.send(Ask::get(&path(repository, &["assignees", &user.login])?)?).await {
-                Ok(_) => Ok(true),
-                Err(ForgeError::NotFound { .. }) => Ok(false),
-                Err(error) => Err(error),
-            }
+            let ask = Ask::get(&path(repository, &["assignees", &user.login])?)?;
+            Ok(self.host.find(ask).await?.is_some())
         })
     }
 
@@ -527,14 +493,6 @@ fn path<'a>(repository: &'a str, rest: &[&'a str]) -> Result<Vec<&'a str>, Forge
             status: 400,
             message: format!("`{repository}` is not a repository: expected `owner/name`"),
         }),
-    }
-}
-
-/// Treats a missing object as success, because it was to be removed.
-fn gone_is_done(answer: Result<Response, ForgeError>) -> Result<(), ForgeError> {
-    match answer {
-        Ok(_) | Err(ForgeError::NotFound { .. }) => Ok(()),
-        Err(error) => Err(error),
     }
 }
 

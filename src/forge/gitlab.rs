@@ -14,8 +14,7 @@ use serde_json::{Map, Value, json};
 
 use super::gate::Gate;
 use super::raw::{Named, Numbered, RawBranch, RawComment, RawLabel, RawUser, author, names};
-use super::wire::answer::link;
-use super::wire::{Ask, Dialect, Host, HostError, MAX_PAGES, Response};
+use super::wire::{Ask, Dialect, Host, HostError, Part};
 use super::{
     Answer, Conditional, Feed, Forge, ForgeError, FoundItem, FoundRequest, Identity, Listing,
     NewRequest, Page, RepositoryFacts, RequestBranches,
@@ -161,7 +160,7 @@ impl GitLab {
                 Some(_) => Err("it was moved"),
                 None => item.facts(kind).ok_or("it is in an unknown state"),
             })?;
-            Ok(Page { items, etag: answer.etag(), has_more: has_more(answer) })
+            Ok(Page { items, etag: answer.etag(), has_more: answer.has_more() })
         })
     }
 
@@ -207,19 +206,12 @@ impl GitLab {
         let number = number.to_string();
         // The newest notes come first, so that they are read if there are very many. The key is the
         // id, so a note that moves to another page meanwhile occurs once.
-        let mut notes = BTreeMap::new();
-        for page in 1..=MAX_PAGES {
-            let ask = Ask::get(&["projects", project, collection(kind), &number, "notes"])?;
-            let answer = self
-                .host
-                .send(ask.query("order_by", "created_at").query("sort", "desc").page(page))
-                .await?;
-            let page = answer.json::<Vec<RawComment>>()?.into_iter().filter(|note| !note.system);
-            notes.extend(page.map(|note| (note.id, Comment::from(note))));
-            if !has_more(&answer) {
-                break;
-            }
-        }
+        let list = Ask::get(&["projects", project, collection(kind), &number, "notes"])?
+            .query("order_by", "created_at")
+            .query("sort", "desc");
+        let notes = self.host.elements::<RawComment>(&list, Part::First).await?;
+        let notes = notes.into_iter().filter(|note| !note.system);
+        let notes: BTreeMap<_, _> = notes.map(|note| (note.id, Comment::from(note))).collect();
         Ok(notes.into_values().collect())
     }
 
@@ -250,16 +242,9 @@ impl GitLab {
     }
 
     async fn all_labels(&self, project: &str) -> Result<Vec<String>, ForgeError> {
-        let mut labels = Vec::new();
-        for page in 1..=MAX_PAGES {
-            let answer =
-                self.host.send(Ask::get(&["projects", project, "labels"])?.page(page)).await?;
-            labels.extend(answer.json::<Vec<Named>>()?.into_iter().map(|label| label.name));
-            if !has_more(&answer) {
-                break;
-            }
-        }
-        Ok(labels)
+        let list = Ask::get(&["projects", project, "labels"])?;
+        let labels = self.host.elements::<Named>(&list, Part::First).await?;
+        Ok(labels.into_iter().map(|label| label.name).collect())
     }
 
     async fn find_user(&self, login: &str) -> Result<Option<ForgeUser>, ForgeError> {
@@ -361,10 +346,7 @@ impl Forge for GitLab {
             let number = number.to_string();
             let comment = comment.to_string();
             let path = ["projects", repository, collection(kind), &number, "notes", &comment];
-            match self.host.send(Ask::new(Method::DELETE, &path)?).await {
-                Ok(_) | Err(ForgeError::NotFound { .. }) => Ok(()),
-                Err(error) => Err(error),
-            }
+            self.host.find(Ask::new(Method::DELETE, &path)?).await.map(drop)
         })
     }
 
@@ -481,11 +463,9 @@ impl Forge for GitLab {
     fn is_protected<'a>(&'a self, repository: &'a str, branch: &'a str) -> Answer<'a, bool> {
         Box::pin(async move {
             let ask = Ask::get(&["projects", repository, "repository", "branches", branch])?;
-            match self.host.send(ask).await {
-                Ok(answer) => Ok(answer.json::<RawBranch>()?.protected),
-                Err(ForgeError::NotFound { .. }) => Ok(false),
-                Err(error) => Err(error),
-            }
+            let branch = self.host.find(ask).await?;
+            let branch = branch.map(|answer| answer.json::<RawBranch>()).transpose()?;
+            Ok(branch.is_some_and(|branch| branch.protected))
         })
     }
 
@@ -500,15 +480,8 @@ impl Forge for GitLab {
                 None => self.find_user(&user.login).await?.and_then(|user| user.id),
             };
             let Some(id) = id else { return Ok(false) };
-            match self
-                .host
-                .send(Ask::get(&["projects", repository, "members", "all", &id.to_string()])?)
-                .await
-            {
-                Ok(_) => Ok(true),
-                Err(ForgeError::NotFound { .. }) => Ok(false),
-                Err(error) => Err(error),
-            }
+            let ask = Ask::get(&["projects", repository, "members", "all", &id.to_string()])?;
+            Ok(self.host.find(ask).await?.is_some())
         })
     }
 
@@ -537,13 +510,6 @@ const fn collection(kind: ItemKind) -> &'static str {
     match kind {
         ItemKind::Issue => "issues",
         ItemKind::PullRequest | ItemKind::MergeRequest => "merge_requests",
-    }
-}
-
-fn has_more(answer: &Response) -> bool {
-    match answer.header("x-next-page") {
-        Some(next) => !next.trim().is_empty(),
-        None => link(&answer.headers, "next").is_some(),
     }
 }
 

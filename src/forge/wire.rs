@@ -4,7 +4,7 @@
 //! them out. Redirects are not followed, but reported. This module knows no endpoint. `github` and
 //! `gitlab` call it.
 
-pub(super) mod answer;
+mod answer;
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use reqwest::{Method, RequestBuilder, StatusCode, Url};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use self::answer::has_moved_itself;
+use self::answer::{has_moved_itself, link, linked_page};
 use super::gate::Gate;
 use super::{Conditional, ForgeError};
 use crate::domain::Secret;
@@ -85,6 +85,7 @@ pub(super) struct Response {
 }
 
 /// One question.
+#[derive(Clone)]
 pub(super) struct Ask<'a> {
     method: Method,
     path: String,
@@ -143,8 +144,15 @@ impl<'a> Ask<'a> {
 /// The greatest page size of both forges.
 const PER_PAGE: u32 = 100;
 /// The number of pages that are read of lists that are usually short: of comments, of labels.
-pub(super) const MAX_PAGES: u32 = 30;
+const MAX_PAGES: u32 = 30;
 const _: () = assert!((MAX_PAGES * PER_PAGE) as usize == super::MAX_COMMENTS);
+
+/// The part that is read of a list with more than [`MAX_PAGES`] pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Part {
+    First,
+    Last,
+}
 
 impl Host {
     pub(super) fn new(
@@ -260,6 +268,41 @@ impl Host {
                 message: format!("no answer to {request} within {wait}"),
             })
         })
+    }
+
+    /// Sends a request about an object. Returns `None` if the object is missing.
+    pub(super) async fn find(&self, ask: Ask<'_>) -> Result<Option<Response>, ForgeError> {
+        match self.send(ask).await {
+            Err(ForgeError::NotFound { .. }) => Ok(None),
+            answer => answer.map(Some),
+        }
+    }
+
+    /// Returns the elements of a list that is usually short: all, or those of a part of its pages.
+    pub(super) async fn elements<T: DeserializeOwned>(
+        &self,
+        list: &Ask<'_>,
+        part: Part,
+    ) -> Result<Vec<T>, ForgeError> {
+        let mut answer = self.send(list.clone().page(1)).await?;
+        let last = match part {
+            Part::First => 0,
+            Part::Last => linked_page(&answer.headers, "last").unwrap_or(1),
+        };
+        let mut page = last.saturating_sub(MAX_PAGES) + 1;
+        if page > 1 {
+            answer = self.send(list.clone().page(page)).await?;
+        }
+        let mut elements = Vec::new();
+        loop {
+            elements.extend(answer.json::<Vec<T>>()?);
+            // The list may have got longer. It is not followed without end.
+            if !answer.has_more() || page >= last.saturating_add(MAX_PAGES) {
+                return Ok(elements);
+            }
+            page += 1;
+            answer = self.send(list.clone().page(page)).await?;
+        }
     }
 
     async fn send_once(&self, ask: &Ask<'_>, request: &str) -> Result<Response, ForgeError> {
@@ -380,6 +423,15 @@ impl Response {
 
     pub fn etag(&self) -> Option<String> {
         self.header("etag").map(str::to_owned)
+    }
+
+    /// Returns whether there is a page after this one.
+    pub fn has_more(&self) -> bool {
+        // Only GitLab sends this header.
+        match self.header("x-next-page") {
+            Some(next) => !next.trim().is_empty(),
+            None => link(&self.headers, "next").is_some(),
+        }
     }
 
     /// Returns nothing for an unchanged answer, and otherwise the result of `read`.

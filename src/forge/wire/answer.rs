@@ -121,7 +121,7 @@ pub(super) fn linked_number(base: &str, to: &str, collection: &str) -> Option<u6
 }
 
 /// Returns the number of a page that a `Link` header names.
-pub(in crate::forge) fn linked_page(headers: &HeaderMap, relation: &str) -> Option<u32> {
+pub(super) fn linked_page(headers: &HeaderMap, relation: &str) -> Option<u32> {
     let link = link(headers, relation)?;
     let url = Url::parse(&link).ok()?;
     let (_, page) = url.query_pairs().find(|(name, _)| name == "page")?;
@@ -129,7 +129,7 @@ pub(in crate::forge) fn linked_page(headers: &HeaderMap, relation: &str) -> Opti
 }
 
 /// Returns the target of a `Link` header.
-pub(in crate::forge) fn link(headers: &HeaderMap, relation: &str) -> Option<String> {
+pub(super) fn link(headers: &HeaderMap, relation: &str) -> Option<String> {
     let links = text(headers, "link")?;
     // A URL may contain a comma. Links are separated by a comma between `;…` and `<`.
     links.split('<').skip(1).find_map(|link| {
@@ -145,7 +145,7 @@ pub(in crate::forge) fn link(headers: &HeaderMap, relation: &str) -> Option<Stri
 }
 
 /// Returns the place of an error in JSON, without its contents.
-pub(in crate::forge) fn problem(error: &serde_path_to_error::Error<serde_json::Error>) -> String {
+pub(super) fn problem(error: &serde_path_to_error::Error<serde_json::Error>) -> String {
     let inner = error.inner();
     let said = inner.to_string();
     let what = match inner.classify() {
