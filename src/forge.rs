@@ -16,13 +16,14 @@ mod agenda;
 mod bases;
 mod blockers;
 pub mod check;
+mod client;
 mod connect;
 mod context_retention;
 pub mod contexts;
 mod gate;
 mod gates;
-pub mod github;
-pub mod gitlab;
+mod github;
+mod gitlab;
 mod host_state;
 mod list_cursor;
 mod outbox_worker;
@@ -44,7 +45,6 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::BoxFuture;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -52,17 +52,15 @@ use crate::config::Forges;
 use crate::nudge::{Nudges, Wakeups};
 use crate::service::Service;
 
-use crate::domain::forge::pacing::Urgency;
-use crate::domain::forge::{
-    Comment, ForgeKind, ForgeUser, ItemFacts, ItemKind, LabelDelta, PullRequest,
-};
+use crate::domain::forge::{ForgeUser, ItemFacts, PullRequest};
 
+pub use client::Forge;
 pub use connect::{ConnectError, connect, is_open_to_others, read_token};
 pub use signal::pause_file;
 pub use wire::{Host, HostError};
 
-/// The answer of a forge to a question.
-pub type Answer<'a, T> = BoxFuture<'a, Result<T, ForgeError>>;
+/// The answer of a forge to a request.
+pub type Answer<T> = Result<T, ForgeError>;
 
 /// The content of one list.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -143,6 +141,7 @@ pub struct FoundRequest {
     pub body: String,
     /// `None` for a deleted account.
     pub author: Option<ForgeUser>,
+    pub branches: RequestBranches,
 }
 
 /// A pull or merge request to open.
@@ -223,130 +222,6 @@ impl ForgeError {
             Self::NotUnderstood { .. } => Some("not_understood"),
         }
     }
-}
-
-/// A forge at one host, with one token. Reads are repeated automatically if an answer was lost;
-/// writes never.
-///
-/// Nothing happens before a future is polled. If the future of a write is dropped, the forge may
-/// have carried it out or not.
-pub trait Forge: Send + Sync + 'static {
-    fn kind(&self) -> ForgeKind;
-
-    /// Returns the same forge for writes of this urgency. The default is [`Urgency::Work`].
-    fn with_urgency(&self, urgency: Urgency) -> Arc<dyn Forge>;
-
-    /// Returns the lists of a repository.
-    fn feeds(&self) -> &'static [Feed];
-
-    /// Returns a page of a list (from 1), at most 100 items.
-    fn list<'a>(
-        &'a self,
-        repository: &'a str,
-        feed: Feed,
-        listing: &'a Listing,
-        page: u32,
-        etag: Option<&'a str>,
-    ) -> Answer<'a, Conditional<Page>>;
-
-    /// Returns whether the lists leave out how many open issues block an issue.
-    fn hides_blockers(&self) -> bool;
-
-    /// Returns the addresses for people of the open issues that block an issue. One that the forge
-    /// does not name is an empty text.
-    fn blockers<'a>(&'a self, repository: &'a str, number: u64) -> Answer<'a, Vec<String>>;
-
-    fn item<'a>(
-        &'a self,
-        repository: &'a str,
-        kind: ItemKind,
-        number: u64,
-        etag: Option<&'a str>,
-    ) -> Answer<'a, Conditional<(FoundItem, Option<String>)>>;
-
-    /// Returns the comments, the oldest first. If there are more than [`MAX_COMMENTS`], it returns
-    /// the newest.
-    fn comments<'a>(
-        &'a self,
-        repository: &'a str,
-        kind: ItemKind,
-        number: u64,
-    ) -> Answer<'a, Vec<Comment>>;
-
-    /// Posts a comment, and returns its id.
-    fn add_comment<'a>(
-        &'a self,
-        repository: &'a str,
-        kind: ItemKind,
-        number: u64,
-        body: &'a str,
-    ) -> Answer<'a, u64>;
-
-    /// Removes a comment. A missing comment is not an error.
-    fn remove_comment<'a>(
-        &'a self,
-        repository: &'a str,
-        kind: ItemKind,
-        number: u64,
-        comment: u64,
-    ) -> Answer<'a, ()>;
-
-    /// Adds labels, then removes labels. A missing label is not an error. Other labels stay as they
-    /// are.
-    fn change_labels<'a>(
-        &'a self,
-        repository: &'a str,
-        kind: ItemKind,
-        number: u64,
-        delta: &'a LabelDelta,
-    ) -> Answer<'a, ()>;
-
-    /// Returns the owner of the token.
-    fn identity(&self) -> Answer<'_, Identity>;
-
-    /// Returns the account with this login.
-    fn user<'a>(&'a self, login: &'a str) -> Answer<'a, Option<ForgeUser>>;
-
-    /// Returns a repository, also by an earlier name.
-    fn repository<'a>(&'a self, repository: &'a str) -> Answer<'a, RepositoryFacts>;
-
-    /// Returns the pull or merge requests from a branch of a repository, also closed ones.
-    fn requests_from<'a>(
-        &'a self,
-        repository: &'a str,
-        branch: &'a str,
-    ) -> Answer<'a, Vec<FoundRequest>>;
-
-    /// Opens a pull or merge request between two branches of a repository.
-    fn open_request<'a>(
-        &'a self,
-        repository: &'a str,
-        request: &'a NewRequest,
-    ) -> Answer<'a, PullRequest>;
-
-    /// Returns the branches of a pull or merge request.
-    fn branches_of<'a>(&'a self, repository: &'a str, number: u64) -> Answer<'a, RequestBranches>;
-
-    /// Returns whether a branch is protected; `false` if there is none.
-    fn is_protected<'a>(&'a self, repository: &'a str, branch: &'a str) -> Answer<'a, bool>;
-
-    /// Returns the newest comments on lines of a pull request, each with its place. GitLab has them
-    /// among the comments of a merge request.
-    fn review_comments<'a>(&'a self, repository: &'a str, number: u64) -> Answer<'a, Vec<Comment>>;
-
-    /// Returns whether an account can be assigned to items of a repository.
-    fn is_assignable<'a>(&'a self, repository: &'a str, user: &'a ForgeUser) -> Answer<'a, bool>;
-
-    /// Returns the labels that exist in a repository.
-    fn labels<'a>(&'a self, repository: &'a str) -> Answer<'a, Vec<String>>;
-
-    /// Creates a label. A label that exists already is not an error.
-    fn create_label<'a>(
-        &'a self,
-        repository: &'a str,
-        name: &'a str,
-        description: &'a str,
-    ) -> Answer<'a, ()>;
 }
 
 /// The number of comments that are read of an item, far more than people write on one.

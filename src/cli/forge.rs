@@ -138,7 +138,7 @@ async fn check_one(
     missing: MissingLabels,
 ) -> HostReport {
     let mut report = match connect(host, write_interval) {
-        Ok(forge) => check(host, &*forge, missing).await,
+        Ok(forge) => check(host, &forge, missing).await,
         Err(error) => {
             let finding =
                 Finding::problem(ErrorChain(&error).to_string(), "set `token` or `token_file`");

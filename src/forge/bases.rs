@@ -34,7 +34,7 @@ pub(super) async fn fetch(
     let failed = |error: &dyn std::error::Error| {
         format!("its items wait: the repository was not fetched: {}", ErrorChain(error))
     };
-    let remote = host_state.remote(&**forge, &watched.name).await;
+    let remote = host_state.remote(forge, &watched.name).await;
     let remote = remote.map_err(|error: NoRemote| failed(&error))?;
     let service = &host_state.service;
     let items = service.forges.waiting_in(repository);
@@ -42,7 +42,7 @@ pub(super) async fn fetch(
     let mut problem = None;
     for (kind, number) in asked.iter().copied() {
         let ask = |name: String| async move { forge.branches_of(&name, number).await };
-        let branches = host_state.ask_in(&**forge, &watched.name, ask).await;
+        let branches = host_state.ask_in(forge, &watched.name, ask).await;
         match branches {
             Ok(branches) => requests.push(((kind, number), branches)),
             // The others need not wait for it.

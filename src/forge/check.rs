@@ -89,7 +89,7 @@ impl HostReport {
 
 /// Looks at a host and its repositories. Takes as long as its slowest answers; dropping it leaves
 /// labels created or not.
-pub async fn check(host: &ForgeHost, forge: &dyn Forge, missing: MissingLabels) -> HostReport {
+pub async fn check(host: &ForgeHost, forge: &Forge, missing: MissingLabels) -> HostReport {
     let identity = match forge.identity().await {
         Ok(identity) => identity,
         // The repositories would only report the same, each after its own wait.
@@ -136,7 +136,7 @@ pub async fn check(host: &ForgeHost, forge: &dyn Forge, missing: MissingLabels) 
 
 async fn check_repository(
     host: &ForgeHost,
-    forge: &dyn Forge,
+    forge: &Forge,
     watched: &WatchedRepository,
     bot: Option<&ForgeUser>,
     missing: MissingLabels,

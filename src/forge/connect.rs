@@ -1,4 +1,4 @@
-//! Makes a client from a host of the configuration. Only this file knows which forges exist.
+//! Makes a client from a host of the configuration.
 
 use std::fs;
 use std::io;
@@ -8,12 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::gate::Gate;
-use super::github::GitHub;
-use super::gitlab::GitLab;
 use super::{Forge, HostError};
 use crate::config::ForgeHost;
 use crate::domain::Secret;
-use crate::domain::forge::ForgeKind;
 use crate::domain::forge::pacing::Pace;
 use crate::nudge::Nudge;
 
@@ -40,7 +37,7 @@ pub enum ConnectError {
 ///
 /// # Errors
 /// A token file that cannot be read or has no token, and a host with an invalid address.
-pub fn connect(host: &ForgeHost, write_interval: Duration) -> Result<Arc<dyn Forge>, ConnectError> {
+pub fn connect(host: &ForgeHost, write_interval: Duration) -> Result<Forge, ConnectError> {
     let pace = Pace { write_interval, ..Pace::unlimited() };
     connect_through(host, token_of(host)?, Arc::new(Gate::new(pace, Nudge::new())))
 }
@@ -58,16 +55,13 @@ pub(super) fn connect_through(
     host: &ForgeHost,
     token: Secret,
     gate: Arc<Gate>,
-) -> Result<Arc<dyn Forge>, ConnectError> {
+) -> Result<Forge, ConnectError> {
     if let Some(path) = &host.account.token_file
         && is_open_to_others(path)
     {
         tracing::warn!(path = %path.display(), "all users of this machine can read a token file");
     }
-    Ok(match host.kind {
-        ForgeKind::GitHub => Arc::new(GitHub::new(&host.account.base_url, token)?.with_gate(gate)),
-        ForgeKind::GitLab => Arc::new(GitLab::new(&host.account.base_url, token)?.with_gate(gate)),
-    })
+    Ok(Forge::new(host.kind, &host.account.base_url, token, gate)?)
 }
 
 /// Returns whether every user of this machine may read a file; `false` for a missing file.
@@ -100,7 +94,7 @@ pub fn read_token(path: &Path) -> Result<Secret, ConnectError> {
 mod tests {
     use super::*;
     use crate::config::ForgeAccount;
-    use crate::domain::forge::LabelNames;
+    use crate::domain::forge::{ForgeKind, LabelNames};
 
     fn host(path: PathBuf) -> ForgeHost {
         ForgeHost {

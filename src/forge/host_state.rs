@@ -35,7 +35,7 @@ pub(super) struct HostState {
     claims_from: BTreeSet<String>,
     pub(super) service: Arc<Service>,
     /// The client with its token; `None` while there is no usable token.
-    forge: Mutex<Option<(Secret, Arc<dyn Forge>)>>,
+    forge: Mutex<Option<(Secret, Forge)>>,
     /// The rules, once the bot is known.
     rules: Mutex<Option<Arc<Rules>>>,
     /// The owner of the token, once it is known.
@@ -183,9 +183,9 @@ impl HostState {
     }
 
     /// Returns the client, for questions through [`HostState::ask`].
-    pub(super) fn forge(&self) -> Result<Arc<dyn Forge>, Unanswered> {
+    pub(super) fn forge(&self) -> Result<Forge, Unanswered> {
         self.check_gate()?;
-        let forge = lock(&self.forge).as_ref().map(|(_, forge)| Arc::clone(forge));
+        let forge = lock(&self.forge).as_ref().map(|(_, forge)| forge.clone());
         forge.ok_or(Unanswered::NoToken)
     }
 

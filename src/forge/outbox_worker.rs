@@ -334,22 +334,22 @@ impl OutboxWorker {
         self.host_state.check_held(urgency)?;
         let forge = self.host_state.forge()?.with_urgency(urgency);
         match write {
-            PendingWrite::Claim => self.claim(&*forge, item).await,
-            PendingWrite::Withdraw => self.withdraw(&*forge, item).await,
-            PendingWrite::Label { state } => self.label(&*forge, item, *state).await,
+            PendingWrite::Claim => self.claim(&forge, item).await,
+            PendingWrite::Withdraw => self.withdraw(&forge, item).await,
+            PendingWrite::Label { state } => self.label(&forge, item, *state).await,
             PendingWrite::Comment { number, text } => {
                 let text = self.with_result(item, *number, text).await?;
-                self.comment(&*forge, item, *number, &text).await.map(drop)
+                self.comment(&forge, item, *number, &text).await.map(drop)
             }
-            PendingWrite::Push => self.push(&*forge, item).await,
-            PendingWrite::PullRequest => self.open_request(&*forge, item).await,
+            PendingWrite::Push => self.push(&forge, item).await,
+            PendingWrite::PullRequest => self.open_request(&forge, item).await,
             PendingWrite::Folder { .. } => Ok(()),
         }
     }
 
     async fn label(
         &self,
-        forge: &dyn Forge,
+        forge: &Forge,
         item: &ForgeItem,
         state: LabelState,
     ) -> Result<(), WriteError> {
@@ -398,7 +398,7 @@ impl OutboxWorker {
     /// [`WriteError::Lost`] if its outcome is not known.
     async fn send<T, F>(
         &self,
-        forge: &dyn Forge,
+        forge: &Forge,
         item: &ForgeItem,
         request: impl Fn(String) -> F,
     ) -> Result<T, WriteError>
@@ -422,7 +422,7 @@ impl OutboxWorker {
 
     async fn change_labels(
         &self,
-        forge: &dyn Forge,
+        forge: &Forge,
         item: &ForgeItem,
         delta: &LabelDelta,
     ) -> Result<(), WriteError> {
@@ -436,7 +436,7 @@ impl OutboxWorker {
     /// Returns the item, or the reason why there is none.
     async fn facts(
         &self,
-        forge: &dyn Forge,
+        forge: &Forge,
         item: &ForgeItem,
     ) -> Result<Result<ItemFacts, StopCause>, Unanswered> {
         Ok(match self.host_state.find(forge, item).await? {

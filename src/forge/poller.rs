@@ -171,7 +171,7 @@ impl Poller {
                 .open()
                 .await
                 .map_err(|error| said(&error))?;
-            self.reconciler.host_state.learn_names(&*forge, &items).await;
+            self.reconciler.host_state.learn_names(&forge, &items).await;
         }
         let mut problem = None;
         let mut unanswered = None;
@@ -180,7 +180,7 @@ impl Poller {
             // A long list is read page by page. If there are several lists, a page sometimes takes
             // the place of the changes, because two questions are enough.
             let reads_pages = n_feeds == 1 || self.n_looks % N_LOOKS_A_PAGE == place as u64;
-            let read = self.read_feed(&*forge, *feed, &rules, reads_pages, &mut problem).await;
+            let read = self.read_feed(&forge, *feed, &rules, reads_pages, &mut problem).await;
             // Waiting items can be claimed while other lists are read.
             self.reconciler.host_state.service.forges.serve_waiting();
             match read {
@@ -209,7 +209,7 @@ impl Poller {
                 Err(error) => unanswered = Some(error.to_string()),
             }
         }
-        match self.ask_about_blockers(&*forge).await {
+        match self.ask_about_blockers(&forge).await {
             Ok(unknown) => problem = problem.or(unknown),
             Err(error) => unanswered = unanswered.or(Some(error.to_string())),
         }
@@ -280,7 +280,7 @@ impl Poller {
     /// Reads the part of a list that is due now.
     async fn read_feed(
         &mut self,
-        forge: &dyn Forge,
+        forge: &Forge,
         feed: Feed,
         rules: &Rules,
         reads_pages: bool,
@@ -295,7 +295,7 @@ impl Poller {
 
     async fn read(
         &mut self,
-        forge: &dyn Forge,
+        forge: &Forge,
         feed: Feed,
         look: &mut ListCursor,
         rules: &Rules,

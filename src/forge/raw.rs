@@ -80,3 +80,22 @@ impl From<RawComment> for Comment {
 pub(super) struct RawBranch {
     pub(super) protected: bool,
 }
+
+/// An issue that blocks another one, or that GitLab links with it. It may be in a repository that
+/// shows little of it.
+#[derive(Deserialize)]
+pub(super) struct RawLinked {
+    /// The relation to the other issue. GitHub lists only issues that block it.
+    link_type: Option<String>,
+    state: Option<String>,
+    /// GitLab's `web_url`.
+    #[serde(alias = "web_url")]
+    pub(super) html_url: Option<String>,
+}
+
+impl RawLinked {
+    pub(super) fn is_open_blocker(&self) -> bool {
+        let blocks = self.link_type.as_deref().is_none_or(|relation| relation == "is_blocked_by");
+        blocks && matches!(self.state.as_deref(), Some("open" | "opened"))
+    }
+}

@@ -50,7 +50,7 @@ impl Reconciler {
             return Ok(Reconciled::AskAgain);
         };
         let revision = item.revision;
-        let answer = self.host_state.find(&*forge, &item).await;
+        let answer = self.host_state.find(&forge, &item).await;
         let service = &self.host_state.service;
         // The item is read from the store again, because it may have changed during the question.
         let item = service.forge_items.get(&item.id).await.map_err(|error| said(&error))?;

@@ -23,11 +23,7 @@ impl HostState {
     ///
     /// # Errors
     /// A forge without an answer, and an address at another host.
-    pub(super) async fn remote(
-        &self,
-        forge: &dyn Forge,
-        repository: &str,
-    ) -> Result<Remote, NoRemote> {
+    pub(super) async fn remote(&self, forge: &Forge, repository: &str) -> Result<Remote, NoRemote> {
         let token = self.token()?;
         let user = match self.config.kind {
             ForgeKind::GitHub => "x-access-token",

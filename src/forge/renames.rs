@@ -38,7 +38,7 @@ impl HostState {
     /// [`Unanswered::Repository`] if the repository itself does not answer.
     pub(super) async fn ask_in<T, F>(
         &self,
-        forge: &dyn Forge,
+        forge: &Forge,
         repository: &str,
         question: impl Fn(String) -> F,
     ) -> Result<T, Unanswered>
@@ -64,7 +64,7 @@ impl HostState {
     /// [`Unanswered::Repository`] if the repository itself does not answer.
     pub(super) async fn find(
         &self,
-        forge: &dyn Forge,
+        forge: &Forge,
         item: &ForgeItem,
     ) -> Result<FoundItem, Unanswered> {
         let key = &item.key;
@@ -86,7 +86,7 @@ impl HostState {
 
     async fn find_as(
         &self,
-        forge: &dyn Forge,
+        forge: &Forge,
         name: &str,
         key: &ItemKey,
     ) -> Result<FoundItem, Unanswered> {
@@ -103,7 +103,7 @@ impl HostState {
     /// answers by that name.
     async fn look_for(
         &self,
-        forge: &dyn Forge,
+        forge: &Forge,
         repository: &str,
         name: &str,
     ) -> Result<Option<String>, Unanswered> {
@@ -133,7 +133,7 @@ impl HostState {
     /// gone.
     async fn check_list(
         &self,
-        forge: &dyn Forge,
+        forge: &Forge,
         name: &str,
         kind: ItemKind,
     ) -> Result<(), Unanswered> {
@@ -172,7 +172,7 @@ impl HostState {
     /// Learns the present names of repositories that have items and are not in the configuration,
     /// because a person may have written a new name there. The name of a repository that does not
     /// answer stays unknown.
-    pub(super) async fn learn_names(&self, forge: &dyn Forge, items: &[ForgeItem]) {
+    pub(super) async fn learn_names(&self, forge: &Forge, items: &[ForgeItem]) {
         let names = items.iter().filter(|item| self.has(item)).map(|item| &item.key.repository);
         let unknown: BTreeSet<&String> = names.filter(|name| !self.watches(name)).collect();
         for name in unknown {

@@ -1,8 +1,8 @@
 //! HTTP requests to the API of one host, with its address, token, time limits and repeats.
 //!
 //! Reads are repeated if an answer was lost. Writes are not, because the forge may have carried
-//! them out. Redirects are not followed, but reported. This module knows no endpoint. `github` and
-//! `gitlab` call it.
+//! them out. Redirects are not followed, but reported. This module knows no endpoint. `client`,
+//! `github` and `gitlab` call it.
 
 mod answer;
 
@@ -17,12 +17,11 @@ use serde_json::Value;
 
 use self::answer::{has_moved_itself, link, linked_page};
 use super::gate::Gate;
-use super::{Conditional, ForgeError};
+use super::{Answer, Conditional, ForgeError};
 use crate::domain::Secret;
-use crate::domain::forge::pacing::{Pace, Urgency};
+use crate::domain::forge::pacing::Urgency;
 use crate::domain::printable::{excerpt, one_line};
 use crate::mcp_client::http::http_client;
-use crate::nudge::Nudge;
 
 /// The time limit for a question together with its repeats.
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -84,24 +83,22 @@ pub(super) struct Response {
     body: Vec<u8>,
 }
 
-/// One question.
-#[derive(Clone)]
-pub(super) struct Ask<'a> {
-    method: Method,
-    path: String,
-    query: Vec<(&'a str, String)>,
-    body: Option<Value>,
-    etag: Option<&'a str>,
-}
+/// The path of a request, below the base URL.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ApiPath(String);
 
-impl<'a> Ask<'a> {
-    /// Creates a question. Each of the plain texts in `segments` becomes one segment of the path.
+impl ApiPath {
+    /// Returns the path of `segments`. Each of these plain texts becomes one segment.
     ///
     /// # Errors
     /// [`ForgeError::Refused`] for a text that cannot be a segment: `labels/..` would name all
     /// labels.
-    pub fn new(method: Method, segments: &[&str]) -> Result<Self, ForgeError> {
-        let mut path = String::new();
+    pub fn new(segments: &[&str]) -> Answer<Self> {
+        Self(String::new()).join(segments)
+    }
+
+    /// Returns the path with more segments, as in [`ApiPath::new`].
+    pub fn join(mut self, segments: &[&str]) -> Answer<Self> {
         for segment in segments {
             if matches!(*segment, "" | "." | "..") {
                 let message = format!("`{segment}` can't stand in the path of a request");
@@ -110,14 +107,30 @@ impl<'a> Ask<'a> {
                     message,
                 });
             }
-            path.push('/');
-            path += &encoded(segment);
+            self.0.push('/');
+            self.0 += &encoded(segment);
         }
-        Ok(Self { method, path, query: Vec::new(), body: None, etag: None })
+        Ok(self)
+    }
+}
+
+/// One question.
+#[derive(Clone)]
+pub(super) struct Ask<'a> {
+    method: Method,
+    path: ApiPath,
+    query: Vec<(&'a str, String)>,
+    body: Option<Value>,
+    etag: Option<&'a str>,
+}
+
+impl<'a> Ask<'a> {
+    pub fn new(method: Method, path: ApiPath) -> Self {
+        Self { method, path, query: Vec::new(), body: None, etag: None }
     }
 
-    pub fn get(segments: &[&str]) -> Result<Self, ForgeError> {
-        Self::new(Method::GET, segments)
+    pub fn get(path: ApiPath) -> Self {
+        Self::new(Method::GET, path)
     }
 
     pub fn query(mut self, name: &'a str, value: impl Into<String>) -> Self {
@@ -159,6 +172,7 @@ impl Host {
         base_url: &str,
         token: Secret,
         dialect: &'static Dialect,
+        gate: Arc<Gate>,
     ) -> Result<Self, HostError> {
         let wrong =
             |problem| HostError::BaseUrl { url: excerpt(base_url, 200).into_owned(), problem };
@@ -183,7 +197,6 @@ impl Host {
         let http =
             http_client().map_err(|source| HostError::Client { host: name.clone(), source })?;
         let base = format!("{root}{}", dialect.suffix);
-        let gate = Arc::new(Gate::new(Pace::unlimited(), Nudge::new()));
         let timeout = TIMEOUT;
         let urgency = Urgency::Work;
         let host = Self { http, base, name, token, dialect, timeout, gate, urgency };
@@ -202,19 +215,8 @@ impl Host {
         self.timeout = timeout;
     }
 
-    /// Sets the least time between two writes.
-    pub(super) fn set_write_interval(&mut self, write_interval: Duration) {
-        self.gate.set_pace(Pace { write_interval, ..Pace::unlimited() });
-    }
-
-    /// Replaces the gate by a shared one.
-    pub(super) fn set_gate(&mut self, gate: Arc<Gate>) {
-        self.gate = gate;
-    }
-
-    /// Returns the same host for writes of this urgency.
-    pub(super) fn with_urgency(&self, urgency: Urgency) -> Self {
-        Self { urgency, ..self.clone() }
+    pub(super) const fn set_urgency(&mut self, urgency: Urgency) {
+        self.urgency = urgency;
     }
 
     fn credentials(&self) -> Option<HeaderValue> {
@@ -231,8 +233,8 @@ impl Host {
     /// # Errors
     /// [`ForgeError`] for each answer of 300 and above except 304, and for a request that the gate
     /// withholds.
-    pub(super) async fn send(&self, ask: Ask<'_>) -> Result<Response, ForgeError> {
-        let request = format!("{} {}", ask.method, excerpt(&ask.path, 200));
+    pub(super) async fn send(&self, ask: Ask<'_>) -> Answer<Response> {
+        let request = format!("{} {}", ask.method, excerpt(&ask.path.0, 200));
         let is_read = ask.method == Method::GET;
         if !is_read {
             self.gate.write(self.urgency).await?;
@@ -271,7 +273,7 @@ impl Host {
     }
 
     /// Sends a request about an object. Returns `None` if the object is missing.
-    pub(super) async fn find(&self, ask: Ask<'_>) -> Result<Option<Response>, ForgeError> {
+    pub(super) async fn find(&self, ask: Ask<'_>) -> Answer<Option<Response>> {
         match self.send(ask).await {
             Err(ForgeError::NotFound { .. }) => Ok(None),
             answer => answer.map(Some),
@@ -283,7 +285,7 @@ impl Host {
         &self,
         list: &Ask<'_>,
         part: Part,
-    ) -> Result<Vec<T>, ForgeError> {
+    ) -> Answer<Vec<T>> {
         let mut answer = self.send(list.clone().page(1)).await?;
         let last = match part {
             Part::First => 0,
@@ -305,7 +307,7 @@ impl Host {
         }
     }
 
-    async fn send_once(&self, ask: &Ask<'_>, request: &str) -> Result<Response, ForgeError> {
+    async fn send_once(&self, ask: &Ask<'_>, request: &str) -> Answer<Response> {
         let lost =
             |error: &reqwest::Error| ForgeError::Unavailable { message: self.told(request, error) };
         let mut answer = self.request(ask).send().await.map_err(|error| lost(&error))?;
@@ -328,7 +330,7 @@ impl Host {
     }
 
     fn request(&self, ask: &Ask<'_>) -> RequestBuilder {
-        let mut url = format!("{}{}", self.base, ask.path);
+        let mut url = format!("{}{}", self.base, ask.path.0);
         for (n, (name, value)) in ask.query.iter().enumerate() {
             url.push(if n == 0 { '?' } else { '&' });
             url.extend([encoded(name), "=".to_owned(), encoded(value)]);
@@ -372,18 +374,12 @@ impl Host {
         one_line(&format!("{request} at {}: {what}: {cause}", self.name), 300)
     }
 
-    /// Returns the new place if an item, and not the whole host, has moved.
-    pub(super) fn place_of_moved(
-        &self,
-        error: &ForgeError,
-        path_of_item: &[&str],
-    ) -> Option<String> {
+    /// Returns the new place if the item at `path`, and not the whole host, has moved.
+    pub(super) fn place_of_moved(&self, error: &ForgeError, path: &ApiPath) -> Option<String> {
         let ForgeError::Moved { status: 301 | 308, to } = error else {
             return None;
         };
-        let asked: String =
-            path_of_item.iter().flat_map(|segment| ["/".to_owned(), encoded(segment)]).collect();
-        has_moved_itself(&format!("{}{asked}", self.base), to).then(|| to.clone())
+        has_moved_itself(&format!("{}{}", self.base, path.0), to).then(|| to.clone())
     }
 
     /// Returns the number in a redirect to `/collection/7` of this host, as both forges answer for
@@ -407,7 +403,7 @@ impl Response {
     ///
     /// # Errors
     /// [`ForgeError::NotUnderstood`], which names the place, without its contents.
-    pub fn json<T: DeserializeOwned>(&self) -> Result<T, ForgeError> {
+    pub fn json<T: DeserializeOwned>(&self) -> Answer<T> {
         let mut json = serde_json::Deserializer::from_slice(&self.body);
         let read = serde_path_to_error::deserialize(&mut json);
         read.map_err(|error| self.not_understood(answer::problem(&error)))
@@ -435,10 +431,7 @@ impl Response {
     }
 
     /// Returns nothing for an unchanged answer, and otherwise the result of `read`.
-    pub fn fresh<T>(
-        &self,
-        read: impl FnOnce(&Self) -> Result<T, ForgeError>,
-    ) -> Result<Conditional<T>, ForgeError> {
+    pub fn fresh<T>(&self, read: impl FnOnce(&Self) -> Answer<T>) -> Answer<Conditional<T>> {
         if self.status == StatusCode::NOT_MODIFIED {
             Ok(Conditional::NotModified)
         } else {
@@ -452,7 +445,7 @@ impl Response {
     pub fn good_ones<R: DeserializeOwned, T>(
         &self,
         take: impl Fn(R) -> Result<T, &'static str>,
-    ) -> Result<Vec<T>, ForgeError> {
+    ) -> Answer<Vec<T>> {
         let all: Vec<Value> = self.json()?;
         let (mut good, mut n_malformed, mut first_problem) =
             (Vec::with_capacity(all.len()), 0_usize, None);
@@ -481,7 +474,7 @@ impl Response {
 }
 
 /// Encodes a text as part of a path or query. Only unreserved characters stay as they are.
-pub(super) fn encoded(text: &str) -> String {
+fn encoded(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
@@ -500,13 +493,20 @@ fn hex(digit: u8) -> char {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::forge::pacing::Pace;
+    use crate::nudge::Nudge;
 
     static DIALECT: Dialect =
         Dialect { token: ("private-token", ""), headers: &[], suffix: "/api/v4" };
 
+    fn host(base_url: &str, token: &str) -> Result<Host, HostError> {
+        let gate = Gate::new(Pace::unlimited(), Nudge::new());
+        Host::new(base_url, Secret::new(token), &DIALECT, Arc::new(gate))
+    }
+
     #[track_caller]
     fn check_base(base_url: &str, expected: Option<(&str, &str)>) {
-        let host = Host::new(base_url, Secret::new("t0ken"), &DIALECT);
+        let host = host(base_url, "t0ken");
         let got = host.as_ref().ok().map(|host| (host.base.as_str(), host.name()));
         assert_eq!(got, expected, "{base_url}");
     }
@@ -535,29 +535,26 @@ mod tests {
 
     #[test]
     fn neither_errors_nor_debug_have_secrets() {
-        let error = Host::new("https://ann:pa55word@code.example", Secret::new("t0ken"), &DIALECT)
-            .expect_err("a password");
+        let error = host("https://ann:pa55word@code.example", "t0ken").expect_err("a password");
         assert!(!format!("{error} {error:?}").contains("pa55word"), "{error}");
-        let error = Host::new("https://code.example", Secret::new("t0\nken"), &DIALECT)
-            .expect_err("a line end");
+        let error = host("https://code.example", "t0\nken").expect_err("a line end");
         assert!(
             !format!("{error} {error:?}").contains("ken\"") && error.to_string().contains("token"),
             "{error}"
         );
-        let host =
-            Host::new("https://code.example", Secret::new("t0ken"), &DIALECT).expect("a host");
+        let host = host("https://code.example", "t0ken").expect("a host");
         assert!(!format!("{host:?}").contains("t0ken"));
     }
 
     #[test]
     fn a_segment_stays_one_segment() {
-        let ask = |segments: &[&str]| Ask::get(segments).map(|ask| ask.path);
+        let path = |segments: &[&str]| ApiPath::new(segments).map(|path| path.0);
         assert_eq!(
-            ask(&["a/b", "ü %2F?#+ 🤖"]).as_deref(),
+            path(&["a/b", "ü %2F?#+ 🤖"]).as_deref(),
             Ok("/a%2Fb/%C3%BC%20%252F%3F%23%2B%20%F0%9F%A4%96")
         );
         for wrong in ["", ".", ".."] {
-            assert!(matches!(ask(&["labels", wrong]), Err(ForgeError::Refused { .. })), "{wrong}");
+            assert!(matches!(path(&["labels", wrong]), Err(ForgeError::Refused { .. })), "{wrong}");
         }
     }
 }

@@ -9,11 +9,12 @@ mod places;
 
 use std::time::Duration;
 
+use agent_coordinator::config::{ForgeAccount, ForgeHost};
 use agent_coordinator::domain::Secret;
-use agent_coordinator::domain::forge::{ForgeKind, ForgeUser, ItemFacts};
-use agent_coordinator::forge::github::GitHub;
-use agent_coordinator::forge::gitlab::GitLab;
-use agent_coordinator::forge::{Conditional, Feed, Forge, ForgeError, FoundItem, Listing, Page};
+use agent_coordinator::domain::forge::{ForgeKind, ForgeUser, ItemFacts, LabelNames};
+use agent_coordinator::forge::{
+    Conditional, ConnectError, Feed, Forge, ForgeError, FoundItem, Listing, Page, connect,
+};
 
 use self::fake::{Fake, Item, OWNER, Repository, TOKEN};
 
@@ -24,7 +25,7 @@ const NAME: &str = "ann/site";
 struct Bed {
     fake: Fake,
     repository: Repository,
-    client: Box<dyn Forge>,
+    client: Forge,
 }
 
 impl Bed {
@@ -34,7 +35,7 @@ impl Bed {
 
     fn with_timeout(forge: ForgeKind, timeout: Duration) -> Self {
         let fake = Fake::start();
-        let client = client(&fake.url(forge), forge, timeout);
+        let client = client(&fake.url(forge), forge).with_timeout(timeout);
         Self { repository: fake.repository(forge, NAME), fake, client }
     }
 
@@ -78,12 +79,20 @@ impl Bed {
     }
 }
 
-fn client(url: &str, forge: ForgeKind, timeout: Duration) -> Box<dyn Forge> {
-    let token = Secret::new(TOKEN);
-    match forge {
-        ForgeKind::GitHub => Box::new(GitHub::new(url, token).unwrap().with_timeout(timeout)),
-        ForgeKind::GitLab => Box::new(GitLab::new(url, token).unwrap().with_timeout(timeout)),
-    }
+fn client(url: &str, forge: ForgeKind) -> Forge {
+    try_client(url, forge, Duration::ZERO).unwrap()
+}
+
+/// Returns a client whose writes are this long apart.
+fn try_client(url: &str, kind: ForgeKind, write_interval: Duration) -> Result<Forge, ConnectError> {
+    let account = ForgeAccount {
+        base_url: url.to_owned(),
+        token: Secret::new(TOKEN),
+        ..ForgeAccount::default()
+    };
+    let labels = LabelNames::default();
+    let host = ForgeHost { kind, account, labels, repositories: Vec::new() };
+    connect(&host, write_interval)
 }
 
 #[track_caller]

@@ -16,11 +16,7 @@ const MAX_LOGGED: usize = 1_000;
 impl OutboxWorker {
     /// Claims an item with a comment, then checks the claim: the first claim since the item was
     /// free wins.
-    pub(super) async fn claim(
-        &self,
-        forge: &dyn Forge,
-        item: &ForgeItem,
-    ) -> Result<(), WriteError> {
+    pub(super) async fn claim(&self, forge: &Forge, item: &ForgeItem) -> Result<(), WriteError> {
         let items = &self.host_state.service.forge_items;
         let ItemState::Claiming { after_comment } = item.state else {
             return Ok(());
@@ -86,7 +82,7 @@ impl OutboxWorker {
     /// the label is then the only possible claim.
     async fn announce(
         &self,
-        forge: &dyn Forge,
+        forge: &Forge,
         item: &ForgeItem,
     ) -> Result<Option<Vec<Comment>>, WriteError> {
         let text = self.texts().claimed(&item.agent, &item.project, item.created_at);
@@ -105,7 +101,7 @@ impl OutboxWorker {
     /// Creates the task of an item.
     async fn win(
         &self,
-        forge: &dyn Forge,
+        forge: &Forge,
         item: &ForgeItem,
         facts: &ItemFacts,
         comments: Vec<Comment>,

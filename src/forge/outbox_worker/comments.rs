@@ -8,11 +8,7 @@ use crate::domain::forge::marker::Marker;
 use crate::domain::forge::{Comment, ForgeItem, ForgeUser, is_bot};
 
 impl OutboxWorker {
-    pub(super) async fn withdraw(
-        &self,
-        forge: &dyn Forge,
-        item: &ForgeItem,
-    ) -> Result<(), WriteError> {
+    pub(super) async fn withdraw(&self, forge: &Forge, item: &ForgeItem) -> Result<(), WriteError> {
         let comments = self.comments(forge, item).await?;
         let own = self.host_state.own().await?;
         let ours = find_all(&comments, item, Marker::CLAIM, own.as_ref());
@@ -26,7 +22,7 @@ impl OutboxWorker {
     /// [`WriteError::Locked`] if the conversation is locked for the bot.
     pub(super) async fn comment(
         &self,
-        forge: &dyn Forge,
+        forge: &Forge,
         item: &ForgeItem,
         number: u32,
         text: &str,
@@ -44,7 +40,7 @@ impl OutboxWorker {
 
     async fn post(
         &self,
-        forge: &dyn Forge,
+        forge: &Forge,
         item: &ForgeItem,
         number: u32,
         text: &str,
@@ -72,7 +68,7 @@ impl OutboxWorker {
 
     async fn remove(
         &self,
-        forge: &dyn Forge,
+        forge: &Forge,
         item: &ForgeItem,
         comments: &[u64],
     ) -> Result<(), WriteError> {
@@ -88,7 +84,7 @@ impl OutboxWorker {
 
     pub(super) async fn comments(
         &self,
-        forge: &dyn Forge,
+        forge: &Forge,
         item: &ForgeItem,
     ) -> Result<Vec<Comment>, Unanswered> {
         let key = &item.key;

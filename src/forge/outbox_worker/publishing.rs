@@ -20,7 +20,7 @@ const MAX_NAMES: u32 = 20;
 
 impl OutboxWorker {
     /// Pushes the result of an item to a branch of its own.
-    pub(super) async fn push(&self, forge: &dyn Forge, item: &ForgeItem) -> Result<(), WriteError> {
+    pub(super) async fn push(&self, forge: &Forge, item: &ForgeItem) -> Result<(), WriteError> {
         let service = &self.host_state.service;
         let Some(publication) = &item.publication else {
             return Ok(());
@@ -78,7 +78,7 @@ impl OutboxWorker {
     /// forge does not protect it.
     async fn branch_of_request<'a>(
         &self,
-        forge: &dyn Forge,
+        forge: &Forge,
         item: &ForgeItem,
         publication: &'a Publication,
     ) -> Result<Option<&'a str>, Unanswered> {
@@ -99,7 +99,7 @@ impl OutboxWorker {
     /// Opens a draft pull or merge request for the pushed branch, unless there is one.
     pub(super) async fn open_request(
         &self,
-        forge: &dyn Forge,
+        forge: &Forge,
         item: &ForgeItem,
     ) -> Result<(), WriteError> {
         let Some(publication) = &item.publication else {
@@ -145,7 +145,7 @@ impl OutboxWorker {
     /// Returns the comments on an item with those of reviews, if it is a pull request with a clone.
     pub(super) async fn with_review(
         &self,
-        forge: &dyn Forge,
+        forge: &Forge,
         item: &ForgeItem,
         mut comments: Vec<Comment>,
     ) -> Result<Vec<Comment>, WriteError> {
@@ -195,7 +195,7 @@ impl OutboxWorker {
 
     async fn find_request(
         &self,
-        forge: &dyn Forge,
+        forge: &Forge,
         item: &ForgeItem,
         branch: &str,
     ) -> Result<Requests, Unanswered> {
@@ -220,7 +220,7 @@ impl OutboxWorker {
 
     async fn open(
         &self,
-        forge: &dyn Forge,
+        forge: &Forge,
         item: &ForgeItem,
         publication: &Publication,
         branch: &str,

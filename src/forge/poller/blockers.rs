@@ -23,7 +23,7 @@ impl Poller {
     /// The host or the repository does not answer now.
     pub(super) async fn ask_about_blockers(
         &mut self,
-        forge: &dyn Forge,
+        forge: &Forge,
     ) -> Result<Option<String>, Unanswered> {
         let repository = self.watched.name.clone();
         let host_state = Arc::clone(&self.reconciler.host_state);

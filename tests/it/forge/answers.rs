@@ -2,11 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use agent_coordinator::domain::Secret;
 use agent_coordinator::domain::forge::ForgeKind;
-use agent_coordinator::forge::github::GitHub;
-use agent_coordinator::forge::gitlab::GitLab;
-use agent_coordinator::forge::{Forge, ForgeError, FoundItem};
+use agent_coordinator::forge::{ForgeError, FoundItem};
 
 use super::fake::{Fault, TOKEN, Times};
 use super::{BOTH, Bed, NAME};
@@ -31,7 +28,8 @@ fn check(fault: &Fault, expected: &str, n_reads: usize) {
                 read.unwrap_err(),
                 // The write uses another client, because a client that met a limit sends nothing
                 // more.
-                super::client(&bed.fake.url(forge), forge, timeout)
+                super::client(&bed.fake.url(forge), forge)
+                    .with_timeout(timeout)
                     .add_comment(NAME, issue.kind, issue.number, "Hello.")
                     .await
                     .unwrap_err(),
@@ -128,8 +126,7 @@ async fn a_comment_whose_answer_was_lost_is_there_once() {
 async fn a_host_that_is_not_there_is_told_in_plain_words() {
     for forge in BOTH {
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let client =
-            super::client(&format!("http://127.0.0.1:{port}"), forge, Duration::from_secs(20));
+        let client = super::client(&format!("http://127.0.0.1:{port}"), forge);
         let error = client.identity().await.unwrap_err().to_string();
         assert!(
             error.contains("no connection") && error.contains("refused") && error.contains("/user"),
@@ -214,9 +211,8 @@ const OWNER_AND_MORE: [&str; 2] = [super::OWNER, "bob"];
 
 #[test]
 fn nothing_shows_the_token() {
-    let token = || Secret::new(TOKEN);
-    let github = GitHub::new("https://api.github.com", token()).unwrap();
-    let gitlab = GitLab::new("https://code.example/gitlab", token()).unwrap();
+    let github = super::client("https://api.github.com", ForgeKind::GitHub);
+    let gitlab = super::client("https://code.example/gitlab", ForgeKind::GitLab);
     assert_eq!(
         (github.host().name(), gitlab.host().name()),
         ("api.github.com", "code.example/gitlab")
@@ -230,7 +226,7 @@ async fn writes_are_as_far_apart_as_is_wanted_and_reads_wait_for_none() {
     for forge in BOTH {
         let bed = Bed::new(forge);
         let issue = bed.repository.issue("Login");
-        let client = paced(&bed.fake.url(forge), forge, APART);
+        let client = super::try_client(&bed.fake.url(forge), forge, APART).unwrap();
         let write = || client.add_comment(NAME, issue.kind, issue.number, "Hello.");
         let began = Instant::now();
         client.comments(NAME, issue.kind, issue.number).await.unwrap();
@@ -238,13 +234,5 @@ async fn writes_are_as_far_apart_as_is_wanted_and_reads_wait_for_none() {
         one.and(two).and(three).unwrap();
         assert!(began.elapsed() >= 2 * APART, "{:?}", began.elapsed());
         assert_eq!(issue.comments().len(), 3);
-    }
-}
-
-fn paced(url: &str, forge: ForgeKind, apart: Duration) -> Box<dyn Forge> {
-    let token = Secret::new(TOKEN);
-    match forge {
-        ForgeKind::GitHub => Box::new(GitHub::new(url, token).unwrap().with_write_interval(apart)),
-        ForgeKind::GitLab => Box::new(GitLab::new(url, token).unwrap().with_write_interval(apart)),
     }
 }

@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use agent_coordinator::domain::Secret;
 use agent_coordinator::domain::forge::{ForgeKind, ForgeUser, ItemKind};
-use agent_coordinator::forge::github::GitHub;
-use agent_coordinator::forge::{Forge as _, ForgeError};
+use agent_coordinator::forge::ForgeError;
 
 use super::fake::{Fault, OWNER, TOKEN, Times};
 use super::{BOTH, Bed, NAME};
@@ -108,7 +106,8 @@ async fn a_name_that_is_none_of_a_repository_is_refused_unasked() {
 
 #[test]
 fn the_site_for_people_is_told_apart_from_the_api() {
-    let error = GitHub::new("https://github.com/", Secret::new(TOKEN)).unwrap_err().to_string();
+    let url = "https://github.com/";
+    let error = super::try_client(url, ForgeKind::GitHub, Duration::ZERO).unwrap_err().to_string();
     assert!(error.contains("`https://api.github.com`"), "{error}");
 }
 
@@ -116,7 +115,7 @@ fn the_site_for_people_is_told_apart_from_the_api() {
 async fn an_own_github_is_asked_below_its_path() {
     let bed = Bed::new(ForgeKind::GitHub);
     let url = format!("{}/", bed.fake.enterprise_url());
-    let own = GitHub::new(&url, Secret::new(TOKEN)).unwrap().with_timeout(Duration::from_secs(20));
+    let own = super::client(&url, ForgeKind::GitHub);
     own.identity().await.unwrap();
     own.repository(NAME).await.unwrap();
     let requests = bed.fake.requests();
