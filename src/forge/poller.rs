@@ -42,7 +42,8 @@ const LONGEST_WAIT: Duration = Duration::from_mins(1);
 
 /// One watched repository.
 pub(super) struct Poller {
-    reconciler: Reconciler,
+    host_state: Arc<HostState>,
+    poll_settings: PollSettings,
     watched: WatchedRepository,
     /// The key under which its waiting items are noted.
     repository: RepositoryKey,
@@ -77,12 +78,6 @@ impl Poller {
         watched: WatchedRepository,
         poll_settings: PollSettings,
     ) -> Self {
-        let looks = BTreeMap::new();
-        let suspects = BTreeSet::new();
-        let said = BTreeSet::new();
-        let under_way = BTreeSet::new();
-        let to_ask = VecDeque::new();
-        let problems = BTreeMap::new();
         let repository = RepositoryKey {
             forge: host_state.config.kind,
             host: host_state.config.host().to_owned(),
@@ -93,21 +88,20 @@ impl Poller {
         let publish = watched.publish;
         let workers = Workers { host: host_state.place(), project, agents, publish };
         host_state.service.forges.watch(repository.clone(), workers);
-        let reconciler = Reconciler { host_state, poll_settings };
-        let reconciling = JoinSet::new();
         Self {
-            reconciler,
+            host_state,
+            poll_settings,
             watched,
             repository,
-            looks,
+            looks: BTreeMap::new(),
             n_looks: 0,
             n_failures: 0,
-            suspects,
-            to_ask,
-            under_way,
-            reconciling,
-            problems,
-            said,
+            suspects: BTreeSet::new(),
+            to_ask: VecDeque::new(),
+            under_way: BTreeSet::new(),
+            reconciling: JoinSet::new(),
+            problems: BTreeMap::new(),
+            said: BTreeSet::new(),
             fetching: JoinSet::new(),
             fetch_problem: None,
             requests: Turns::default(),
@@ -123,14 +117,13 @@ impl Poller {
             let wait = match self.look().await {
                 Ok(()) => {
                     self.n_failures = 0;
-                    self.reconciler.poll_settings.poll_interval
+                    self.poll_settings.poll_interval
                 }
                 Err(problem) => {
                     self.n_failures = self.n_failures.saturating_add(1);
-                    self.reconciler
-                        .host_state
+                    self.host_state
                         .note(&self.watched.name, |status| status.problem = Some(problem));
-                    let poll_interval = self.reconciler.poll_settings.poll_interval;
+                    let poll_interval = self.poll_settings.poll_interval;
                     retry_delay(poll_interval, self.n_failures, &self.watched.name)
                 }
             };
@@ -142,7 +135,7 @@ impl Poller {
                     Some(fetched) = self.fetching.join_next() => self.note_fetched(fetched),
                     () = pokes.woken() => {
                         // A thousand changes at once cause one poll.
-                        let soonest = began_at + MIN_DISTANCE.min(self.reconciler.poll_settings.poll_interval);
+                        let soonest = began_at + MIN_DISTANCE.min(self.poll_settings.poll_interval);
                         next_at = next_at.min(self.not_before(soonest));
                     }
                 }
@@ -152,26 +145,20 @@ impl Poller {
 
     /// Returns `at`, or when the host may be asked again, whichever is later.
     fn not_before(&self, at: Instant) -> Instant {
-        self.reconciler.host_state.gated_until().map_or(at, |until| until.max(at))
+        self.host_state.gated_until().map_or(at, |until| until.max(at))
     }
 
     async fn look(&mut self) -> Result<(), String> {
-        if self.reconciler.host_state.is_unauthorized() {
-            self.reconciler.host_state.renew();
+        if self.host_state.is_unauthorized() {
+            self.host_state.renew();
         }
-        let rules = self.reconciler.host_state.rules().await?;
-        let forge = self.reconciler.host_state.forge().map_err(|error| error.to_string())?;
+        let rules = self.host_state.rules().await?;
+        let forge = self.host_state.forge().map_err(|error| error.to_string())?;
         self.n_looks += 1;
         if self.n_looks == 1 {
-            let items = self
-                .reconciler
-                .host_state
-                .service
-                .forge_items
-                .open()
-                .await
-                .map_err(|error| said(&error))?;
-            self.reconciler.host_state.learn_names(&forge, &items).await;
+            let items =
+                self.host_state.service.forge_items.open().await.map_err(|error| said(&error))?;
+            self.host_state.learn_names(&forge, &items).await;
         }
         let mut problem = None;
         let mut unanswered = None;
@@ -182,7 +169,7 @@ impl Poller {
             let reads_pages = n_feeds == 1 || self.n_looks % N_LOOKS_A_PAGE == place as u64;
             let read = self.read_feed(&forge, *feed, &rules, reads_pages, &mut problem).await;
             // Waiting items can be claimed while other lists are read.
-            self.reconciler.host_state.service.forges.serve_waiting();
+            self.host_state.service.forges.serve_waiting();
             match read {
                 Ok(()) => {}
                 Err(Unanswered::Failed(
@@ -219,11 +206,11 @@ impl Poller {
             return Err(unanswered);
         }
         let (n_assigned, n_elsewhere) = self.count(&rules).await?;
-        let seen_at = self.reconciler.host_state.service.time();
+        let seen_at = self.host_state.service.time();
         let problem = problem.or_else(|| self.problems.values().next().cloned());
         let problem = problem.or_else(|| self.fetch_problem.clone());
-        let problem = problem.or_else(|| self.reconciler.host_state.rename_of(&self.watched.name));
-        self.reconciler.host_state.note(&self.watched.name, |status| {
+        let problem = problem.or_else(|| self.host_state.rename_of(&self.watched.name));
+        self.host_state.note(&self.watched.name, |status| {
             status.seen_at = Some(seen_at);
             status.n_assigned = n_assigned;
             status.n_elsewhere = n_elsewhere;
@@ -234,13 +221,13 @@ impl Poller {
 
     /// Begins to fetch the commits at which waiting items begin, if results go to the forge.
     fn fetch_bases(&mut self) {
-        let service = &self.reconciler.host_state.service;
+        let service = &self.host_state.service;
         let waiting = service.forges.waiting_in(&self.repository);
         let is_due = self.n_looks == 1 || !waiting.is_empty();
         if !bases::are_needed(&self.watched) || !is_due || !self.fetching.is_empty() {
             return;
         }
-        let host_state = Arc::clone(&self.reconciler.host_state);
+        let host_state = Arc::clone(&self.host_state);
         let repository = self.repository.clone();
         let watched = self.watched.clone();
         let requests = waiting.into_iter().filter(|(kind, _)| *kind != ItemKind::Issue);
@@ -254,8 +241,7 @@ impl Poller {
             Ok(fetched) => {
                 self.fetch_problem = fetched.err();
                 if let Some(problem) = self.fetch_problem.clone() {
-                    self.reconciler
-                        .host_state
+                    self.host_state
                         .note(&self.watched.name, |status| status.problem = Some(problem));
                 }
             }
@@ -311,7 +297,7 @@ impl Poller {
             let listing = &listing;
             let list =
                 |name: String| async move { forge.list(&name, feed, listing, page, etag).await };
-            let answer = self.reconciler.host_state.ask_in(forge, &repository, list).await?;
+            let answer = self.host_state.ask_in(forge, &repository, list).await?;
             let is_first = look.goes_on();
             let read = look.take(answer);
             self.take_in(&read.items, rules, forge.hides_blockers(), problem).await;
@@ -338,7 +324,7 @@ impl Poller {
                 let list = |name: String| async move {
                     forge.list(&name, feed, listing, page, etag).await
                 };
-                let answer = self.reconciler.host_state.ask_in(forge, &repository, list).await?;
+                let answer = self.host_state.ask_in(forge, &repository, list).await?;
                 let Conditional::Fresh(changed) = answer else {
                     break;
                 };
@@ -383,7 +369,7 @@ impl Poller {
                 continue;
             }
             not_free.insert(here);
-            let is_held = self.reconciler.host_state.service.are_starts_held();
+            let is_held = self.host_state.service.are_starts_held();
             if our.is_some_and(|our| is_suspect(our, item, rules, is_held)) {
                 self.suspects.insert(here);
             }
@@ -396,7 +382,7 @@ impl Poller {
         // An issue without an address counts, but has no link.
         blockers.retain(|address| !address.is_empty());
         let key = self.key(item.kind, item.number);
-        if self.reconciler.host_state.is_dry_run {
+        if self.host_state.is_dry_run {
             if item.n_blockers == 0 && self.said.insert((item.kind, item.number)) {
                 tracing::info!(item = %key, host = key.host, title = item.title, "dry run: would take a forge item");
             }
@@ -406,18 +392,18 @@ impl Poller {
         let url = item.url.clone();
         let n_blockers = item.n_blockers;
         let item = FreeItem { key, title, url, n_blockers, blockers };
-        self.reconciler.host_state.service.forges.add_waiting(&self.repository, item);
+        self.host_state.service.forges.add_waiting(&self.repository, item);
     }
 
     fn keep_waiting(&mut self, is_meant: impl Fn(ItemKind, u64) -> bool) {
         self.blockers.keep(&is_meant);
-        self.reconciler.host_state.service.forges.keep_waiting(&self.repository, is_meant);
+        self.host_state.service.forges.keep_waiting(&self.repository, is_meant);
     }
 
     /// Finds the items that must be read alone, and begins to read them.
     async fn suspect(&mut self) -> Result<(), String> {
-        let now = self.reconciler.host_state.service.time();
-        let service = Arc::clone(&self.reconciler.host_state.service);
+        let now = self.host_state.service.time();
+        let service = Arc::clone(&self.host_state.service);
         let before = std::mem::take(&mut self.suspects);
         let is_held = service.are_starts_held();
         self.to_ask.clear();
@@ -425,7 +411,7 @@ impl Poller {
             let here = within(&item);
             let is_paused = matches!(item.state, ItemState::Paused { .. });
             if let ItemState::Paused { since } = item.state
-                && now.since(since) >= self.reconciler.poll_settings.paused_task_expiry
+                && now.since(since) >= self.poll_settings.paused_task_expiry
             {
                 if let Err(error) = service.forge_items.expire(&item.id).await {
                     self.problems.insert(here, said(&error));
@@ -446,16 +432,18 @@ impl Poller {
 
     /// Reads as many items as may be read at the same time.
     async fn ask_on(&mut self) {
-        let Ok(rules) = self.reconciler.host_state.rules().await else {
+        let Ok(rules) = self.host_state.rules().await else {
             return;
         };
-        let is_checked = self
-            .n_looks
-            .is_multiple_of(u64::from(self.reconciler.poll_settings.task_stop.check_interval));
+        let is_checked =
+            self.n_looks.is_multiple_of(u64::from(self.poll_settings.task_stop.check_interval));
         while self.reconciling.len() < N_QUESTIONS
             && let Some(item) = self.to_ask.pop_front()
         {
-            let reconciler = self.reconciler.clone();
+            let reconciler = Reconciler {
+                host_state: Arc::clone(&self.host_state),
+                poll_settings: self.poll_settings.clone(),
+            };
             let rules = Arc::clone(&rules);
             let here = within(&item);
             self.under_way.insert(here);
@@ -491,25 +479,19 @@ impl Poller {
 
     /// Returns our items of this repository that the forge decides about.
     async fn ours(&self) -> Result<Vec<ForgeItem>, String> {
-        let mut items = self
-            .reconciler
-            .host_state
-            .service
-            .forge_items
-            .open()
-            .await
-            .map_err(|error| said(&error))?;
+        let mut items =
+            self.host_state.service.forge_items.open().await.map_err(|error| said(&error))?;
         items.retain(|item| {
-            self.reconciler.host_state.has(item)
-                && self.reconciler.host_state.is_called(&item.key.repository, &self.watched.name)
+            self.host_state.has(item)
+                && self.host_state.is_called(&item.key.repository, &self.watched.name)
         });
         Ok(items)
     }
 
     fn key(&self, kind: ItemKind, number: u64) -> ItemKey {
         ItemKey {
-            forge: self.reconciler.host_state.config.kind,
-            host: self.reconciler.host_state.config.host().to_owned(),
+            forge: self.host_state.config.kind,
+            host: self.host_state.config.host().to_owned(),
             repository: self.watched.name.clone(),
             kind,
             number,

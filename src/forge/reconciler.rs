@@ -31,7 +31,6 @@ pub(super) enum Reconciled {
 }
 
 /// Judges items.
-#[derive(Clone)]
 pub(super) struct Reconciler {
     pub(super) host_state: Arc<HostState>,
     pub(super) poll_settings: PollSettings,

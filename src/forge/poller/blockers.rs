@@ -26,7 +26,7 @@ impl Poller {
         forge: &Forge,
     ) -> Result<Option<String>, Unanswered> {
         let repository = self.watched.name.clone();
-        let host_state = Arc::clone(&self.reconciler.host_state);
+        let host_state = Arc::clone(&self.host_state);
         let ask = |issue: Within| {
             let host_state = &host_state;
             let repository = &repository;
