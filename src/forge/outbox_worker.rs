@@ -26,7 +26,7 @@ use super::contexts::{Context, Contexts};
 use super::gate::Held;
 use super::host_state::{HostState, Unanswered};
 use super::remotes::NoRemote;
-use super::{Forge, ForgeError, FoundItem};
+use super::{Answer, Forge, ForgeError, FoundItem};
 use crate::clock;
 use crate::crash_point::{self, CrashPoint};
 use crate::domain::forge::labels::LabelState;
@@ -61,6 +61,15 @@ pub(super) struct OutboxWorker {
     write_settle: Duration,
     /// Items with a claim that was ignored: each is logged once.
     with_ignored_claims: Mutex<BTreeSet<ItemId>>,
+}
+
+/// The writes to one item at its forge.
+struct ItemWriter<'a> {
+    worker: &'a OutboxWorker,
+    host_state: &'a HostState,
+    /// The client, for writes as urgent as the item.
+    forge: Forge,
+    item: &'a ForgeItem,
 }
 
 /// The reason why a write is still pending.
@@ -333,40 +342,19 @@ impl OutboxWorker {
         let urgency = Urgency::of(&item.state);
         self.host_state.check_held(urgency)?;
         let forge = self.host_state.forge()?.with_urgency(urgency);
+        let writer = ItemWriter { worker: self, host_state: &self.host_state, forge, item };
         match write {
-            PendingWrite::Claim => self.claim(&forge, item).await,
-            PendingWrite::Withdraw => self.withdraw(&forge, item).await,
-            PendingWrite::Label { state } => self.label(&forge, item, *state).await,
+            PendingWrite::Claim => writer.claim().await,
+            PendingWrite::Withdraw => writer.withdraw().await,
+            PendingWrite::Label { state } => writer.label(*state).await,
             PendingWrite::Comment { number, text } => {
-                let text = self.with_result(item, *number, text).await?;
-                self.comment(&forge, item, *number, &text).await.map(drop)
+                let text = writer.with_result(*number, text).await?;
+                writer.comment(*number, &text).await.map(drop)
             }
-            PendingWrite::Push => self.push(&forge, item).await,
-            PendingWrite::PullRequest => self.open_request(&forge, item).await,
+            PendingWrite::Push => writer.push().await,
+            PendingWrite::PullRequest => writer.open_request().await,
             PendingWrite::Folder { .. } => Ok(()),
         }
-    }
-
-    async fn label(
-        &self,
-        forge: &Forge,
-        item: &ForgeItem,
-        state: LabelState,
-    ) -> Result<(), WriteError> {
-        let facts = match self.facts(forge, item).await? {
-            Ok(facts) => facts,
-            Err(cause) => {
-                let status = 404;
-                let message = cause.to_string();
-                return Err(Unanswered::Failed(ForgeError::NotFound { status, message }).into());
-            }
-        };
-        let delta = self.host_state.config.labels.delta(state, Some(&facts.labels));
-        if !delta.is_empty() {
-            self.change_labels(forge, item, &delta).await?;
-        }
-        crash_point::reach(CrashPoint::ItemRelabelled);
-        Ok(())
     }
 
     async fn put_folder(&self, item: &ForgeItem, place: FolderPlace) -> Result<(), WriteError> {
@@ -391,55 +379,70 @@ impl OutboxWorker {
         crash_point::reach(CrashPoint::ItemFolderMoved);
         Ok(())
     }
+}
+
+impl ItemWriter<'_> {
+    async fn label(&self, state: LabelState) -> Result<(), WriteError> {
+        let facts = match self.facts().await? {
+            Ok(facts) => facts,
+            Err(cause) => {
+                let status = 404;
+                let message = cause.to_string();
+                return Err(Unanswered::Failed(ForgeError::NotFound { status, message }).into());
+            }
+        };
+        let delta = self.host_state.config.labels.delta(state, Some(&facts.labels));
+        if !delta.is_empty() {
+            self.change_labels(&delta).await?;
+        }
+        crash_point::reach(CrashPoint::ItemRelabelled);
+        Ok(())
+    }
+
+    /// Asks something of the repository of the item, by the present name of the repository.
+    async fn ask<T, F>(&self, question: impl Fn(String) -> F) -> Result<T, Unanswered>
+    where
+        F: Future<Output = Answer<T>>,
+    {
+        self.host_state.ask_in(&self.forge, &self.item.key.repository, question).await
+    }
 
     /// Sends a request that must not be carried out twice. It is recorded as begun before.
     ///
     /// # Errors
     /// [`WriteError::Lost`] if its outcome is not known.
-    async fn send<T, F>(
-        &self,
-        forge: &Forge,
-        item: &ForgeItem,
-        request: impl Fn(String) -> F,
-    ) -> Result<T, WriteError>
+    async fn send<T, F>(&self, request: impl Fn(String) -> F) -> Result<T, WriteError>
     where
-        F: Future<Output = Result<T, ForgeError>>,
+        F: Future<Output = Answer<T>>,
     {
         let service = &self.host_state.service;
-        service.forge_items.note_begun(&item.id, Some(service.time())).await?;
-        let answer = self.host_state.ask_in(forge, &item.key.repository, request).await;
+        let id = &self.item.id;
+        service.forge_items.note_begun(id, Some(service.time())).await?;
+        let answer = self.ask(request).await;
         match answer {
             Err(Unanswered::Failed(
                 error @ (ForgeError::Unavailable { .. } | ForgeError::NotUnderstood { .. }),
             )) => return Err(WriteError::Lost(error)),
             Err(Unanswered::Closed | Unanswered::OverBudget) => {
-                service.forge_items.note_begun(&item.id, None).await?;
+                service.forge_items.note_begun(id, None).await?;
             }
             _ => {}
         }
         Ok(answer?)
     }
 
-    async fn change_labels(
-        &self,
-        forge: &Forge,
-        item: &ForgeItem,
-        delta: &LabelDelta,
-    ) -> Result<(), WriteError> {
-        let key = &item.key;
+    async fn change_labels(&self, delta: &LabelDelta) -> Result<(), WriteError> {
+        let forge = &self.forge;
+        let key = &self.item.key;
         let change = |name: String| async move {
             forge.change_labels(&name, key.kind, key.number, delta).await
         };
-        self.send(forge, item, change).await
+        self.send(change).await
     }
 
     /// Returns the item, or the reason why there is none.
-    async fn facts(
-        &self,
-        forge: &Forge,
-        item: &ForgeItem,
-    ) -> Result<Result<ItemFacts, StopCause>, Unanswered> {
-        Ok(match self.host_state.find(forge, item).await? {
+    async fn facts(&self) -> Result<Result<ItemFacts, StopCause>, Unanswered> {
+        Ok(match self.host_state.find(&self.forge, self.item).await? {
             FoundItem::Here(facts) => Ok(*facts),
             FoundItem::Moved(_) => Err(StopCause::Moved),
             FoundItem::Gone => Err(StopCause::Gone),

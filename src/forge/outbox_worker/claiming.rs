@@ -1,22 +1,23 @@
 //! Claims an item, as `domain::forge::claim_step` decides: labels it, posts a comment, and finds
 //! out whether that was the first claim.
 
-use super::super::{Forge, ForgeError};
-use super::{OutboxWorker, Unanswered, WriteError};
+use super::super::ForgeError;
+use super::{ItemWriter, Unanswered, WriteError};
 use crate::crash_point::{self, CrashPoint};
 use crate::domain::forge::marker::Marker;
 use crate::domain::forge::{
-    ClaimProgress, ClaimStep, Claimants, Comment, ForgeItem, ItemFacts, ItemState, task_text,
+    ClaimProgress, ClaimStep, Claimants, Comment, ItemFacts, ItemState, task_text,
 };
 use crate::locks::lock;
 
 /// The number of items that are remembered as logged.
 const MAX_LOGGED: usize = 1_000;
 
-impl OutboxWorker {
+impl ItemWriter<'_> {
     /// Claims an item with a comment, then checks the claim: the first claim since the item was
     /// free wins.
-    pub(super) async fn claim(&self, forge: &Forge, item: &ForgeItem) -> Result<(), WriteError> {
+    pub(super) async fn claim(&self) -> Result<(), WriteError> {
+        let item = self.item;
         let items = &self.host_state.service.forge_items;
         let ItemState::Claiming { after_comment } = item.state else {
             return Ok(());
@@ -28,41 +29,41 @@ impl OutboxWorker {
         let claimants = self.host_state.claimants(&rules).await?;
         let mut progress = ClaimProgress::new(item, &rules, &claimants, after_comment);
         loop {
-            self.log_ignored_claim(item, &progress);
+            self.log_ignored_claim(&progress);
             match progress.step() {
-                ClaimStep::ReadComments => match self.comments(forge, item).await {
+                ClaimStep::ReadComments => match self.comments().await {
                     // The state of the item decides. If the item exists, its comments do, too, at
                     // the next attempt.
                     Err(
                         error @ Unanswered::Failed(
                             ForgeError::NotFound { .. } | ForgeError::Moved { .. },
                         ),
-                    ) => match self.facts(forge, item).await? {
+                    ) => match self.facts().await? {
                         Ok(_) => return Err(error.into()),
                         Err(cause) => progress.found = Some(Err(cause)),
                     },
                     comments => progress.comments = Some(comments?),
                 },
-                ClaimStep::ReadItem => progress.found = Some(self.facts(forge, item).await?),
+                ClaimStep::ReadItem => progress.found = Some(self.facts().await?),
                 ClaimStep::Record(last) => {
                     items.look_at(&item.id, last).await?;
                     progress.after_comment = Some(last);
                     crash_point::reach(CrashPoint::ItemLookedAt);
                 }
                 ClaimStep::Label(delta) => {
-                    self.change_labels(forge, item, &delta).await?;
+                    self.change_labels(&delta).await?;
                     progress.is_labelled = true;
                     crash_point::reach(CrashPoint::ItemLabelled);
                 }
                 ClaimStep::Announce => {
-                    if let Some(comments) = self.announce(forge, item).await? {
+                    if let Some(comments) = self.announce().await? {
                         progress.comments = Some(comments);
                     }
                     progress.is_announced = true;
                     crash_point::reach(CrashPoint::ItemClaimed);
                 }
                 ClaimStep::Win { facts, comments } => {
-                    return self.win(forge, item, facts, comments.to_vec(), &claimants).await;
+                    return self.win(facts, comments.to_vec(), &claimants).await;
                 }
                 ClaimStep::Lose => {
                     if progress.is_announced {
@@ -80,13 +81,10 @@ impl OutboxWorker {
 
     /// Posts the claim, and returns all comments after that. `None` if the conversation is locked:
     /// the label is then the only possible claim.
-    async fn announce(
-        &self,
-        forge: &Forge,
-        item: &ForgeItem,
-    ) -> Result<Option<Vec<Comment>>, WriteError> {
+    async fn announce(&self) -> Result<Option<Vec<Comment>>, WriteError> {
+        let item = self.item;
         let text = self.texts().claimed(&item.agent, &item.project, item.created_at);
-        match self.comment(forge, item, Marker::CLAIM, &text).await {
+        match self.comment(Marker::CLAIM, &text).await {
             Err(WriteError::Locked) => {
                 tracing::warn!(
                     item = %item.key, host = item.key.host,
@@ -101,13 +99,12 @@ impl OutboxWorker {
     /// Creates the task of an item.
     async fn win(
         &self,
-        forge: &Forge,
-        item: &ForgeItem,
         facts: &ItemFacts,
         comments: Vec<Comment>,
         claimants: &Claimants,
     ) -> Result<(), WriteError> {
-        let comments = self.with_review(forge, item, comments).await?;
+        let item = self.item;
+        let comments = self.with_review(comments).await?;
         let description = task_text::description(&item.key, facts, &comments, claimants);
         let diff_base = item.publication.as_ref().and_then(|to| to.diff_base.as_ref());
         let description = match diff_base {
@@ -121,12 +118,13 @@ impl OutboxWorker {
     }
 
     /// Logs a claim that does not count, once for each item.
-    fn log_ignored_claim(&self, item: &ForgeItem, progress: &ClaimProgress<'_>) {
+    fn log_ignored_claim(&self, progress: &ClaimProgress<'_>) {
+        let item = self.item;
         let ignored = progress.claims().and_then(|claims| claims.ignored.into_iter().next());
         let Some(author) = ignored else {
             return;
         };
-        let mut logged = lock(&self.with_ignored_claims);
+        let mut logged = lock(&self.worker.with_ignored_claims);
         if logged.len() > MAX_LOGGED {
             logged.clear();
         }

@@ -1,18 +1,17 @@
 //! Posts and withdraws the comments of an item. The hidden marker of a comment tells whether it is
 //! there already.
 
-use super::super::{Forge, ForgeError};
-use super::{OutboxWorker, Unanswered, WriteError};
+use super::super::ForgeError;
+use super::{ItemWriter, Unanswered, WriteError};
 use crate::crash_point::{self, CrashPoint};
 use crate::domain::forge::marker::Marker;
 use crate::domain::forge::{Comment, ForgeItem, ForgeUser, is_bot};
 
-impl OutboxWorker {
-    pub(super) async fn withdraw(&self, forge: &Forge, item: &ForgeItem) -> Result<(), WriteError> {
-        let comments = self.comments(forge, item).await?;
+impl ItemWriter<'_> {
+    pub(super) async fn withdraw(&self) -> Result<(), WriteError> {
+        let comments = self.comments().await?;
         let own = self.host_state.own().await?;
-        let ours = find_all(&comments, item, Marker::CLAIM, own.as_ref());
-        self.remove(forge, item, &ours).await
+        self.remove(&find_all(&comments, self.item, Marker::CLAIM, own.as_ref())).await
     }
 
     /// Posts a comment unless it exists, and returns all comments after that. If a forge carried
@@ -22,43 +21,36 @@ impl OutboxWorker {
     /// [`WriteError::Locked`] if the conversation is locked for the bot.
     pub(super) async fn comment(
         &self,
-        forge: &Forge,
-        item: &ForgeItem,
         number: u32,
         text: &str,
     ) -> Result<Vec<Comment>, WriteError> {
-        let mut comments = self.comments(forge, item).await?;
+        let mut comments = self.comments().await?;
         let own = self.host_state.own().await?;
-        if find_all(&comments, item, number, own.as_ref()).is_empty() {
-            self.post(forge, item, number, text).await?;
-            comments = self.comments(forge, item).await?;
+        if find_all(&comments, self.item, number, own.as_ref()).is_empty() {
+            self.post(number, text).await?;
+            comments = self.comments().await?;
         }
-        let ours = find_all(&comments, item, number, own.as_ref());
-        self.remove(forge, item, ours.get(1..).unwrap_or_default()).await?;
+        let ours = find_all(&comments, self.item, number, own.as_ref());
+        self.remove(ours.get(1..).unwrap_or_default()).await?;
         Ok(comments)
     }
 
-    async fn post(
-        &self,
-        forge: &Forge,
-        item: &ForgeItem,
-        number: u32,
-        text: &str,
-    ) -> Result<(), WriteError> {
-        let key = &item.key;
+    async fn post(&self, number: u32, text: &str) -> Result<(), WriteError> {
+        let forge = &self.forge;
+        let key = &self.item.key;
         // The text is redacted again, because it may have been stored before a secret was known.
         let text = self.host_state.service.redacted(text);
-        let body = Marker { item: item.id.clone(), number }.mark(&text);
+        let body = Marker { item: self.item.id.clone(), number }.mark(&text);
         let body = body.as_str();
         let add = |name: String| async move {
             forge.add_comment(&name, key.kind, key.number, body).await
         };
-        let added = self.send(forge, item, add).await;
+        let added = self.send(add).await;
         let is_forbidden = matches!(
             added,
             Err(WriteError::Unanswered(Unanswered::Failed(ForgeError::Forbidden { .. })))
         );
-        if is_forbidden && self.facts(forge, item).await?.is_ok_and(|facts| facts.is_locked) {
+        if is_forbidden && self.facts().await?.is_ok_and(|facts| facts.is_locked) {
             return Err(WriteError::Locked);
         }
         added?;
@@ -66,30 +58,23 @@ impl OutboxWorker {
         Ok(())
     }
 
-    async fn remove(
-        &self,
-        forge: &Forge,
-        item: &ForgeItem,
-        comments: &[u64],
-    ) -> Result<(), WriteError> {
-        let key = &item.key;
+    async fn remove(&self, comments: &[u64]) -> Result<(), WriteError> {
+        let forge = &self.forge;
+        let key = &self.item.key;
         for &comment in comments {
             let remove = |name: String| async move {
                 forge.remove_comment(&name, key.kind, key.number, comment).await
             };
-            self.host_state.ask_in(forge, &key.repository, remove).await?;
+            self.ask(remove).await?;
         }
         Ok(())
     }
 
-    pub(super) async fn comments(
-        &self,
-        forge: &Forge,
-        item: &ForgeItem,
-    ) -> Result<Vec<Comment>, Unanswered> {
-        let key = &item.key;
+    pub(super) async fn comments(&self) -> Result<Vec<Comment>, Unanswered> {
+        let forge = &self.forge;
+        let key = &self.item.key;
         let list = |name: String| async move { forge.comments(&name, key.kind, key.number).await };
-        self.host_state.ask_in(forge, &key.repository, list).await
+        self.ask(list).await
     }
 }
 

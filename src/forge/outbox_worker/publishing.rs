@@ -3,24 +3,25 @@
 //! Each step first finds out what an earlier attempt did. So neither a crash nor a lost answer
 //! leads to a second branch or a second request.
 
-use super::super::{Forge, ForgeError, FoundRequest, NewRequest};
-use super::{OutboxWorker, Unanswered, WriteError};
+use super::super::{ForgeError, FoundRequest, NewRequest};
+use super::{ItemWriter, Unanswered, WriteError};
 use crate::crash_point::{self, CrashPoint};
 use crate::domain::check::CheckResult;
 use crate::domain::forge::marker::Marker;
 use crate::domain::forge::publication::nth_branch;
 use crate::domain::forge::{
-    Comment, ForgeItem, ItemEnd, ItemKind, ItemState, Publication, Publish, PullRequest,
-    TakenResult, WorkState, is_bot, task_text,
+    Comment, ItemEnd, ItemKind, ItemState, Publication, Publish, PullRequest, TakenResult,
+    WorkState, is_bot, task_text,
 };
 use crate::domain::workspace::{PushOrder, PushWay, Pushed, RemoteError};
 
 /// The number of names that are tried for a branch.
 const MAX_NAMES: u32 = 20;
 
-impl OutboxWorker {
+impl ItemWriter<'_> {
     /// Pushes the result of an item to a branch of its own.
-    pub(super) async fn push(&self, forge: &Forge, item: &ForgeItem) -> Result<(), WriteError> {
+    pub(super) async fn push(&self) -> Result<(), WriteError> {
+        let item = self.item;
         let service = &self.host_state.service;
         let Some(publication) = &item.publication else {
             return Ok(());
@@ -28,7 +29,7 @@ impl OutboxWorker {
         // The result is stored before the push, so that each attempt pushes the same commit.
         let mut publication = publication.clone();
         if publication.result.is_none() {
-            let result = self.take_result(item).await?;
+            let result = self.take_result().await?;
             let note = move |to: &mut Publication| to.result = Some(result.clone());
             let noted = service.forge_items.note_publication(&item.id, note).await?;
             publication = noted.unwrap_or(publication);
@@ -38,8 +39,8 @@ impl OutboxWorker {
             tracing::info!(item = %item.key, "the work on a forge item has no commit to push");
             return Ok(());
         };
-        let remote = self.host_state.remote(forge, &item.key.repository).await?;
-        let own = self.branch_of_request(forge, item, &publication).await?;
+        let remote = self.host_state.remote(&self.forge, &item.key.repository).await?;
+        let own = self.branch_of_request(&publication).await?;
         let own = own.map(|branch| (branch.to_owned(), PushWay::Advance));
         let new = (1..=MAX_NAMES).map(|n| (nth_branch(wanted, n), PushWay::Create));
         for (branch, way) in own.into_iter().chain(new) {
@@ -78,30 +79,26 @@ impl OutboxWorker {
     /// forge does not protect it.
     async fn branch_of_request<'a>(
         &self,
-        forge: &Forge,
-        item: &ForgeItem,
         publication: &'a Publication,
     ) -> Result<Option<&'a str>, Unanswered> {
+        let forge = &self.forge;
         let Some(branch) = publication.push_to.as_deref() else {
             return Ok(None);
         };
         let ask = |name: String| async move { forge.is_protected(&name, branch).await };
-        let is_protected = self.host_state.ask_in(forge, &item.key.repository, ask).await?;
+        let is_protected = self.ask(ask).await?;
         Ok(Some(branch).filter(|_| !is_protected))
     }
 
-    async fn take_result(&self, item: &ForgeItem) -> Result<TakenResult, WriteError> {
-        let result = self.host_state.service.workspaces.result_of(&item.task).await?;
+    async fn take_result(&self) -> Result<TakenResult, WriteError> {
+        let result = self.host_state.service.workspaces.result_of(&self.item.task).await?;
         let not_kept = "the result is not kept yet; `agent-coordinator workspace show` tells why";
         Ok(result.ok_or_else(|| RemoteError::Unanswered(not_kept.to_owned()))?)
     }
 
     /// Opens a draft pull or merge request for the pushed branch, unless there is one.
-    pub(super) async fn open_request(
-        &self,
-        forge: &Forge,
-        item: &ForgeItem,
-    ) -> Result<(), WriteError> {
+    pub(super) async fn open_request(&self) -> Result<(), WriteError> {
+        let item = self.item;
         let Some(publication) = &item.publication else {
             return Ok(());
         };
@@ -111,15 +108,15 @@ impl OutboxWorker {
         let Some(branch) = publication.pushed.as_deref().filter(|_| !is_there) else {
             return Ok(());
         };
-        let (request, is_foreign) = match self.find_request(forge, item, branch).await?.ours {
+        let (request, is_foreign) = match self.find_request(branch).await?.ours {
             Some(found) => (found, false),
-            None => match self.open(forge, item, publication, branch).await {
+            None => match self.open(publication, branch).await {
                 // Another author has opened one for this branch.
                 Err(
                     error @ WriteError::Unanswered(Unanswered::Failed(ForgeError::Refused {
                         ..
                     })),
-                ) => match self.find_request(forge, item, branch).await? {
+                ) => match self.find_request(branch).await? {
                     Requests { ours: Some(found), .. } => (found, false),
                     Requests { foreign: Some(found), .. } => (found, true),
                     _ => return Err(error),
@@ -145,16 +142,15 @@ impl OutboxWorker {
     /// Returns the comments on an item with those of reviews, if it is a pull request with a clone.
     pub(super) async fn with_review(
         &self,
-        forge: &Forge,
-        item: &ForgeItem,
         mut comments: Vec<Comment>,
     ) -> Result<Vec<Comment>, WriteError> {
-        let key = &item.key;
-        if item.publication.is_none() || key.kind != ItemKind::PullRequest {
+        let forge = &self.forge;
+        let key = &self.item.key;
+        if self.item.publication.is_none() || key.kind != ItemKind::PullRequest {
             return Ok(comments);
         }
         let ask = |name: String| async move { forge.review_comments(&name, key.number).await };
-        comments.extend(self.host_state.ask_in(forge, &key.repository, ask).await?);
+        comments.extend(self.ask(ask).await?);
         // Forges write all times in one form, so that their texts are in the order of time.
         comments.sort_by(|one, other| one.created_at.cmp(&other.created_at));
         Ok(comments)
@@ -162,12 +158,8 @@ impl OutboxWorker {
 
     /// Returns the text of a comment. The last comment of a finished item also names its result,
     /// its checks and the launch. That of a blocked one has the check that failed.
-    pub(super) async fn with_result(
-        &self,
-        item: &ForgeItem,
-        number: u32,
-        text: &str,
-    ) -> Result<String, WriteError> {
+    pub(super) async fn with_result(&self, number: u32, text: &str) -> Result<String, WriteError> {
+        let item = self.item;
         let is_done = item.state == ItemState::Ended(ItemEnd::Done);
         let is_blocked = item.state == ItemState::Active(WorkState::Blocked);
         if number != item.n_comments || !(is_done || is_blocked) {
@@ -193,21 +185,17 @@ impl OutboxWorker {
         Ok([text, &result, &service.redacted(&checks), &effort].concat())
     }
 
-    async fn find_request(
-        &self,
-        forge: &Forge,
-        item: &ForgeItem,
-        branch: &str,
-    ) -> Result<Requests, Unanswered> {
+    async fn find_request(&self, branch: &str) -> Result<Requests, Unanswered> {
+        let forge = &self.forge;
         let list = |name: String| async move { forge.requests_from(&name, branch).await };
-        let found = self.host_state.ask_in(forge, &item.key.repository, list).await?;
+        let found = self.ask(list).await?;
         if found.is_empty() {
             return Ok(Requests::default());
         }
         let own = self.host_state.own().await?;
         // Any account can copy the marker.
         let is_ours = |found: &FoundRequest| {
-            Marker::find(&found.body).is_some_and(|marker| marker.item == item.id)
+            Marker::find(&found.body).is_some_and(|marker| marker.item == self.item.id)
                 && own.as_ref().is_none_or(|own| {
                     found.author.as_ref().is_some_and(|author| is_bot(author, own))
                 })
@@ -220,11 +208,11 @@ impl OutboxWorker {
 
     async fn open(
         &self,
-        forge: &Forge,
-        item: &ForgeItem,
         publication: &Publication,
         branch: &str,
     ) -> Result<PullRequest, WriteError> {
+        let forge = &self.forge;
+        let item = self.item;
         let service = &self.host_state.service;
         let executions = service.forge_items.executions_of(item).await.unwrap_or_default();
         let checks = service.forge_items.checks_of(item).await.unwrap_or_default();
@@ -245,7 +233,7 @@ impl OutboxWorker {
         let open = async |request: NewRequest| {
             let request = &request;
             let open = |name: String| async move { forge.open_request(&name, request).await };
-            self.send(forge, item, open).await
+            self.send(open).await
         };
         match open(request(true)).await {
             // Private repositories of some plans have no drafts.
