@@ -15,11 +15,8 @@ use super::labels::is_same;
 use super::{Claimants, Comment, Eligibility, ForgeItem, ItemFacts, LabelDelta, Rules, StopCause};
 
 /// The facts of one attempt to claim an item.
-#[derive(Debug, Clone)]
-pub struct ClaimProgress<'a> {
-    item: &'a ForgeItem,
-    rules: &'a Rules,
-    claimants: &'a Claimants,
+#[derive(Debug, Clone, Default)]
+pub struct ClaimProgress {
     /// Claims up to this comment belong to former work. `None` until it is recorded.
     pub after_comment: Option<u64>,
     /// The newest comments that were read.
@@ -52,34 +49,15 @@ pub enum ClaimStep<'a> {
     Stop(StopCause),
 }
 
-impl<'a> ClaimProgress<'a> {
-    /// Returns the beginning of an attempt. An earlier attempt may have recorded `after_comment`.
-    pub const fn new(
-        item: &'a ForgeItem,
-        rules: &'a Rules,
-        claimants: &'a Claimants,
-        after_comment: Option<u64>,
-    ) -> Self {
-        Self {
-            item,
-            rules,
-            claimants,
-            after_comment,
-            comments: None,
-            found: None,
-            is_labelled: false,
-            is_announced: false,
-        }
-    }
-
+impl ClaimProgress {
     /// Returns the claims that are newer than former work. `None` until both are known.
-    pub fn claims(&self) -> Option<Claims> {
+    pub fn claims(&self, item: &ForgeItem, claimants: &Claimants) -> Option<Claims> {
         let after = self.after_comment?;
-        Some(self.claimants.judge(self.comments.as_ref()?, &self.item.id, after))
+        Some(claimants.judge(self.comments.as_ref()?, &item.id, after))
     }
 
     /// Returns the next step. Each step adds a fact, so the attempt comes to an end.
-    pub fn step(&self) -> ClaimStep<'_> {
+    pub fn step(&self, item: &ForgeItem, rules: &Rules, claimants: &Claimants) -> ClaimStep<'_> {
         if let Some(Err(cause)) = self.found {
             return ClaimStep::Stop(cause);
         }
@@ -88,7 +66,7 @@ impl<'a> ClaimProgress<'a> {
         };
         // Before the first step of a repeated attempt, another coordinator may have taken and
         // finished the item. Then its labels are not ours to change.
-        if self.claims().is_some_and(|claims| claims.is_of_another) {
+        if self.claims(item, claimants).is_some_and(|claims| claims.is_of_another) {
             return ClaimStep::Lose;
         }
         // A coordinator that has claimed the item before the comments were read has set the label
@@ -96,17 +74,17 @@ impl<'a> ClaimProgress<'a> {
         let Some(Ok(facts)) = &self.found else {
             return ClaimStep::ReadItem;
         };
-        if let Eligibility::Not(cause) = self.rules.judge(facts, Some(&self.item.state)) {
+        if let Eligibility::Not(cause) = rules.judge(facts, Some(&item.state)) {
             return ClaimStep::Stop(cause);
         }
         if self.after_comment.is_none() {
-            if !self.rules.is_free(facts) {
+            if !rules.is_free(facts) {
                 return ClaimStep::Lose;
             }
             let last = comments.iter().map(|comment| comment.id).max();
             return ClaimStep::Record(last.unwrap_or(0));
         }
-        let label = &self.rules.labels.processing_label;
+        let label = &rules.labels.processing_label;
         let has_label = facts.labels.iter().any(|other| is_same(other, label));
         if !has_label && !self.is_labelled {
             ClaimStep::Label(LabelDelta { add: vec![label.clone()], remove: Vec::new() })
@@ -167,8 +145,8 @@ mod tests {
             Self { item, rules, claimants }
         }
 
-        fn progress(&self, after_comment: Option<u64>) -> ClaimProgress<'_> {
-            ClaimProgress::new(&self.item, &self.rules, &self.claimants, after_comment)
+        fn step<'a>(&self, progress: &'a ClaimProgress) -> ClaimStep<'a> {
+            progress.step(&self.item, &self.rules, &self.claimants)
         }
     }
 
@@ -180,20 +158,20 @@ mod tests {
     #[test]
     fn a_free_item_is_claimed_step_by_step() {
         let bed = Bed::new();
-        let mut progress = bed.progress(None);
-        assert_eq!(progress.step(), ClaimStep::ReadComments);
+        let mut progress = ClaimProgress::default();
+        assert_eq!(bed.step(&progress), ClaimStep::ReadComments);
         progress.comments = Some(vec![claim(4, "former"), claim(3, "former")]);
-        assert_eq!(progress.step(), ClaimStep::ReadItem);
+        assert_eq!(bed.step(&progress), ClaimStep::ReadItem);
         progress.found = Some(Ok(free()));
-        assert_eq!(progress.step(), ClaimStep::Record(4));
+        assert_eq!(bed.step(&progress), ClaimStep::Record(4));
         progress.after_comment = Some(4);
-        assert_eq!(progress.step(), label());
+        assert_eq!(bed.step(&progress), label());
         progress.is_labelled = true;
-        assert_eq!(progress.step(), ClaimStep::Announce);
+        assert_eq!(bed.step(&progress), ClaimStep::Announce);
         progress.is_announced = true;
         let comments = vec![claim(4, "former"), claim(6, "ours"), claim(7, "theirs")];
         progress.comments = Some(comments.clone());
-        assert_eq!(progress.step(), ClaimStep::Win { facts: &free(), comments: &comments });
+        assert_eq!(bed.step(&progress), ClaimStep::Win { facts: &free(), comments: &comments });
     }
 
     #[test]
@@ -224,8 +202,9 @@ mod tests {
             (Some(4), none(), Some(Ok(processing)), ClaimStep::Announce),
         ];
         for (after_comment, comments, found, expected) in cases {
-            let progress = ClaimProgress { comments, found, ..bed.progress(after_comment) };
-            assert_eq!(progress.step(), expected, "{progress:?}");
+            let known =
+                ClaimProgress { after_comment, comments, found, ..ClaimProgress::default() };
+            assert_eq!(bed.step(&known), expected, "{known:?}");
         }
     }
 
@@ -233,11 +212,11 @@ mod tests {
     fn the_comments_after_the_announcement_decide() {
         let bed = Bed::new();
         let announced = |comments: Vec<Comment>| ClaimProgress {
+            after_comment: Some(4),
             comments: Some(comments),
             found: Some(Ok(free())),
             is_labelled: true,
             is_announced: true,
-            ..bed.progress(Some(4))
         };
         for (comments, is_won) in [
             (vec![claim(5, "ours")], true),
@@ -248,7 +227,7 @@ mod tests {
             (Vec::new(), true),
         ] {
             let progress = announced(comments);
-            let step = progress.step();
+            let step = bed.step(&progress);
             assert_eq!(matches!(step, ClaimStep::Win { .. }), is_won, "{step:?}");
             assert_eq!(step == ClaimStep::Lose, !is_won, "{step:?}");
         }

@@ -4,6 +4,7 @@
 use super::super::ForgeError;
 use super::{ItemWriter, Unanswered, WriteError};
 use crate::crash_point::{self, CrashPoint};
+use crate::domain::forge::claims::Claims;
 use crate::domain::forge::marker::Marker;
 use crate::domain::forge::{
     ClaimProgress, ClaimStep, Claimants, Comment, ItemFacts, ItemState, task_text,
@@ -27,10 +28,10 @@ impl ItemWriter<'_> {
         }
         let rules = self.host_state.rules().await.map_err(WriteError::Refused)?;
         let claimants = self.host_state.claimants(&rules).await?;
-        let mut progress = ClaimProgress::new(item, &rules, &claimants, after_comment);
+        let mut progress = ClaimProgress { after_comment, ..ClaimProgress::default() };
         loop {
-            self.log_ignored_claim(&progress);
-            match progress.step() {
+            self.log_ignored_claim(progress.claims(item, &claimants));
+            match progress.step(item, &rules, &claimants) {
                 ClaimStep::ReadComments => match self.comments().await {
                     // The state of the item decides. If the item exists, its comments do, too, at
                     // the next attempt.
@@ -118,10 +119,9 @@ impl ItemWriter<'_> {
     }
 
     /// Logs a claim that does not count, once for each item.
-    fn log_ignored_claim(&self, progress: &ClaimProgress<'_>) {
+    fn log_ignored_claim(&self, claims: Option<Claims>) {
         let item = self.item;
-        let ignored = progress.claims().and_then(|claims| claims.ignored.into_iter().next());
-        let Some(author) = ignored else {
+        let Some(author) = claims.and_then(|claims| claims.ignored.into_iter().next()) else {
             return;
         };
         let mut logged = lock(&self.worker.with_ignored_claims);
