@@ -6,6 +6,7 @@
 //!          ──► service: lets wait, claims, stops, resumes
 //!    ◄── outbox worker, one a host: pending writes
 //!          ◄── service: settles items by their tasks
+//!  client: the requests                 wire: their way to a host
 //!  contexts: the folders of items       signal: the pause file
 //! ```
 //!
