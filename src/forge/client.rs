@@ -129,30 +129,22 @@ impl Forge {
         Ok(blockers.map(|issue| issue.html_url.unwrap_or_default()).collect())
     }
 
-    /// Returns an item, with the tag that makes the next question conditional.
-    pub async fn item(
-        &self,
-        repository: &str,
-        kind: ItemKind,
-        number: u64,
-        etag: Option<&str>,
-    ) -> Answer<Conditional<(FoundItem, Option<String>)>> {
+    /// Returns an item as it is now.
+    pub async fn item(&self, repository: &str, kind: ItemKind, number: u64) -> Answer<FoundItem> {
         let path = self.item_path(repository, kind, number)?;
-        let answer = match self.host().find(Ask::get(path.clone()).etag(etag)).await {
+        let answer = match self.host().find(Ask::get(path.clone())).await {
             Ok(Some(answer)) => answer,
-            Ok(None) => return Ok(Conditional::Fresh((FoundItem::Gone, None))),
+            Ok(None) => return Ok(FoundItem::Gone),
             Err(error) => {
-                let place = self.host().place_of_moved(&error, &path).ok_or(error)?;
-                return Ok(Conditional::Fresh((FoundItem::Moved(place), None)));
+                let place = self.host().place_of_moved(&error, &path);
+                return place.map(FoundItem::Moved).ok_or(error);
             }
         };
-        answer.fresh(|answer| {
-            let found = match self {
-                Self::GitHub(_) => answer.json::<github::RawItem>()?.read(),
-                Self::GitLab(_) => answer.json::<gitlab::RawItem>()?.read(kind),
-            };
-            Ok((found.map_err(|problem| answer.not_understood(problem))?, answer.etag()))
-        })
+        let read = match self {
+            Self::GitHub(_) => answer.json::<github::RawItem>()?.read(),
+            Self::GitLab(_) => answer.json::<gitlab::RawItem>()?.read(kind),
+        };
+        read.map_err(|problem| answer.not_understood(problem))
     }
 
     /// Returns the comments, the oldest first. If there are more than [`MAX_COMMENTS`], it returns

@@ -9,9 +9,9 @@ use std::collections::BTreeSet;
 use std::future::Future;
 
 use super::host_state::{HostState, Unanswered};
-use super::{Conditional, Feed, Forge, ForgeError, FoundItem, Listing};
+use super::{Feed, Forge, ForgeError, FoundItem, Listing};
 use crate::config::repositories_path;
-use crate::domain::forge::{ForgeItem, ForgeKind, ItemKey, ItemKind};
+use crate::domain::forge::{ForgeItem, ForgeKind, ItemKind};
 use crate::locks::lock;
 
 impl HostState {
@@ -69,34 +69,19 @@ impl HostState {
     ) -> Result<FoundItem, Unanswered> {
         let key = &item.key;
         let name = self.name_of(&key.repository);
-        let found = self.find_as(forge, &name, key).await;
+        let found = self.ask(forge.item(&name, key.kind, key.number)).await;
         match found {
             Ok(FoundItem::Gone | FoundItem::Moved(_))
             | Err(Unanswered::Failed(ForgeError::Moved { .. })) => {}
             found => return found,
         }
         if let Some(name) = self.look_for(forge, &key.repository, &name).await? {
-            return self.find_as(forge, &name, key).await;
+            return self.ask(forge.item(&name, key.kind, key.number)).await;
         }
         if found == Ok(FoundItem::Gone) && self.watches(&key.repository) {
             self.check_list(forge, &name, key.kind).await?;
         }
         found
-    }
-
-    async fn find_as(
-        &self,
-        forge: &Forge,
-        name: &str,
-        key: &ItemKey,
-    ) -> Result<FoundItem, Unanswered> {
-        match self.ask(forge.item(name, key.kind, key.number, None)).await? {
-            Conditional::Fresh((found, _)) => Ok(found),
-            Conditional::NotModified => {
-                let problem = "304 for an unconditional question".to_owned();
-                Err(ForgeError::NotUnderstood { request: key.to_string(), problem }.into())
-            }
-        }
     }
 
     /// Looks for a repository that did not answer as `name`. Returns its new name, or `None` if it

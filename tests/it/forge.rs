@@ -68,7 +68,7 @@ impl Bed {
     }
 
     async fn find(&self, item: &Item) -> Result<FoundItem, ForgeError> {
-        Ok(fresh(self.client.item(NAME, item.kind, item.number, None).await?).0)
+        self.client.item(NAME, item.kind, item.number).await
     }
 
     async fn facts(&self, item: &Item) -> ItemFacts {

@@ -9,7 +9,7 @@ use futures::{StreamExt as _, stream};
 use super::{N_QUESTIONS, Poller};
 use crate::forge::host_state::Unanswered;
 use crate::forge::list_cursor::Within;
-use crate::forge::{Conditional, Forge, ForgeError, FoundItem};
+use crate::forge::{Forge, ForgeError, FoundItem};
 use crate::telemetry::counters;
 
 /// The number of issues whose answers fail at one look, after which no more is asked.
@@ -75,10 +75,9 @@ impl Poller {
                     ForgeError::NotFound { .. } | ForgeError::Forbidden { .. },
                 )) => {
                     let (kind, number) = issue;
-                    let find =
-                        |name: String| async move { forge.item(&name, kind, number, None).await };
+                    let find = |name: String| async move { forge.item(&name, kind, number).await };
                     match host_state.ask_in(forge, &repository, find).await {
-                        Ok(Conditional::Fresh((FoundItem::Here(_), _))) => {}
+                        Ok(FoundItem::Here(_)) => {}
                         // The next look does not show it any more.
                         Ok(_) => continue,
                         Err(error) => {

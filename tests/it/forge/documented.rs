@@ -31,7 +31,7 @@ async fn all_requests(forge: ForgeKind) -> Vec<Request> {
     for item in [bed.repository.issue("issue"), bed.repository.pull("pull")] {
         let (kind, number) = (item.kind, item.number);
         item.label("coding agent");
-        bed.client.item(NAME, kind, number, Some("\"etag\"")).await.unwrap();
+        bed.client.item(NAME, kind, number).await.unwrap();
         bed.client.comments(NAME, kind, number).await.unwrap();
         let comment = bed.client.add_comment(NAME, kind, number, "Hello.").await.unwrap();
         bed.client.remove_comment(NAME, kind, number, comment).await.unwrap();

@@ -105,21 +105,13 @@ async fn what_did_not_change_is_not_sent_again() {
         let bed = Bed::new(forge);
         let issue = bed.repository.issue("issue");
         issue.assign(OWNER);
-        let (list, item) = (bed.assigned(), (issue.kind, issue.number));
+        let list = bed.assigned();
         let page = fresh(bed.page(&list, 1, None).await.unwrap());
-        let (_, etag) = fresh(bed.client.item(NAME, item.0, item.1, None).await.unwrap());
         let again = bed.page(&list, 1, page.etag.as_deref()).await.unwrap();
-        assert_eq!(again, Conditional::NotModified, "{forge}");
-        let again = bed.client.item(NAME, item.0, item.1, etag.as_deref()).await.unwrap();
         assert_eq!(again, Conditional::NotModified, "{forge}");
         issue.set_body("more");
         let changed = fresh(bed.page(&list, 1, page.etag.as_deref()).await.unwrap());
         assert_eq!(changed.items[0].body, "more");
-        assert!(
-            fresh(bed.client.item(NAME, item.0, item.1, etag.as_deref()).await.unwrap())
-                .1
-                .is_some()
-        );
     }
 }
 

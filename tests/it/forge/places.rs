@@ -82,7 +82,7 @@ async fn a_project_is_named_by_its_path_or_its_number() {
     let number = deep.issue("issue").number;
     let by_number = deep.id().to_string();
     for project in ["group/sub group/site", by_number.as_str()] {
-        bed.client.item(project, ItemKind::Issue, number, None).await.unwrap();
+        bed.client.item(project, ItemKind::Issue, number).await.unwrap();
     }
     let paths: Vec<String> = bed.fake.requests().into_iter().map(|request| request.path).collect();
     assert_eq!(
