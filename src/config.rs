@@ -87,7 +87,7 @@ pub use notice::Notice;
 pub use output::Output;
 pub use paths::Paths;
 pub use providers::{
-    CommandLine, EXAMPLE, PassEnvironment, Permissions, Preset, PromptVia, ProviderConfig,
+    CommandLine, EXAMPLE, KEEPER, PassEnvironment, Permissions, Preset, PromptVia, ProviderConfig,
     Telemetry, built_in_names,
 };
 pub use reader::{SettingPlace, SettingPlaces};

@@ -16,9 +16,6 @@ use crate::domain::{FileOwner, FileOwners, RunAs};
 use crate::provider::AgentUser;
 use crate::sys;
 
-/// The account that is reserved for the daemon's repositories. The Debian package creates it.
-const KEEPER: &str = "agent-coordinator-keep";
-
 /// The reason why agents cannot be started as configured.
 #[derive(Debug, thiserror::Error)]
 pub enum UserProblem {
@@ -28,11 +25,6 @@ pub enum UserProblem {
     NotRoot { provider: String, user: String },
     #[error("`ai_providers.{provider}.run_as`: this machine has no user `{user}`")]
     Unknown { provider: String, user: String },
-    #[error(
-        "`ai_providers.{provider}.run_as`: `{KEEPER}` is reserved for the daemon's repositories, and no \
-         agent may be that user; name another one"
-    )]
-    Keeper { provider: String },
     #[error("`ai_providers.{provider}.run_as`: could not look up user `{user}`")]
     LookUp { provider: String, user: String, source: nix::Error },
     #[error(
@@ -58,9 +50,6 @@ pub enum UserProblem {
 pub fn check_users(config: &Config) -> Result<(), UserProblem> {
     for (provider, user) in wanted_users(config) {
         let names = || (provider.to_owned(), user.to_owned());
-        if user == KEEPER {
-            return Err(UserProblem::Keeper { provider: provider.to_owned() });
-        }
         if !rustix::process::geteuid().is_root() {
             let (provider, user) = names();
             return Err(UserProblem::NotRoot { provider, user });
@@ -214,21 +203,5 @@ pub(super) fn find_cgroups(config: &Config) -> Option<cgroup::Delegated> {
             tracing::warn!(%reason, "agents get no control groups: limits of memory and processes are not enforced");
             None
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_agent_runs_as_the_keeper() {
-        let mut config = Config::with_state_dir("/nonexistent");
-        let entry = ProviderConfig { run_as: Some(KEEPER.into()), ..ProviderConfig::new("agent") };
-        config.providers.insert("mine".to_owned(), entry);
-        let refused = check_users(&config).unwrap_err();
-        assert!(matches!(refused, UserProblem::Keeper { .. }), "{refused}");
-        let said = refused.to_string();
-        assert!(said.contains("`ai_providers.mine.run_as`") && said.contains(KEEPER), "{said}");
     }
 }

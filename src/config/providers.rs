@@ -4,12 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use crate::domain::Secret;
+use crate::sys::user_names::uid_of;
 
 use super::declaration::{Keys, keys};
 use super::kinds::{Kind, list, text, truth, words};
 use super::reader::{Field, Section};
 use super::report::Problem;
 use super::templates::{self, Template};
+
+/// The account that is reserved for the daemon's repositories. The packages create it.
+pub const KEEPER: &str = "agent-coordinator-keep";
 
 /// The variables that every agent gets from the daemon. A `*` at the end stands for any rest. All
 /// other variables stay with the daemon unless the configuration names them, because they may be
@@ -201,8 +205,28 @@ keys! {
         /// The user of this machine that these agents run as, for a daemon of root. It needs
         /// `mcp_socket_path` in a folder that this user may enter. One user for each entry keeps
         /// agents apart. Default: the daemon's own user.
-        pub run_as: Option<String> = None, text().or_none(), AfterRestart;
+        pub run_as: Option<String> = None, user(), AfterRestart;
     }
+}
+
+/// A user of this machine as whom agents run. No agent may be the keeper, under any of its names.
+fn user() -> Kind<Option<String>> {
+    let find = |name: &str| uid_of(name).ok().flatten();
+    let check = move |name: &String| {
+        if !is_keeper(name, find) {
+            return Ok(());
+        }
+        Err(format!(
+            "the user `{KEEPER}` is reserved for the daemon's repositories, and no agent may be \
+             that user; name another one"
+        ))
+    };
+    text().checked(check).or_none()
+}
+
+/// Returns whether a user is the keeper. `find` returns the id of the user with a name.
+fn is_keeper(name: &str, find: impl Fn(&str) -> Option<u32>) -> bool {
+    name == KEEPER || find(name).is_some_and(|uid| find(KEEPER) == Some(uid))
 }
 
 fn preset() -> Kind<Option<Preset>> {
@@ -496,4 +520,22 @@ fn read_command(field: &Field<'_, '_>) -> Option<String> {
         return Some(command);
     }
     field.path()?.into_os_string().into_string().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_keeper_is_known_by_all_its_names() {
+        let find = |name: &str| match name {
+            KEEPER | "alias" => Some(990),
+            "ann" => Some(1000),
+            _ => None,
+        };
+        assert!(is_keeper("alias", find) && !is_keeper("ann", find) && !is_keeper("bob", find));
+        // Without the account, its name is reserved, too.
+        let find = |name: &str| (name == "ann").then_some(1000);
+        assert!(is_keeper(KEEPER, find) && !is_keeper("ann", find) && !is_keeper("bob", find));
+    }
 }

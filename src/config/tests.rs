@@ -518,6 +518,14 @@ fn a_long_default_path_is_explained_without_a_file() {
 }
 
 #[test]
+fn no_agent_runs_as_the_keeper() {
+    let text = format!("ai_providers:\n  mine: {{ cli_command: agent, run_as: {KEEPER} }}\n");
+    let report = report(&text);
+    let place = "coordinator_config.yaml:2:39: `ai_providers.mine.run_as` is not valid";
+    assert!(report.contains(place) && report.contains("reserved"), "{report}");
+}
+
+#[test]
 fn only_the_first_problems_are_shown_in_full() {
     use std::fmt::Write;
     let text = (0..5_000).fold(String::new(), |mut text, i| {
