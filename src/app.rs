@@ -360,7 +360,8 @@ impl Start<'_> {
                     Some(_) => Checkouts::with_configured_root(root),
                     None => Checkouts::new(root),
                 };
-                let checkouts = Arc::new(checkouts.with_limits(config.git_limits));
+                let checkouts = checkouts.with_limits(config.git_limits);
+                let checkouts = Arc::new(checkouts.with_keeper(isolation::find_keeper()));
                 let own = Some(Arc::clone(&checkouts));
                 let server =
                     Server::start(config, environment, invocation, nudge.clone(), own).await?;

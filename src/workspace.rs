@@ -25,6 +25,11 @@
 //! ```
 //!
 //! A project without clones has snapshots of its directory in its keep repository instead.
+//!
+//! The keep repository, `files.git` and `lent-<uid>` belong to the keeper if this machine has that
+//! account, and else to the daemon's own user. Only the keeper opens something in them
+//! ([`Place::as_keeper`]), and git runs on them as the keeper. Clones of root are then like those
+//! of any other user.
 
 mod author;
 mod base;
@@ -82,12 +87,12 @@ pub use results::{DiffKind, DiffOrder, MAX_DIFF};
 pub use snapshot::{Snapped, SnapshotEntry};
 pub use upgrade::Upgrade;
 
-use crate::domain::workspace::GitLimits;
+use crate::domain::workspace::{GitLimits, Order};
 use crate::domain::{ProjectId, WorkspaceId};
 use crate::locks::lock;
 use git::Git;
 use repository::Repository;
-use rights::Owner;
+use rights::{Owner, run_as};
 
 /// The rules for the ignored files of a workspace.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -113,6 +118,8 @@ pub struct Checkouts {
     root: PathBuf,
     /// The root is a setting, and not the folder that is used without one.
     is_root_configured: bool,
+    /// The user to whom new repositories of the coordinator belong, if that is another one.
+    keeper: Option<Owner>,
     git: Git,
     /// One lock per project: a change of its keep repository.
     locks: Mutex<BTreeMap<ProjectId, Arc<AsyncMutex<KeepState>>>>,
@@ -246,9 +253,41 @@ impl Place {
         Self { project, folder, tree, owner: None, temporary: None }
     }
 
+    /// Returns the owner of the coordinator's repositories of the project; `None` if that is the
+    /// daemon's own user, or if there are none yet.
+    fn keeper(&self) -> Option<Owner> {
+        Owner::of(&self.keep())
+    }
+
+    /// Works on the keep repository with the rights of its owner. Blocks.
+    fn as_keeper<T: Send>(
+        &self,
+        work: impl FnOnce(&Path) -> Result<T, CheckoutError> + Send,
+    ) -> Result<T, CheckoutError> {
+        let keep = self.keep();
+        run_as(self.keeper(), || work(&keep))
+    }
+
+    /// Returns whether the project has a keep repository.
+    fn has_keep(&self) -> bool {
+        self.as_keeper(|keep| Ok(keep.join("HEAD").is_file())).unwrap_or(false)
+    }
+
+    /// Returns the user as whom git runs on files with this owner. Beside the keeper, root is one
+    /// like any other.
+    fn user_of(&self, owner: Option<Owner>) -> Option<Owner> {
+        owner.or_else(|| self.keeper().map(|_| Owner::ROOT))
+    }
+
+    /// Returns the user who will own a new workspace.
+    fn user_of_order(&self, order: &Order) -> Option<Owner> {
+        self.user_of(Owner::of_order(order))
+    }
+
     /// Returns the format of the ids in the keep repository: `sha1` or `sha256`.
     fn format(&self) -> &'static str {
-        Repository::bare(self.keep()).format()
+        let format = self.as_keeper(|keep| Ok(Repository::bare(keep.to_owned()).format()));
+        format.unwrap_or("sha1")
     }
 
     /// Checks that the tree is a folder, and not a link to one.
@@ -330,6 +369,7 @@ impl Checkouts {
         Self {
             root,
             is_root_configured: false,
+            keeper: None,
             git,
             locks: Mutex::default(),
             merges: Mutex::default(),
@@ -354,6 +394,15 @@ impl Checkouts {
         self
     }
 
+    /// Returns the workspaces whose coordinator's repositories belong to this user, the keeper,
+    /// with its group. Only a daemon of root has one.
+    #[must_use]
+    pub fn with_keeper(mut self, keeper: Option<(u32, u32)>) -> Self {
+        let keeper = keeper.filter(|(uid, _)| *uid != 0 && rustix::process::geteuid().is_root());
+        self.keeper = keeper.map(|(uid, gid)| Owner { uid, gid });
+        self
+    }
+
     /// Returns the folder that an agent gets as its working directory.
     pub fn directory(
         &self,
@@ -369,13 +418,19 @@ impl Checkouts {
     /// user who owns the workspace.
     pub fn lending_folder(&self, project: &ProjectId, workspace: &WorkspaceId) -> PathBuf {
         let place = self.place(project, workspace);
-        place.owner.map_or_else(|| place.keep(), |owner| place.lent(owner))
+        let alternates = place.tree.join(".git/objects/info/alternates");
+        // A clone of root that is older than the keeper's repositories borrows from there.
+        let is_old =
+            || refs::read_text(&alternates).is_some_and(|text| text.contains("/keep.git/"));
+        let owner = place.owner.filter(|owner| *owner != Owner::ROOT || !is_old());
+        owner.map_or_else(|| place.keep(), |owner| place.lent(owner))
     }
 
     /// Returns the id of the user who owns the files of a workspace; `None` for the daemon's own
     /// user.
     pub fn owner(&self, project: &ProjectId, workspace: &WorkspaceId) -> Option<u32> {
-        self.place(project, workspace).owner.map(|owner| owner.uid)
+        let owner = self.place(project, workspace).owner.filter(|owner| *owner != Owner::ROOT);
+        owner.map(|owner| owner.uid)
     }
 
     /// Returns whether the files of a workspace were removed but for what a crash left of them.
@@ -456,7 +511,7 @@ impl Checkouts {
         let place = self.place(project, workspace);
         let found = place.folder.symlink_metadata();
         let is_missing = found.is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
-        is_missing && place.keep().join("HEAD").is_file()
+        is_missing && place.has_keep()
     }
 
     fn place(&self, project: &ProjectId, workspace: &WorkspaceId) -> Place {
@@ -464,7 +519,9 @@ impl Checkouts {
         let folder = project.join(workspace.as_str());
         let tree = folder.join("tree");
         let owner = Owner::of(&tree);
-        Place { owner, ..Place::new(project, folder, tree) }
+        let place = Place::new(project, folder, tree);
+        let is_there = place.tree.symlink_metadata().is_ok();
+        Place { owner: if is_there { place.user_of(owner) } else { owner }, ..place }
     }
 
     /// Waits until no other step changes the keep repository of a project.

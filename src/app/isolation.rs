@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 use nix::unistd::User;
 
 use crate::cgroup;
-use crate::config::{AgentLimits, Config, ProviderConfig, built_in_names};
+use crate::config::{AgentLimits, Config, KEEPER, ProviderConfig, built_in_names};
 use crate::domain::{FileOwner, FileOwners, RunAs};
 use crate::provider::AgentUser;
 use crate::sys;
@@ -115,6 +115,13 @@ pub(super) fn file_owners(config: &Config) -> FileOwners {
 /// because they cannot reach the state directory.
 pub fn users_files(config: &Config) -> PathBuf {
     config.paths.mcp_socket_path.with_file_name("files")
+}
+
+/// Returns the user and the group of the account that is reserved for the daemon's repositories;
+/// `None` if this machine has no such account.
+pub(super) fn find_keeper() -> Option<(u32, u32)> {
+    let found = User::from_name(KEEPER).ok().flatten()?;
+    Some((found.uid.as_raw(), found.gid.as_raw()))
 }
 
 fn wanted_users(config: &Config) -> impl Iterator<Item = (&str, &str)> {

@@ -243,8 +243,7 @@ impl Checkouts {
         }
         let changed = entries_of(&entries);
         let changed = changed.filter_map(|entry| path_in(entry.as_os_str().as_bytes())).collect();
-        let index = place.project.join(format!(".new-index-check-{}", order.id));
-        let tree = self.tree_with(place, commit, entries, &index).await?;
+        let tree = self.tree_with(place, commit, entries).await?;
         let message = "some files as they were before the work\n";
         let commit = self.commit(place, &tree, std::iter::once(commit), message, AUTHOR).await?;
         Ok(Some(AsBefore { commit, changed }))

@@ -78,7 +78,6 @@ impl Checkouts {
         if place.tree().join(".git/HEAD").is_file() {
             return Ok(read_made(&place)?.prepared);
         }
-        let owner = Owner::of_order(order);
         let source = match &order.forge {
             None => Some(Source::find(&self.git, &order.source).await?),
             Some(_) => None,
@@ -105,6 +104,7 @@ impl Checkouts {
             {
                 let upstream = source.upstream(&self.git).await;
                 let is_of_person = self.is_of_source(&place, start).await?;
+                let owner = Owner::of_order(order);
                 let origin = Origin::of_source(source, upstream, owner, is_of_person);
                 let fetched = self.fetch_submodules(&place, start, &origin).await;
                 self.unpin_without_submodule(fetched, order, &place).await?;
@@ -116,8 +116,8 @@ impl Checkouts {
         };
         crash_point::reach(CrashPoint::BasePinned);
         place.clear_gone()?;
-        if let Some(user) = &order.run_as {
-            self.open_for(user, order, start.as_deref(), &place).await?;
+        if let Some(owner) = place.user_of_order(order) {
+            self.open_for(owner, order, start.as_deref(), &place).await?;
         }
         remove_folder(&new)?;
         let upstream = match (&source, &order.forge) {
@@ -163,7 +163,7 @@ impl Checkouts {
         place: &Place,
         new: &Path,
     ) -> Result<(), CheckoutError> {
-        let owner = Owner::of_order(order);
+        let owner = place.user_of_order(order);
         {
             let _locked = self.lock_keep(&order.project, place).await?;
             make_tree(new, owner)?;
@@ -245,7 +245,7 @@ impl Checkouts {
         place: &Place,
         new: &Path,
     ) -> Result<(), CheckoutError> {
-        let owner = Owner::of_order(order);
+        let owner = place.user_of_order(order);
         let tree = new.join("tree");
         let initial = format!("--initial-branch={}", prepared.branch);
         let init = ["init", "--quiet", "--template=", &initial].map(OsStr::new);
@@ -324,7 +324,7 @@ impl Checkouts {
             return Ok(());
         };
         let is_new = order.restores.is_none();
-        let owner = Owner::of_order(order);
+        let owner = place.user_of_order(order);
         if order.submodules && is_new {
             self.add_submodules(place, start, cone, (upstream, owner), tree).await?;
         }

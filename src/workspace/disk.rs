@@ -13,6 +13,7 @@ use rustix::fs::{FallocateFlags, fallocate, statvfs};
 use tokio::time::Instant;
 
 use super::objects::names_in;
+use super::rights::{Owner, run_as};
 use super::{CheckoutError, Checkouts, GitError, blocking};
 use crate::clock;
 use crate::domain::{ProjectId, WorkspaceId};
@@ -194,9 +195,10 @@ fn measure(
                 let is_old = older_than.is_some_and(|age| began_at - known.at >= age);
                 !is_old || clock::now() - began_at >= LONGEST_AGAIN
             });
-            let measured = known
-                .copied()
-                .unwrap_or_else(|| Measured { at: began_at, n_bytes: size_of(&folder) });
+            let measured = known.copied().unwrap_or_else(|| {
+                let n_bytes = run_as(Owner::of(&folder), || Ok(size_of(&folder)));
+                Measured { at: began_at, n_bytes: n_bytes.unwrap_or_default() }
+            });
             folders.insert(folder, measured);
         }
     }

@@ -5,9 +5,9 @@
 //! time. The repository of an agent is never the `GIT_DIR` of a call: its filters would run. Names
 //! are full names of refs, or follow `--end-of-options`.
 //!
-//! A call runs as the owner of the files that it is about ([`Call::run_as`]). Only the
-//! coordinator's own repositories are read by the daemon's own user. Objects go from one user to
-//! another through a pipe ([`Call::send_to`]).
+//! A call runs as the owner of the files that it is about ([`Call::run_as`]), and one on a bare
+//! repository as the owner of that ([`Git::on`]): the coordinator's repositories belong to the
+//! keeper. Objects go from one user to another through a pipe ([`Call::send_to`]).
 
 mod call;
 mod hook;
@@ -22,6 +22,7 @@ use std::time::Duration;
 
 use tokio::sync::OnceCell;
 
+use super::rights::Owner;
 use crate::domain::workspace::GitLimits;
 use crate::sys::ownership::is_only_of_root;
 
@@ -162,13 +163,13 @@ impl Git {
         Call::new(self, arguments.collect())
     }
 
-    /// Begins a call on a bare repository.
+    /// Begins a call on a bare repository, as the owner of its folder.
     pub fn on<A: AsRef<OsStr>>(
         &self,
         repository: &Path,
         arguments: impl IntoIterator<Item = A>,
     ) -> Call<'_> {
-        self.call(arguments).variable("GIT_DIR", repository)
+        self.call(arguments).variable("GIT_DIR", repository).run_as(Owner::of(repository))
     }
 
     /// Begins a call on a bare repository with the files of `tree`. It runs at the top of them: git

@@ -1,11 +1,15 @@
-//! The keep repository of a project: a bare repository that only the daemon changes.
+//! The keep repository of a project: a bare repository that only the daemon changes. It belongs to
+//! the keeper, if this machine has that account.
 //!
 //! Nothing is pruned from it, because workspaces borrow its objects.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
+use super::lending::let_others_enter;
+use super::refs::read_text;
+use super::rights::{Owner, give, run_as};
 use super::source::{Head, Source};
 use super::temporary::{Settings, make_repository, remove_remains};
 use super::upgrade::MENDED;
@@ -14,6 +18,7 @@ use super::{
 };
 use crate::crash_point::{self, CrashPoint};
 use crate::domain::ProjectId;
+use crate::sys::ownership::is_changed_by_others;
 
 /// The refs that follow the branches of the source.
 pub(super) const SOURCE: &str = "refs/agent-coordinator/source";
@@ -51,7 +56,7 @@ impl Checkouts {
     ) -> Result<Head, CheckoutError> {
         self.mend(source, place).await?;
         let head = source.head(&self.git).await?;
-        if !place.keep().join("HEAD").is_file() || !place.files().join("HEAD").is_file() {
+        if !place.has_keep() || !place.files().is_dir() {
             let format = source.git(&self.git, ["rev-parse", "--show-object-format"]);
             self.make_keep(&format.text().await?, place).await?;
         }
@@ -63,36 +68,46 @@ impl Checkouts {
     /// Makes the keep repository of a project unless it exists, and the repository with the
     /// settings with which the files of workspaces are read. It has nothing of the source yet.
     pub(super) async fn make_keep(&self, format: &str, place: &Place) -> Result<(), CheckoutError> {
-        if !place.keep().join("HEAD").is_file() {
+        if !place.has_keep() {
             make_folder(&place.project)?;
+            let keeper = self.keeper_of(&place.project)?;
             let new = place.project.join(".new-keep");
-            remove_folder(&new)?;
-            self.init(&new, Some(format)).await?;
+            make_new(&new, keeper)?;
+            let format = format!("--object-format={format}");
+            let init = ["init", "--quiet", "--bare", "--template=", &format].map(OsStr::new);
+            let init = self.git.call(init.into_iter().chain([new.as_os_str()]));
+            init.run_as(keeper).run().await?;
             crash_point::reach(CrashPoint::KeepHalfMade);
-            finish_keep(&new, place)?;
+            run_as(keeper, || finish_keep(&new))?;
+            rename(&new, &place.keep())?;
         }
-        if place.files().join("HEAD").is_file() {
+        if place.files().is_dir() {
             return Ok(());
         }
+        let keeper = place.keeper();
         let new = place.project.join(".new-files");
-        remove_folder(&new)?;
-        make_folder(&new)?;
-        make_repository(&new, &Settings { format, attributes: ATTRIBUTES, excluded: "" })?;
+        make_new(&new, keeper)?;
+        let settings = Settings { format, attributes: ATTRIBUTES, excluded: "" };
+        run_as(keeper, || make_repository(&new, &settings))?;
         rename(&new, &place.files())
     }
 
-    /// Makes a bare repository, with git's usual format of ids unless one is named.
-    pub(super) async fn init(
-        &self,
-        folder: &Path,
-        format: Option<&str>,
-    ) -> Result<(), CheckoutError> {
-        make_folder(folder)?;
-        let format = format.map(|format| OsString::from(format!("--object-format={format}")));
-        let arguments = ["init", "--quiet", "--bare", "--template="].map(OsString::from);
-        let arguments = arguments.into_iter().chain(format).chain([folder.into()]);
-        self.git.call(arguments).run().await?;
-        Ok(())
+    /// Returns the user to whom the repositories in a folder of a project are to belong; `None` for
+    /// the daemon's own user. The keeper needs a way to them, which others cannot change.
+    pub(super) fn keeper_of(&self, project: &Path) -> Result<Option<Owner>, CheckoutError> {
+        let Some(keeper) = self.keeper else {
+            return Ok(None);
+        };
+        let enters = |folder: &Path| {
+            run_as(Some(keeper), || Ok(folder.join(".").symlink_metadata().is_ok()))
+        };
+        let root = self.root.canonicalize().map_err(CheckoutError::io("read", &self.root))?;
+        let has_way = root.parent().is_none_or(|above| enters(above).unwrap_or(false));
+        if !has_way || is_changed_by_others(&root) {
+            return Ok(None);
+        }
+        let_others_enter([&root, project])?;
+        Ok(enters(project)?.then_some(keeper))
     }
 
     /// Removes what an earlier process of the daemon left half-done. Only one process changes a
@@ -110,27 +125,26 @@ impl Checkouts {
             }
         }
         remove_remains(&place.project);
-        remove_locks(&place.keep());
-        remove_temporary(&place.keep().join("objects"));
-        Ok(())
+        place.remove_locks()
     }
 
     /// Removes the locks and the parts of objects that killed calls of this process have left in
     /// the keep repository. The caller has the lock of the project, so that no other call has
     /// them.
-    fn remove_left_locks(&self, state: &mut KeepState, place: &Place) {
+    fn remove_left_locks(&self, state: &mut KeepState, place: &Place) -> Result<(), CheckoutError> {
         let n_killed = self.git.n_killed();
         if std::mem::replace(&mut state.n_killed, n_killed) != n_killed {
-            remove_locks(&place.keep());
-            remove_temporary(&place.keep().join("objects"));
+            place.remove_locks()?;
         }
+        Ok(())
     }
 
     /// Lets git refuse each prune of the keep repository, as long as the project has a clone. A
     /// clone may borrow objects that no ref of the keep repository reaches. The caller has the lock
     /// of the project.
     pub(super) async fn guard_objects(&self, place: &Place) -> Result<(), CheckoutError> {
-        let text = super::refs::read_text(&place.keep().join("config")).unwrap_or_default();
+        let text = place.as_keeper(|keep| Ok(read_text(&keep.join("config"))))?;
+        let text = text.unwrap_or_default();
         let is_guarded = text.to_ascii_lowercase().contains("preciousobjects");
         let has_clone = || {
             let mut names = super::objects::names_in(&place.project).into_iter();
@@ -170,7 +184,7 @@ impl Checkouts {
     ) -> Result<tokio::sync::OwnedMutexGuard<KeepState>, CheckoutError> {
         let mut state = self.lock(project).await;
         Self::tidy(&mut state, place)?;
-        self.remove_left_locks(&mut state, place);
+        self.remove_left_locks(&mut state, place)?;
         Ok(state)
     }
 
@@ -184,13 +198,39 @@ impl Checkouts {
             return Ok(None);
         };
         Self::tidy(&mut state, place)?;
-        self.remove_left_locks(&mut state, place);
+        self.remove_left_locks(&mut state, place)?;
         Ok(Some(state))
     }
 }
 
-/// Gives a new keep repository its settings and its name.
-fn finish_keep(new: &Path, place: &Place) -> Result<(), CheckoutError> {
+impl Place {
+    /// Removes the locks of the keep repository, and the parts of objects. No call has them.
+    fn remove_locks(&self) -> Result<(), CheckoutError> {
+        self.as_keeper(|keep| {
+            remove_locks(keep);
+            Ok(())
+        })?;
+        self.remove_temporary()
+    }
+
+    /// Removes the parts of objects that a call into the keep repository has left.
+    pub(super) fn remove_temporary(&self) -> Result<(), CheckoutError> {
+        self.as_keeper(|keep| {
+            remove_temporary(&keep.join("objects"));
+            Ok(())
+        })
+    }
+}
+
+/// Makes an empty folder for a user, in place of what an attempt has left.
+pub(super) fn make_new(folder: &Path, owner: Option<Owner>) -> Result<(), CheckoutError> {
+    remove_folder(folder)?;
+    make_folder(folder)?;
+    owner.map_or(Ok(()), |owner| give(folder, owner))
+}
+
+/// Gives a new keep repository its settings.
+fn finish_keep(new: &Path) -> Result<(), CheckoutError> {
     let config = new.join("config");
     let text = std::fs::read_to_string(&config).map_err(CheckoutError::io("read", &config))?;
     write(&config, text + SETTINGS)?;
@@ -199,8 +239,7 @@ fn finish_keep(new: &Path, place: &Place) -> Result<(), CheckoutError> {
     write(&hook, PRE_RECEIVE)?;
     std::fs::set_permissions(&hook, std::fs::Permissions::from_mode(0o755))
         .map_err(CheckoutError::io("make executable", &hook))?;
-    write(&new.join(MENDED), b"")?;
-    rename(new, &place.keep())
+    write(&new.join(MENDED), b"")
 }
 
 /// Removes a folder or a file, such as an index that a call had not written completely.
@@ -228,7 +267,7 @@ fn remove_locks(folder: &Path) {
 }
 
 /// Removes the files that a call wrote to when it was killed.
-pub(super) fn remove_temporary(objects: &Path) {
+fn remove_temporary(objects: &Path) {
     for folder in super::objects::names_in(objects) {
         let folder = objects.join(folder);
         for name in super::objects::names_in(&folder) {

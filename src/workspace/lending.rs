@@ -4,10 +4,11 @@
 //! reading the tree. The folders above these belong to root. The user can enter them, but not list
 //! them. It cannot enter the keep repository, which has the uncommitted and ignored files of all
 //! agents. Its workspaces borrow from a folder that has only commits: the branches of the source,
-//! and the results of the tasks of the project.
+//! and the results of the tasks of the project. That folder belongs to the owner of the keep
+//! repository.
 //!
 //! ```text
-//! <root>/<project>/lent-<uid>           only root and the group of the user can enter it
+//! <root>/<project>/lent-<uid>           only its owner and the group of the user can enter it
 //! <root>/<project>/lent-<uid>/objects   packs. Nothing is removed from them, either
 //! <root>/<project>/lent-<uid>/tips      commits that are in these packs, with all they reach
 //! ```
@@ -18,7 +19,7 @@ use std::io;
 use std::os::unix::fs::{MetadataExt as _, lchown};
 use std::path::{Path, PathBuf};
 
-use super::keep_repository::SOURCE;
+use super::keep_repository::{SOURCE, make_new};
 use super::keeping::uncommitted_ref;
 use super::objects::{lines, names_in};
 use super::remote::FORGE;
@@ -29,7 +30,7 @@ use super::{
     write,
 };
 use crate::domain::workspace::Order;
-use crate::domain::{ProjectId, RunAs, WorkspaceId};
+use crate::domain::{ProjectId, WorkspaceId};
 use crate::sys;
 
 /// The list of lent commits.
@@ -51,23 +52,20 @@ impl Checkouts {
     /// `Refused` if the user cannot get there.
     pub(super) async fn open_for(
         &self,
-        user: &RunAs,
+        owner: Owner,
         order: &Order,
         start: Option<&str>,
         place: &Place,
     ) -> Result<(), CheckoutError> {
-        let owner = Owner::from_user(user);
         let _locked = self.lock_keep(&order.project, place).await?;
         blocking({
             let root = self.root.clone();
-            let project = place.project.clone();
-            let keep = place.keep();
-            let lent = place.lent(owner);
-            let user = user.clone();
+            let place = place.clone();
+            let name = order.run_as.as_ref().map_or_else(String::new, |user| user.name.clone());
             move || {
-                set_mode(&keep, 0o700)?;
-                open_way(&root, &project, &user)?;
-                make_lent(&lent, owner, &project)
+                set_mode(&place.keep(), 0o700)?;
+                open_way(&root, &place.project, owner, &name)?;
+                make_lent(&place, owner)
             }
         })
         .await?;
@@ -99,6 +97,7 @@ impl Checkouts {
         };
         self.git.check().await?;
         let _locked = self.lock_keep(project, &place).await?;
+        make_lent(&place, owner)?;
         self.lend(&place, &place.lent(owner), BTreeSet::new()).await
     }
 
@@ -114,6 +113,7 @@ impl Checkouts {
         commit: &str,
     ) -> Result<(), CheckoutError> {
         let _locked = self.lock_keep(project, place).await?;
+        make_lent(place, owner)?;
         let mut also = self.commits_of_submodules(place, commit).await?;
         also.insert(commit.to_owned());
         self.lend(place, &place.lent(owner), also).await
@@ -135,7 +135,8 @@ impl Checkouts {
         owner: Owner,
     ) -> Result<BTreeSet<String>, CheckoutError> {
         // A person may have removed content that was given up.
-        let known = self.kinds(place, tips_in(&place.lent(owner)).iter()).await?;
+        let tips = tips_in(place, &place.lent(owner))?;
+        let known = self.kinds(place, tips.iter()).await?;
         Ok(known.into_keys().collect())
     }
 
@@ -156,7 +157,7 @@ impl Checkouts {
         let named = named.filter(|(_, name)| !name.ends_with(uncommitted));
         let mut wanted = also;
         wanted.extend(named.map(|(id, _)| id.to_owned()));
-        let tips = tips_in(lent);
+        let tips = tips_in(place, lent)?;
         if wanted.is_subset(&tips) {
             return Ok(());
         }
@@ -165,24 +166,25 @@ impl Checkouts {
         let input = revisions(wanted.difference(&tips), known.keys());
         let name = lent.file_name().unwrap_or_default().to_string_lossy();
         let quarantine = place.project.join(format!(".q-{name}"));
-        remove_folder(&quarantine)?;
-        make_folder(&quarantine)?;
+        make_new(&quarantine, place.keeper())?;
         let new = quarantine.join("pack");
         let pack = ["pack-objects", "--quiet", "--revs", "--non-empty", "--delta-base-offset"];
         let pack = pack.map(OsStr::new).into_iter().chain([new.as_os_str()]);
         let made = self.git.on(&place.keep(), pack).input(input).long().text().await?;
-        if !made.is_empty() {
-            // Git looks for the index, so the pack comes first.
-            for ending in ["pack", "idx"] {
-                let file = quarantine.join(format!("pack-{made}.{ending}"));
-                set_mode(&file, 0o444)?;
-                rename(&file, &lent.join(format!("objects/pack/pack-{made}.{ending}")))?;
+        run_as(place.keeper(), || {
+            if !made.is_empty() {
+                // Git looks for the index, so the pack comes first.
+                for ending in ["pack", "idx"] {
+                    let file = quarantine.join(format!("pack-{made}.{ending}"));
+                    set_mode(&file, 0o444)?;
+                    rename(&file, &lent.join(format!("objects/pack/pack-{made}.{ending}")))?;
+                }
             }
-        }
-        let list = quarantine.join(TIPS);
-        write(&list, lines(wanted.iter().chain(known.keys())))?;
-        set_mode(&list, 0o600)?;
-        rename(&list, &lent.join(TIPS))?;
+            let list = quarantine.join(TIPS);
+            write(&list, lines(wanted.iter().chain(known.keys())))?;
+            set_mode(&list, 0o600)?;
+            rename(&list, &lent.join(TIPS))
+        })?;
         remove_folder(&quarantine)
     }
 
@@ -193,9 +195,10 @@ impl Checkouts {
             return Ok(());
         };
         let files = place.files();
+        let keeper = place.keeper();
         let scratch = place.scratch();
         blocking(move || {
-            make_readable(&files)?;
+            run_as(keeper, || make_readable(&files))?;
             make_folder(&scratch)?;
             give(&scratch, owner)?;
             run_as(Some(owner), || make_folder(&scratch.join("objects")))
@@ -223,21 +226,28 @@ pub(super) fn make_tree(new: &Path, owner: Option<Owner>) -> Result<(), Checkout
 }
 
 /// Reads the list of lent commits.
-fn tips_in(lent: &Path) -> BTreeSet<String> {
-    let tips = std::fs::read_to_string(lent.join(TIPS)).unwrap_or_default();
-    tips.lines().map(str::to_owned).collect()
+fn tips_in(place: &Place, lent: &Path) -> Result<BTreeSet<String>, CheckoutError> {
+    let read = || std::fs::read_to_string(lent.join(TIPS)).unwrap_or_default();
+    let tips = place.as_keeper(|_| Ok(read()))?;
+    Ok(tips.lines().map(str::to_owned).collect())
 }
 
-/// Lets other users enter the folders of the daemon on the way to a workspace, and checks that
-/// `user` can, and that others cannot put something in the way.
-fn open_way(root: &Path, project: &Path, user: &RunAs) -> Result<(), CheckoutError> {
-    make_folder(project)?;
-    for folder in [root, project] {
+/// Lets other users enter folders of the daemon, but not list them.
+pub(super) fn let_others_enter(folders: [&Path; 2]) -> Result<(), CheckoutError> {
+    for folder in folders {
         let found = folder.metadata().map_err(CheckoutError::io("read", folder))?;
         if found.mode() & 0o001 == 0 {
             set_mode(folder, (found.mode() & 0o7777) | 0o011)?;
         }
     }
+    Ok(())
+}
+
+/// Lets other users enter the folders of the daemon on the way to a workspace, and checks that
+/// `user` can, whose name is `name`, and that others cannot put something in the way.
+fn open_way(root: &Path, project: &Path, user: Owner, name: &str) -> Result<(), CheckoutError> {
+    make_folder(project)?;
+    let_others_enter([root, project])?;
     let advice = "set `workspace.root` to a folder of root that the users of agents may enter, \
                   such as /srv/agent-coordinator";
     let root = root.canonicalize().map_err(CheckoutError::io("read", root))?;
@@ -250,16 +260,14 @@ fn open_way(root: &Path, project: &Path, user: &RunAs) -> Result<(), CheckoutErr
     }
     let mut folders: Vec<PathBuf> = root.ancestors().map(Path::to_owned).collect();
     folders.reverse();
-    let owner = Owner::from_user(user);
-    run_as(Some(owner), || {
+    run_as(Some(user), || {
         for folder in folders {
             // The last component needs the right to enter the folder.
             let entered = folder.join(".").symlink_metadata();
             let is_closed = |error: &io::Error| error.kind() == io::ErrorKind::PermissionDenied;
             if entered.as_ref().is_err_and(is_closed) {
                 return Err(CheckoutError::Refused(format!(
-                    "user `{}` may not enter `{}` on the way to its clone; {advice}",
-                    user.name,
+                    "user `{name}` may not enter `{}` on the way to its clone; {advice}",
                     folder.display()
                 )));
             }
@@ -269,21 +277,26 @@ fn open_way(root: &Path, project: &Path, user: &RunAs) -> Result<(), CheckoutErr
 }
 
 /// Makes the folder that the workspaces of a user borrow from.
-fn make_lent(lent: &Path, owner: Owner, project: &Path) -> Result<(), CheckoutError> {
-    if !lent.join("objects/pack").is_dir() {
-        let new = project.join(format!(".new-{LENT}{}", owner.uid));
-        remove_folder(&new)?;
-        remove_folder(lent)?;
-        make_folder(&new.join("objects/pack"))?;
-        make_folder(&new.join("objects/info"))?;
-        for folder in ["objects", "objects/pack", "objects/info"] {
-            set_mode(&new.join(folder), 0o755)?;
-        }
-        set_mode(&new, 0o710)?;
-        rename(&new, lent)?;
+fn make_lent(place: &Place, owner: Owner) -> Result<(), CheckoutError> {
+    let lent = place.lent(owner);
+    let keeper = place.keeper();
+    if !run_as(keeper, || Ok(lent.join("objects/pack").is_dir()))? {
+        let new = place.project.join(format!(".new-{LENT}{}", owner.uid));
+        make_new(&new, keeper)?;
+        remove_folder(&lent)?;
+        run_as(keeper, || {
+            make_folder(&new.join("objects/pack"))?;
+            make_folder(&new.join("objects/info"))?;
+            for folder in ["objects", "objects/pack", "objects/info"] {
+                set_mode(&new.join(folder), 0o755)?;
+            }
+            set_mode(&new, 0o710)
+        })?;
+        rename(&new, &lent)?;
     }
     // The user may have another group than before.
-    lchown(lent, Some(0), Some(owner.gid)).map_err(CheckoutError::io("give to a group", lent))
+    let uid = keeper.map_or(0, |keeper| keeper.uid);
+    lchown(&lent, Some(uid), Some(owner.gid)).map_err(CheckoutError::io("give to a group", &lent))
 }
 
 /// Makes the settings for reading files readable for others, but not the list of ignored files,

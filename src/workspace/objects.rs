@@ -8,12 +8,17 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use super::git::Call;
-use super::rights::{Owner, hand_over};
+use super::keep_repository::make_new;
+use super::rights::{Owner, hand_over, run_as};
 use super::trees::MAX_BYTES;
-use super::{CheckoutError, Checkouts, Place, blocking, make_folder, remove_folder};
+use super::{CheckoutError, Checkouts, Place, blocking, make_folder, remove_folder, rename};
 use crate::crash_point::{self, CrashPoint};
 use crate::domain::WorkspaceId;
 use crate::sys::regular_file;
+
+/// The index of the keep repository for the time of a call.
+const INDEX: &str = "index-of-tree";
+const INDEX_LOCK: &str = "index-of-tree.lock";
 
 impl Checkouts {
     /// Copies the objects of the workspace's own repository into the keep repository, and returns
@@ -27,30 +32,35 @@ impl Checkouts {
     }
 
     /// Writes a tree that has the entries of `tree` and, in place of those with the same paths, the
-    /// `entries` in the form of `git update-index -z --index-info`. `index` is a file for the time
-    /// of the call. A call that was killed may have left it, and its lock.
+    /// `entries` in the form of `git update-index -z --index-info`. The index for that is in the
+    /// keep repository for the time of the call. The caller has the lock of the project. A call
+    /// that was killed may have left the index, and its lock.
     pub(super) async fn tree_with(
         &self,
         place: &Place,
         tree: &str,
         entries: Vec<u8>,
-        index: &Path,
     ) -> Result<String, CheckoutError> {
-        let mut lock = index.as_os_str().to_owned();
-        lock.push(".lock");
-        for left in [index, Path::new(&lock)] {
-            let _ = std::fs::remove_file(left);
-        }
+        let index = place.keep().join(INDEX);
+        let remove = || {
+            place.as_keeper(|keep| {
+                for left in [INDEX, INDEX_LOCK] {
+                    let _ = std::fs::remove_file(keep.join(left));
+                }
+                Ok(())
+            })
+        };
+        remove()?;
         let on_index = |arguments: &[&str]| {
             self.git
                 .on(&place.keep(), arguments.iter().copied())
-                .variable("GIT_INDEX_FILE", index)
+                .variable("GIT_INDEX_FILE", &index)
                 .long()
         };
         on_index(&["read-tree", tree]).run().await?;
         on_index(&["update-index", "-z", "--index-info"]).input(entries).run().await?;
         let written = on_index(&["write-tree"]).text().await?;
-        std::fs::remove_file(index).map_err(CheckoutError::io("remove", index))?;
+        remove()?;
         Ok(written)
     }
 
@@ -74,13 +84,14 @@ impl Checkouts {
         from: &Path,
         quarantine: &Path,
     ) -> Result<BTreeSet<String>, CheckoutError> {
-        remove_folder(quarantine)?;
+        make_new(quarantine, place.keeper())?;
         let from = from.to_owned();
         let owner = place.owner;
         let to = quarantine.join("objects");
         let copied = blocking({
             let to = to.clone();
-            move || copy_objects(owner, &from, &to)
+            let users = [owner, place.keeper()];
+            move || copy_objects(users, &from, &to)
         });
         let Copied { loose, packs, mut unread } = copied.await?;
         crash_point::reach(CrashPoint::ObjectsCopied);
@@ -123,7 +134,8 @@ impl Checkouts {
         pack: &Path,
     ) -> Result<BTreeSet<String>, CheckoutError> {
         let index = pack.with_extension("idx");
-        let index = std::fs::read(&index).map_err(CheckoutError::io("read", &index))?;
+        let read = || std::fs::read(&index).map_err(CheckoutError::io("read", &index));
+        let index = place.as_keeper(|_| read())?;
         let show = self.git.on(&place.keep(), ["show-index"]);
         let listed = show.input(index).long().text().await?;
         Ok(listed.lines().filter_map(|line| line.split(' ').nth(1)).map(str::to_owned).collect())
@@ -173,14 +185,16 @@ impl Checkouts {
         let on_objects =
             |arguments: &[&str]| on_copies(&arguments.iter().map(OsStr::new).collect::<Vec<_>>());
         self.check_trees(&new, &on_objects).await?;
-        make_folder(quarantine)?;
         let base = quarantine.join("pack");
         let pack = [OsStr::new("pack-objects"), OsStr::new("--quiet"), base.as_os_str()];
         let name = on_copies(&pack).input(lines(&new)).text().await?;
-        let packs = place.keep().join("objects/pack");
-        make_folder(&packs)?;
-        let to = packs.join(format!("pack-{name}.pack"));
-        super::rename(&quarantine.join(format!("pack-{name}.pack")), &to)?;
+        let file = format!("pack-{name}.pack");
+        let to = place.as_keeper(|keep| {
+            let packs = keep.join("objects/pack");
+            make_folder(&packs)?;
+            rename(&quarantine.join(&file), &packs.join(&file))?;
+            Ok(packs.join(&file))
+        })?;
         crash_point::reach(CrashPoint::PackMoved);
         // The index is made anew, so the names of the objects are those of their content.
         let index = [OsStr::new("index-pack"), to.as_os_str()];
@@ -225,10 +239,15 @@ struct ObjectFile {
     file: Option<File>,
 }
 
-/// Copies the objects of a repository. Opens them with the rights of their owner.
-fn copy_objects(owner: Option<Owner>, from: &Path, to: &Path) -> Result<Copied, CheckoutError> {
+/// Copies the objects of a repository. The first user is their owner, with whose rights they are
+/// opened, and the second one the owner of the copies.
+fn copy_objects(
+    users: [Option<Owner>; 2],
+    from: &Path,
+    to: &Path,
+) -> Result<Copied, CheckoutError> {
     let mut copied = Copied { loose: Vec::new(), packs: Vec::new(), unread: Vec::new() };
-    make_folder(&to.join("pack"))?;
+    run_as(users[1], || make_folder(&to.join("pack")))?;
     let mut n_bytes = 0;
     let take = |ObjectFile { folder, name, file }: ObjectFile| {
         let is_pack = folder == "pack";
@@ -253,7 +272,7 @@ fn copy_objects(owner: Option<Owner>, from: &Path, to: &Path) -> Result<Copied, 
         }
         Ok(())
     };
-    hand_over(owner, |found| find_objects(from, found), take)?;
+    hand_over(users, |found| find_objects(from, found), take)?;
     Ok(copied)
 }
 

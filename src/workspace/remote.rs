@@ -7,7 +7,7 @@
 use sha2::{Digest as _, Sha256};
 
 use super::git::{Ended, GitError};
-use super::keep_repository::{FETCH, remove_temporary};
+use super::keep_repository::FETCH;
 use super::source::Head;
 use super::submodules::Origin;
 use super::{CheckoutError, Checkouts, Place};
@@ -79,7 +79,7 @@ impl Checkouts {
             let fetched = self.git.on(&place.keep(), arguments).with_remote(remote).long();
             if let Err(error) = fetched.run().await {
                 // No other call writes into the repository meanwhile.
-                remove_temporary(&place.keep().join("objects"));
+                place.remove_temporary()?;
                 return Err(error.into());
             }
         }
@@ -244,7 +244,8 @@ impl Checkouts {
         let options = ["ls-remote", "--symref", "--end-of-options", &remote.url, "HEAD"];
         // The pattern `HEAD` alone does not show the branch that HEAD names.
         let arguments = options.into_iter().chain(refs.iter().map(String::as_str));
-        let printed = self.git.call(arguments).with_remote(remote).text().await?;
+        let call = self.git.call(arguments).run_as(self.keeper).with_remote(remote);
+        let printed = call.text().await?;
         Ok(Listed::parse(&printed))
     }
 

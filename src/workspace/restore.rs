@@ -23,7 +23,7 @@ impl Checkouts {
         tree: &Path,
     ) -> Result<(), CheckoutError> {
         if let Some(kept) = &order.restores {
-            let owner = Owner::of_order(order);
+            let owner = place.user_of_order(order);
             let writer = self.write_kept(&kept.kept_commit, place, (tree, owner)).await?;
             self.restore_repositories(place, tree, &writer).await?;
         }
@@ -116,6 +116,7 @@ impl Checkouts {
         place: &Place,
         (tree, owner): (&Path, Option<Owner>),
     ) -> Result<Writer<'_>, CheckoutError> {
+        let owner = place.user_of(owner);
         let format = place.format();
         let settings = Settings { format, attributes: ATTRIBUTES, excluded: "" };
         let project = place.project.clone();

@@ -7,7 +7,8 @@
 //! does, and git runs as that user. The names above the tree are root's.
 //!
 //! A step runs as the owner of the files that it is about ([`Owner::of`]), or as the user for whom
-//! a clone is made ([`Owner::from_user`]). Nothing else decides that.
+//! a clone is made ([`Owner::from_user`]). Nothing else decides that. The coordinator's
+//! repositories may belong to another user, too: the keeper.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -65,6 +66,9 @@ impl Groups {
 }
 
 impl Owner {
+    /// Root, whose files have this owner only beside those of the keeper.
+    pub(super) const ROOT: Self = Self { uid: 0, gid: 0 };
+
     /// Returns the owner of a tree; `None` if it is the daemon's own user, and if there is no tree.
     /// A daemon of an ordinary user can only be itself. No user can give a tree away, and only root
     /// can put another one in the place of a clone.
@@ -145,7 +149,7 @@ pub(super) fn run_as<T: Send>(
     owner: Option<Owner>,
     work: impl FnOnce() -> Result<T, CheckoutError> + Send,
 ) -> Result<T, CheckoutError> {
-    let Some(owner) = owner else {
+    let Some(owner) = owner.filter(|owner| *owner != Owner::ROOT) else {
         return work();
     };
     thread::scope(|scope| {
@@ -157,30 +161,29 @@ pub(super) fn run_as<T: Send>(
     })
 }
 
-/// Runs `find` with the rights of the owner. `take` gets each finding in turn, with the rights of
-/// the daemon. Blocks until both have ended.
+/// Runs `find` with the rights of the first user. `take` gets each finding in turn, with the rights
+/// of the second one. Blocks until both have ended.
 pub(super) fn hand_over<T: Send>(
-    owner: Option<Owner>,
+    [finder, taker]: [Option<Owner>; 2],
     find: impl FnOnce(&mut dyn FnMut(T) -> Result<(), CheckoutError>) -> Result<(), CheckoutError>
     + Send,
-    mut take: impl FnMut(T) -> Result<(), CheckoutError>,
+    mut take: impl FnMut(T) -> Result<(), CheckoutError> + Send,
 ) -> Result<(), CheckoutError> {
-    let Some(owner) = owner else {
-        return find(&mut take);
-    };
+    if finder == taker {
+        return run_as(finder, || find(&mut take));
+    }
     thread::scope(|scope| {
         let (sender, receiver) = sync_channel(MAX_WAITING);
         let finder = scope.spawn(move || {
-            owner.take_rights()?;
-            find(&mut |found| {
-                let gone = |_| CheckoutError::Refused("a step was given up".to_owned());
-                sender.send(found).map_err(gone)
+            run_as(finder, || {
+                find(&mut |found| {
+                    let gone = |_| CheckoutError::Refused("a step was given up".to_owned());
+                    sender.send(found).map_err(gone)
+                })
             })
         });
-        for found in receiver {
-            // An early return drops the receiver, which ends the finder.
-            take(found)?;
-        }
+        // An early return drops the receiver, which ends the finder.
+        run_as(taker, move || receiver.into_iter().try_for_each(take))?;
         finder.join().unwrap_or_else(|_| Err(panicked()))
     })
 }

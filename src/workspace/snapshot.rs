@@ -117,7 +117,7 @@ impl Checkouts {
             self.take_commits(&place, &source, &refs, last.as_deref(), &mut left_out).await?
         };
         // The ignored files of a person are named there, too.
-        let files = if let Some(owner) = owner {
+        let files = if let Some(owner) = place.user_of(owner) {
             let of = (owner, format, excluded);
             self.take_files_of_owner(&place, of, policy, &mut left_out).await?
         } else {
@@ -164,8 +164,9 @@ impl Checkouts {
         let before = Moment::Before;
         let named = format!("update {SNAPSHOTS}/{launch}/{before} {commit}\n");
         self.change_refs(&place, named + &format!("delete {SNAPSHOTS}/taken/{commit}\n")).await?;
-        let folder = place.keep().join(SNAPSHOTS);
-        if blocking(move || Ok(names_in(&folder).len())).await? > MAX_LOOSE {
+        let here = place.clone();
+        let count = move || here.as_keeper(|keep| Ok(names_in(&keep.join(SNAPSHOTS)).len()));
+        if blocking(count).await? > MAX_LOOSE {
             self.git.on(&place.keep(), ["pack-refs", "--all"]).run().await?;
         }
         Ok(())

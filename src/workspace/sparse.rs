@@ -153,7 +153,7 @@ impl Checkouts {
         if changes.is_empty() {
             return Ok(visible);
         }
-        self.tree_with(place, &visible, changes, &place.folder.join(ABSENT)).await
+        self.tree_with(place, &visible, changes).await
     }
 
     /// Returns the entry of the tree `git` of a kept commit that names the folders.
@@ -173,7 +173,8 @@ impl Checkouts {
     }
 }
 
-/// The index for the tree with the files that are not there, in the folder of a workspace.
+/// The index for the tree with the files that are not there, which earlier versions left in the
+/// folder of a workspace.
 pub(super) const ABSENT: &str = "index-absent";
 pub(super) const ABSENT_LOCK: &str = "index-absent.lock";
 

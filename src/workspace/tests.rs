@@ -13,6 +13,7 @@ mod base;
 mod folder;
 mod found;
 mod hostile;
+mod keeper;
 mod kept;
 mod limits;
 mod merging;

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use super::git::{Call, GitError};
-use super::keep_repository::{SOURCE, remove_temporary};
+use super::keep_repository::SOURCE;
 use super::objects::lines;
 use super::refs::{is_id, read_text};
 use super::rights::blocking_as;
@@ -243,16 +243,15 @@ impl Checkouts {
         sender: impl FnOnce([&'static str; 5]) -> Call<'a>,
         input: String,
     ) -> Result<PathBuf, GitError> {
-        let objects = place.keep().join("objects");
         let to = self.git.on(&place.keep(), UNPACK);
         let taken = sender(PACK).input(input).long().send_to(to).await;
         if taken.is_err() {
             // No other call writes into the repository meanwhile.
-            remove_temporary(&objects);
+            let _ = place.remove_temporary();
         }
         let printed = String::from_utf8_lossy(&taken?).trim_end().to_owned();
         let name = printed.rsplit('\t').next().unwrap_or_default();
-        Ok(objects.join("pack").join(format!("pack-{name}.pack")))
+        Ok(place.keep().join(format!("objects/pack/pack-{name}.pack")))
     }
 
     /// Gives the objects that revisions of the keep repository reach to another repository.
@@ -278,8 +277,8 @@ impl Checkouts {
         let Some(theirs) = blocking_as(source.owner, move || Ok(read_text(&file))).await? else {
             return Ok(());
         };
-        let path = place.keep().join("shallow");
-        let ours = read_text(&path).unwrap_or_default();
+        let ours = place.as_keeper(|keep| Ok(read_text(&keep.join("shallow"))))?;
+        let ours = ours.unwrap_or_default();
         // A commit that is there already, perhaps of an agent, keeps its parents.
         let theirs: BTreeSet<String> =
             theirs.lines().filter(|line| is_id(line)).map(str::to_owned).collect();
@@ -288,9 +287,11 @@ impl Checkouts {
         let all: BTreeSet<&str> = ours.lines().chain(new).collect();
         if all.len() > ours.lines().count() {
             let text: String = all.iter().flat_map(|id| [id, "\n"]).collect();
-            let new = path.with_extension("new");
-            write(&new, text)?;
-            rename(&new, &path)?;
+            place.as_keeper(|keep| {
+                let new = keep.join("shallow.new");
+                write(&new, text)?;
+                rename(&new, &keep.join("shallow"))
+            })?;
         }
         Ok(())
     }

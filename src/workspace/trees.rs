@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use super::git::{Call, GitError};
 use super::nested::raw_objects;
 use super::objects::lines;
+use super::rights::Owner;
 use super::transfer::revisions;
 use super::{CheckoutError, Checkouts, Place};
 use crate::domain::WorkspaceId;
@@ -136,7 +137,7 @@ impl Checkouts {
         ids: impl IntoIterator<Item = &String>,
         objects: &BTreeSet<String>,
     ) -> Result<BTreeSet<String>, CheckoutError> {
-        let Some(owner) = place.owner else {
+        let Some(owner) = place.owner.filter(|owner| *owner != Owner::ROOT) else {
             // Such an agent can read the keep repository itself.
             return Ok(BTreeSet::new());
         };

@@ -58,10 +58,14 @@ impl Checkouts {
     pub fn list_upgrades(&self) -> Vec<Upgrade> {
         let mut found = Vec::new();
         for project in names_in(&self.root) {
-            let keep = self.root.join(&project).join("keep.git");
-            let mark = std::fs::read(keep.join(MENDED)).ok();
+            let folder = self.root.join(&project);
+            let place = Place::new(folder.clone(), folder.clone(), folder);
+            let mark = place.as_keeper(|keep| Ok(std::fs::read(keep.join(MENDED)).ok()));
+            let mark = mark.ok().flatten();
+            let keeper = place.keeper();
+            let find = |keep: &Path| shared_files(&keep.join("objects"), keeper);
             let shared = match &mark {
-                None => shared_files(&keep.join("objects")).unwrap_or_default(),
+                None => place.as_keeper(find).unwrap_or_default(),
                 Some(_) => Vec::new(),
             };
             let n_bytes = shared.iter().map(|(_, n_bytes)| n_bytes).sum();
@@ -85,12 +89,11 @@ impl Checkouts {
     /// # Errors
     /// Nothing is lost then, and the next attempt goes on. A damaged pack is only named in the log.
     pub(super) async fn mend(&self, source: &Source, place: &Place) -> Result<(), CheckoutError> {
-        let keep = place.keep();
-        let mark = keep.join(MENDED);
-        if mark.exists() || !keep.join("HEAD").is_file() {
+        let is_mended = place.as_keeper(|keep| Ok(keep.join(MENDED).exists()))?;
+        if is_mended || !place.has_keep() {
             return Ok(());
         }
-        self.copy_linked_objects(&keep).await.map_err(|error| self.name_full_disk(error))?;
+        self.copy_linked_objects(place).await?;
         let mut text = Vec::new();
         if let Some(owner) = source.owner {
             let top = source.top.clone();
@@ -108,14 +111,20 @@ impl Checkouts {
                 text = serde_json::to_vec(&left).unwrap_or_default();
             }
         }
-        write(&mark, text)
+        place.as_keeper(|keep| write(&keep.join(MENDED), text))
     }
 
-    /// Replaces each file with objects of a keep repository that another user can change by a copy,
-    /// and checks the packs among them.
-    async fn copy_linked_objects(&self, keep: &Path) -> Result<(), CheckoutError> {
+    /// Replaces each file with objects of a keep repository of the daemon's own user that another
+    /// user can change by a copy, and checks the packs among them.
+    async fn copy_linked_objects(&self, place: &Place) -> Result<(), CheckoutError> {
+        if place.keeper().is_some() {
+            return Ok(());
+        }
+        let keep = &place.keep();
         let objects = keep.join("objects");
-        let copied = blocking(move || replace_shared(&objects, || n_free(&objects))).await?;
+        let keeper = self.keeper;
+        let copied = blocking(move || replace_shared(&objects, keeper, || n_free(&objects))).await;
+        let copied = copied.map_err(|error| self.name_full_disk(error))?;
         for file in copied.iter().filter(|file| file.extension() == Some(OsStr::new("pack"))) {
             let index = file.with_extension("idx");
             let check = [OsStr::new("verify-pack"), index.as_os_str()];
@@ -130,15 +139,19 @@ impl Checkouts {
     }
 }
 
-/// Returns the files in a folder of objects that have a second name or another owner, with their
-/// sizes in bytes. Blocks.
-fn shared_files(objects: &Path) -> Result<Vec<(PathBuf, u64)>, CheckoutError> {
+/// Returns the files in a folder of objects that have a second name or another owner than the
+/// daemon's user and the keeper, with their sizes in bytes. Blocks.
+fn shared_files(
+    objects: &Path,
+    keeper: Option<Owner>,
+) -> Result<Vec<(PathBuf, u64)>, CheckoutError> {
     let own_uid = rustix::process::geteuid().as_raw();
+    let is_own = |uid| uid == own_uid || keeper.is_some_and(|keeper| keeper.uid == uid);
     let mut shared = Vec::new();
     for folder in names_in(objects).into_iter().map(|name| objects.join(name)) {
         for file in names_in(&folder).into_iter().map(|name| folder.join(name)) {
             let found = file.symlink_metadata().map_err(CheckoutError::io("read", &file))?;
-            if found.is_file() && (found.nlink() > 1 || found.uid() != own_uid) {
+            if found.is_file() && (found.nlink() > 1 || !is_own(found.uid())) {
                 shared.push((file, found.len()));
             }
         }
@@ -150,9 +163,10 @@ fn shared_files(objects: &Path) -> Result<Vec<(PathBuf, u64)>, CheckoutError> {
 /// has room for all of them. Returns their paths. Blocks.
 fn replace_shared(
     objects: &Path,
+    keeper: Option<Owner>,
     n_free: impl Fn() -> Option<u64>,
 ) -> Result<Vec<PathBuf>, CheckoutError> {
-    let shared = shared_files(objects)?;
+    let shared = shared_files(objects, keeper)?;
     let new = objects.join(".copy");
     // An attempt that was killed may have left it, and it takes room.
     let _ = std::fs::remove_file(&new);
@@ -309,7 +323,7 @@ mod tests {
         let left = objects.join(".copy");
         std::fs::write(&left, "half").unwrap();
         let n_free = || Some(if left.exists() { 0 } else { 7 });
-        assert_eq!(replace_shared(&objects, n_free).unwrap(), std::slice::from_ref(&pack));
+        assert_eq!(replace_shared(&objects, None, n_free).unwrap(), std::slice::from_ref(&pack));
         assert_eq!(std::fs::read_to_string(&pack).unwrap(), "content");
         assert!(pack.metadata().unwrap().nlink() == 1 && !left.exists());
     }
@@ -322,6 +336,6 @@ mod tests {
         let is_shared = files::share(&File::open(&pack).unwrap(), &probe).is_ok();
         assert_eq!(can_share(&pack, &objects.join(".copy")), is_shared);
         assert!(!objects.join(".copy").exists());
-        assert_eq!(replace_shared(&objects, || Some(0)).is_ok(), is_shared);
+        assert_eq!(replace_shared(&objects, None, || Some(0)).is_ok(), is_shared);
     }
 }

@@ -89,7 +89,7 @@ const WITH_PATHS: [(&str, usize, &str); 15] = [
     ("workspace/keeping/files.rs", 4, "removes the name of an index, and copies one as its owner"),
     ("workspace/lending.rs", 2, "what is lent, which the daemon owns"),
     ("workspace/merging/record.rs", 2, "the daemon's record of a merge"),
-    ("workspace/objects.rs", 5, "copies in the daemon's folders; `open` runs as the owner"),
+    ("workspace/objects.rs", 4, "copies in the daemon's folders; `open` runs as the owner"),
     ("workspace/rights.rs", 2, "gives and opens the folders that the daemon has just made"),
     ("workspace/snapshot.rs", 3, "the daemon's index; makes the named folder as its owner"),
     ("workspace/temporary.rs", 4, "the daemon's folder around a repository of another user"),

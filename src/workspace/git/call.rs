@@ -8,7 +8,7 @@ use std::process::{ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, geteuid, kill_process_group};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{Child, Command};
 
@@ -324,7 +324,8 @@ impl<'a> Call<'a> {
         for option in OPTIONS.into_iter().filter(is_kept) {
             command.args(["-c", option]);
         }
-        if self.run_as.is_some() || !rustix::process::geteuid().is_root() {
+        let is_root = self.run_as.map_or_else(|| geteuid().is_root(), |owner| owner == Owner::ROOT);
+        if !is_root {
             command.args(["-c", TRUSTING]);
         }
         if let Some(remote) = &self.remote {

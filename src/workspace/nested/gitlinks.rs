@@ -13,7 +13,8 @@ use crate::workspace::rights::{blocking_as, may_read};
 use crate::workspace::source::entries;
 use crate::workspace::{CheckoutError, Checkouts, Place};
 
-/// The index for the tree with the submodules, in the folder of a workspace.
+/// The index for the tree with the submodules, which earlier versions left in the folder of a
+/// workspace.
 pub(in crate::workspace) const GITLINKS: &str = "index-gitlinks";
 pub(in crate::workspace) const GITLINKS_LOCK: &str = "index-gitlinks.lock";
 
@@ -165,7 +166,7 @@ impl Checkouts {
         if lines.is_empty() {
             return Ok(visible);
         }
-        self.tree_with(place, &visible, lines, &place.folder.join(GITLINKS)).await
+        self.tree_with(place, &visible, lines).await
     }
 
     /// Takes files that commits have, but that `.gitignore` names. Returns their entries in the

@@ -40,7 +40,7 @@ pub(super) const PROGRAMS: [&str; 22] = [
 ];
 
 /// Returns a bed of root that other users can enter; `None` for an ordinary user.
-fn bed_of_root() -> Option<Bed> {
+pub(super) fn bed_of_root() -> Option<Bed> {
     if !rustix::process::geteuid().is_root() {
         println!("skipped: only root has other users");
         return None;

@@ -1,0 +1,129 @@
+//! The keeper, to whom the coordinator's repositories belong. These tests need root.
+
+use std::os::unix::fs::MetadataExt as _;
+
+use super::rights::{PERSON, agent, bed_of_root, give, mode, snapshot_order};
+use super::*;
+use crate::domain::workspace::CleanOrder;
+
+/// The keeper of these tests: neither the user of the agents nor a person.
+const KEEPER: u32 = 2;
+
+/// Returns the workspaces in the folder of a bed, for a daemon that has a keeper.
+fn kept_in(folder: &Path) -> Checkouts {
+    Checkouts::new(folder.join("workspaces")).with_keeper(Some((KEEPER, KEEPER)))
+}
+
+/// Returns all entries of a folder and itself, a folder after all that is in it.
+fn entries_of(path: &Path) -> Vec<PathBuf> {
+    let mut entries = Vec::new();
+    if path.symlink_metadata().unwrap().is_dir() {
+        for entry in std::fs::read_dir(path).unwrap() {
+            entries.extend(entries_of(&entry.unwrap().path()));
+        }
+    }
+    entries.push(path.to_owned());
+    entries
+}
+
+/// Returns the coordinator's repositories of the project.
+fn repositories(bed: &Bed) -> Vec<PathBuf> {
+    let keep = bed.keep_repository();
+    let project = keep.parent().unwrap();
+    let lent = super::objects::names_in(project).into_iter().filter(|it| it.starts_with(LENT));
+    let names = std::iter::once("files.git".to_owned()).chain(lent);
+    let names = names.chain(["keep.git".to_owned()]);
+    names.map(|name| project.join(name)).collect()
+}
+
+#[track_caller]
+fn assert_all_belong_to(bed: &Bed, uid: u32) {
+    for folder in repositories(bed) {
+        let found = folder.metadata().unwrap();
+        let is_lent = folder.file_name().unwrap().to_string_lossy().starts_with(LENT);
+        if uid == KEEPER && (is_lent || folder == bed.keep_repository()) {
+            let expected = if is_lent { 0o710 } else { 0o700 };
+            assert_eq!(found.mode() & 0o717, expected, "{}", folder.display());
+        }
+        for path in entries_of(&folder) {
+            let found = path.symlink_metadata().unwrap();
+            assert_eq!(found.uid(), uid, "{}", path.display());
+        }
+    }
+}
+
+fn check_objects(bed: &Bed) {
+    bed.git(&bed.keep_repository(), &["--git-dir=.", "fsck", "--no-dangling"]);
+}
+
+/// Changes a clone as its user does: one commit, and one file that is in no commit.
+fn work(bed: &Bed, id: &str, uid: u32) {
+    let tree = bed.tree(id);
+    give(&tree, 0);
+    bed.commit(&tree, &format!("{id}.txt"), "work\n");
+    std::fs::write(tree.join("open.txt"), "open\n").unwrap();
+    give(&tree, uid);
+}
+
+#[tokio::test]
+async fn the_repositories_of_a_new_project_belong_to_the_keeper() {
+    for user in [None, Some(agent())] {
+        let Some(mut bed) = bed_of_root() else { return };
+        bed.checkouts = kept_in(bed.folder.path());
+        let uid = user.as_ref().map_or(0, |user| user.uid);
+        if user.is_some() {
+            give(&bed.source(), PERSON);
+        }
+        let order = Order { run_as: user, ..bed.order("one") };
+        let one = bed.checkouts.prepare(&order).await.unwrap();
+        let tree = bed.tree("one");
+        let borrowed = std::fs::read_to_string(tree.join(".git/objects/info/alternates")).unwrap();
+        assert_eq!(borrowed, format!("../../../../lent-{uid}/objects\n"));
+        work(&bed, "one", uid);
+        let kept = bed.keep("one", &one).await;
+        assert!(kept.proof.is_some(), "{:?}", kept.left_out);
+        let order_of_check = CleanOrder {
+            id: "one".parse().unwrap(),
+            project: "shop".parse().unwrap(),
+            commit: kept.head_commit.clone(),
+            base_commit: one.base_commit.clone(),
+            agent: "dev".parse().unwrap(),
+            protected: vec!["main.txt".to_owned()],
+        };
+        bed.checkouts.prepare_clean(&order_of_check).await.unwrap();
+        let fresh = bed.checkouts.clean_directory(&order_of_check, "");
+        assert_eq!(fresh.join("one.txt").metadata().unwrap().uid(), uid);
+        bed.checkouts.remove_clean(&order_of_check.project, &order_of_check.id).await.unwrap();
+        let merged = bed.checkouts.merge(&bed.merge_order("one", &one)).await.unwrap();
+        assert!(matches!(merged, Merged::Into { .. }), "{merged:?}");
+        assert_eq!(bed.read("one.txt"), "work\n");
+        let taken = bed.checkouts.snapshot(&snapshot_order(&bed), &bed.policy).await.unwrap();
+        assert_eq!(taken.left_out, [] as [String; 0]);
+        std::fs::remove_dir_all(tree.parent().unwrap()).unwrap();
+        let restores = Some(restored(&kept, &one));
+        bed.checkouts.prepare(&Order { restores, ..order }).await.unwrap();
+        assert_eq!(std::fs::read_to_string(tree.join("open.txt")).unwrap(), "open\n");
+        assert_eq!(tree.join("open.txt").metadata().unwrap().uid(), uid);
+        let to = bed.folder.path().join("restored");
+        let (project, id) = ("shop".parse().unwrap(), "one".parse().unwrap());
+        bed.checkouts.write_kept_to(&project, &id, &kept.kept_commit, &to).await.unwrap();
+        assert_eq!(std::fs::read_to_string(to.join("open.txt")).unwrap(), "open\n");
+        // The owner of what is there is the choice, also if the account is gone.
+        bed.checkouts = Checkouts::new(bed.folder.path().join("workspaces"));
+        std::fs::write(tree.join("main.txt"), "changed\n").unwrap();
+        assert!(bed.keep("one", &one).await.proof.is_some());
+        assert_all_belong_to(&bed, KEEPER);
+        check_objects(&bed);
+    }
+}
+
+#[tokio::test]
+async fn without_a_way_for_the_keeper_the_repositories_stay_with_root() {
+    let Some(mut bed) = bed_of_root() else { return };
+    bed.checkouts = kept_in(bed.folder.path());
+    mode(bed.folder.path(), 0o700);
+    bed.prepare("one").await;
+    assert_all_belong_to(&bed, 0);
+    let root = bed.folder.path().join("workspaces");
+    assert_eq!(root.metadata().unwrap().mode() & 0o777, 0o700, "no other user needs a way");
+}
