@@ -50,6 +50,7 @@ pub enum CrashPoint {
     KeepHalfMade,
     PackCopied,
     EntryGiven,
+    EntryHandedOver,
     SourceFollowed,
     BasePinned,
     WorkspaceBegun,

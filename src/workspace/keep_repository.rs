@@ -12,7 +12,7 @@ use super::refs::read_text;
 use super::rights::{Owner, give, run_as};
 use super::source::{Head, Source};
 use super::temporary::{Settings, make_repository, remove_remains};
-use super::upgrade::MENDED;
+use super::upgrade::{MENDED, finish_handover};
 use super::{
     CheckoutError, Checkouts, KeepState, Place, make_folder, remove_folder, rename, write,
 };
@@ -59,6 +59,8 @@ impl Checkouts {
         if !place.has_keep() || !place.files().is_dir() {
             let format = source.git(&self.git, ["rev-parse", "--show-object-format"]);
             self.make_keep(&format.text().await?, place).await?;
+        } else {
+            self.give_to_keeper(place).await?;
         }
         let brought = self.bring_branches(source, place, &head).await;
         brought.map_err(|error| self.name_full_disk(error))?;
@@ -68,7 +70,9 @@ impl Checkouts {
     /// Makes the keep repository of a project unless it exists, and the repository with the
     /// settings with which the files of workspaces are read. It has nothing of the source yet.
     pub(super) async fn make_keep(&self, format: &str, place: &Place) -> Result<(), CheckoutError> {
-        if !place.has_keep() {
+        if place.has_keep() {
+            self.give_to_keeper(place).await?;
+        } else {
             make_folder(&place.project)?;
             let keeper = self.keeper_of(&place.project)?;
             let new = place.project.join(".new-keep");
@@ -113,6 +117,7 @@ impl Checkouts {
     /// Removes what an earlier process of the daemon left half-done. Only one process changes a
     /// keep repository, so a lock file in it has no holder.
     pub(super) fn tidy(state: &mut KeepState, place: &Place) -> Result<(), CheckoutError> {
+        finish_handover(place)?;
         if std::mem::replace(&mut state.is_tidied, true) || !place.project.is_dir() {
             return Ok(());
         }

@@ -68,6 +68,8 @@ impl Checkouts {
         let before = walked(place).await?;
         let mut left_out = Vec::new();
         let _locked = self.lock_keep(&order.project, place).await?;
+        // The keep repository may have gone to the keeper meanwhile.
+        let place = &Place { owner: place.user_of(place.owner), ..place.clone() };
         let mut objects = match self.take_objects(place, &order.id).await {
             Ok(objects) => objects,
             Err(error) if self.is_disk_full(&error) => return Err(error),

@@ -93,14 +93,11 @@ impl Checkouts {
         let owner = owner_of_work_tree(&order.work_tree)?;
         let Read { repository, is_damaged, format, excluded, refs } =
             read(&order.work_tree, owner).await?;
-        self.make_keep(format, &place).await?;
-        make_folder(&place.folder)?;
         let mut left_out = Vec::new();
         if repository.has_ref_database() {
             left_out
                 .push(".git: its refs are in a database, and only the files are kept".to_owned());
         }
-        let last = self.resolve(&place, LAST).await?;
         let source = Source {
             top: order.work_tree.clone(),
             subdirectory: String::new(),
@@ -109,6 +106,9 @@ impl Checkouts {
             common: repository.common,
         };
         self.mend(&source, &place).await?;
+        self.make_keep(format, &place).await?;
+        make_folder(&place.folder)?;
+        let last = self.resolve(&place, LAST).await?;
         let staged = if is_damaged {
             // Git would look for a repository in the folders above.
             left_out.push(".git: HEAD or the objects are missing; only the files are kept".into());

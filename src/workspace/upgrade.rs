@@ -2,14 +2,15 @@
 //!
 //! That version ran git as root in the repositories of people, and linked their packs into the keep
 //! repository. Files of root in a source keep its owner from working there. A pack with a second
-//! name can be overwritten by the owner of that name.
+//! name can be overwritten by the owner of that name. The coordinator's repositories of a project
+//! that belong to root go to the keeper as soon as this machine has that account.
 
 use std::ffi::{CStr, OsStr};
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{MetadataExt as _, lchown};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, Dir, FileType, Gid, Mode, OFlags, Uid, fchown, openat, statat};
@@ -20,7 +21,7 @@ use super::disk::n_free;
 use super::objects::names_in;
 use super::rights::{Owner, run_as};
 use super::source::Source;
-use super::{CheckoutError, Checkouts, Place, blocking, rename, write};
+use super::{CheckoutError, Checkouts, LENT, Place, blocking, rename, write};
 use crate::crash_point::{self, CrashPoint};
 use crate::sys::{beneath, files};
 use crate::telemetry::ErrorChain;
@@ -114,6 +115,31 @@ impl Checkouts {
         place.as_keeper(|keep| write(&keep.join(MENDED), text))
     }
 
+    /// Gives the coordinator's repositories of a project to the keeper, if they belong to root and
+    /// the keeper can reach them. Ends in the same state after a crash. The caller has the lock of
+    /// the project.
+    ///
+    /// # Errors
+    /// Nothing is lost then, and the next attempt goes on.
+    pub(super) async fn give_to_keeper(&self, place: &Place) -> Result<(), CheckoutError> {
+        if self.keeper.is_none() || place.keeper().is_some() || !place.files().is_dir() {
+            return Ok(());
+        }
+        let Some(keeper) = self.keeper_of(&place.project)? else {
+            return Ok(());
+        };
+        self.copy_linked_objects(place).await?;
+        let project = place.project.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let place = place.clone();
+        blocking(move || hand_over(&place, keeper)).await?;
+        tracing::info!(
+            project_id = %project,
+            uid = keeper.uid,
+            "the coordinator's repositories of a project belong to the keeper"
+        );
+        Ok(())
+    }
+
     /// Replaces each file with objects of a keep repository of the daemon's own user that another
     /// user can change by a copy, and checks the packs among them.
     async fn copy_linked_objects(&self, place: &Place) -> Result<(), CheckoutError> {
@@ -137,6 +163,69 @@ impl Checkouts {
         }
         Ok(())
     }
+}
+
+/// Completes what [`Checkouts::give_to_keeper`] began before the daemon ended, so that root writes
+/// nothing into what the keeper has already. Blocks.
+pub(super) fn finish_handover(place: &Place) -> Result<(), CheckoutError> {
+    match Owner::of(&place.files()) {
+        Some(keeper) if place.keeper().is_none() => hand_over(place, keeper),
+        _ => Ok(()),
+    }
+}
+
+/// Gives the coordinator's repositories of a project to the keeper. The folder `files.git` comes
+/// first, which shows that this has begun, and `keep.git` last: until then root is the keeper.
+/// Blocks.
+///
+/// # Errors
+/// `Refused`, before anything changes, for a file that has a second name.
+fn hand_over(place: &Place, keeper: Owner) -> Result<(), CheckoutError> {
+    let lent = names_in(&place.project).into_iter().filter(|name| name.starts_with(LENT));
+    let lent = lent.map(|name| place.project.join(name));
+    let first = std::iter::once(place.files());
+    let folders: Vec<PathBuf> = first.chain(lent).chain([place.keep()]).collect();
+    for folder in &folders {
+        each_of_root(folder, keeper, &|path, found| {
+            if found.is_dir() || found.nlink() == 1 {
+                return Ok(());
+            }
+            Err(CheckoutError::Refused(format!(
+                "`{}` has a second name, so it does not go to the keeper; replace it by a copy",
+                path.display()
+            )))
+        })?;
+    }
+    for folder in &folders {
+        each_of_root(folder, keeper, &|path, found| {
+            // The group of what is lent is that of its user.
+            let gid = (found.gid() == 0).then_some(keeper.gid);
+            lchown(path, Some(keeper.uid), gid)
+                .map_err(CheckoutError::io("give to the keeper", path))?;
+            crash_point::reach(CrashPoint::EntryHandedOver);
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+/// Calls `work` with each entry that the keeper does not have, a folder after all that is in it.
+fn each_of_root(
+    path: &Path,
+    keeper: Owner,
+    work: &dyn Fn(&Path, &Metadata) -> Result<(), CheckoutError>,
+) -> Result<(), CheckoutError> {
+    let found = path.symlink_metadata().map_err(CheckoutError::io("read", path))?;
+    if found.uid() == keeper.uid {
+        return Ok(());
+    }
+    if found.is_dir() {
+        for entry in path.read_dir().map_err(CheckoutError::io("read", path))? {
+            let entry = entry.map_err(CheckoutError::io("read", path))?;
+            each_of_root(&entry.path(), keeper, work)?;
+        }
+    }
+    work(path, &found)
 }
 
 /// Returns the files in a folder of objects that have a second name or another owner than the

@@ -95,7 +95,7 @@ const WITH_PATHS: [(&str, usize, &str); 15] = [
     ("workspace/temporary.rs", 4, "the daemon's folder around a repository of another user"),
     (
         "workspace/upgrade.rs",
-        9,
+        10,
         "the keep repository; a source from folder to folder, as its owner",
     ),
 ];

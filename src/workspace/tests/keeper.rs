@@ -1,13 +1,18 @@
 //! The keeper, to whom the coordinator's repositories belong. These tests need root.
 
-use std::os::unix::fs::MetadataExt as _;
+use std::collections::BTreeSet;
+use std::os::unix::fs::{MetadataExt as _, lchown};
+use std::os::unix::process::ExitStatusExt as _;
 
-use super::rights::{PERSON, agent, bed_of_root, give, mode, snapshot_order};
+use super::rights::{AGENT, PERSON, agent, bed_of_root, chain, give, mode, snapshot_order};
 use super::*;
+use crate::crash_point::{CrashPoint, VARIABLE};
 use crate::domain::workspace::CleanOrder;
 
 /// The keeper of these tests: neither the user of the agents nor a person.
 const KEEPER: u32 = 2;
+/// The folder of a bed, in the process that dies while it hands the repositories over.
+const HANDOVER: &str = "AGENT_COORDINATOR_TEST_HANDOVER";
 
 /// Returns the workspaces in the folder of a bed, for a daemon that has a keeper.
 fn kept_in(folder: &Path) -> Checkouts {
@@ -26,7 +31,7 @@ fn entries_of(path: &Path) -> Vec<PathBuf> {
     entries
 }
 
-/// Returns the coordinator's repositories of the project.
+/// Returns the coordinator's repositories of the project, as they are handed over.
 fn repositories(bed: &Bed) -> Vec<PathBuf> {
     let keep = bed.keep_repository();
     let project = keep.parent().unwrap();
@@ -57,10 +62,10 @@ fn check_objects(bed: &Bed) {
 }
 
 /// Changes a clone as its user does: one commit, and one file that is in no commit.
-fn work(bed: &Bed, id: &str, uid: u32) {
+fn work(bed: &Bed, id: &str, text: &str, uid: u32) {
     let tree = bed.tree(id);
     give(&tree, 0);
-    bed.commit(&tree, &format!("{id}.txt"), "work\n");
+    bed.commit(&tree, &format!("{id}.txt"), text);
     std::fs::write(tree.join("open.txt"), "open\n").unwrap();
     give(&tree, uid);
 }
@@ -79,7 +84,7 @@ async fn the_repositories_of_a_new_project_belong_to_the_keeper() {
         let tree = bed.tree("one");
         let borrowed = std::fs::read_to_string(tree.join(".git/objects/info/alternates")).unwrap();
         assert_eq!(borrowed, format!("../../../../lent-{uid}/objects\n"));
-        work(&bed, "one", uid);
+        work(&bed, "one", "work\n", uid);
         let kept = bed.keep("one", &one).await;
         assert!(kept.proof.is_some(), "{:?}", kept.left_out);
         let order_of_check = CleanOrder {
@@ -126,4 +131,106 @@ async fn without_a_way_for_the_keeper_the_repositories_stay_with_root() {
     assert_all_belong_to(&bed, 0);
     let root = bed.folder.path().join("workspaces");
     assert_eq!(root.metadata().unwrap().mode() & 0o777, 0o700, "no other user needs a way");
+    mode(bed.folder.path(), 0o711);
+    // A file with a second name may be another user's to change.
+    let second = bed.folder.path().join("second");
+    std::fs::hard_link(bed.keep_repository().join("config"), &second).unwrap();
+    let refused = bed.checkouts.prepare(&bed.order("two")).await.unwrap_err();
+    assert!(refused.needs_person() && chain(&refused).contains("second name"), "{refused}");
+    assert_all_belong_to(&bed, 0);
+    std::fs::remove_file(second).unwrap();
+    bed.prepare("two").await;
+    assert_all_belong_to(&bed, KEEPER);
+}
+
+/// Returns a bed of a daemon without a keeper, with a clone of root, one of an agent's user, and a
+/// pack with a second name.
+async fn bed_before() -> Option<(Bed, [Prepared; 2])> {
+    let bed = bed_of_root()?;
+    let (old, _) = bed.prepare("old").await;
+    let order = Order { run_as: Some(agent()), ..bed.order("one") };
+    let one = bed.checkouts.prepare(&order).await.unwrap();
+    work(&bed, "old", "work\n", 0);
+    bed.keep("old", &old).await;
+    work(&bed, "one", "work\n", AGENT);
+    let packs = bed.keep_repository().join("objects/pack");
+    let linked = bed.folder.path().join("linked");
+    std::fs::create_dir(&linked).unwrap();
+    for name in super::objects::names_in(&packs) {
+        std::fs::hard_link(packs.join(&name), linked.join(&name)).unwrap();
+    }
+    std::fs::remove_file(bed.keep_repository().join("mended")).unwrap();
+    assert_all_belong_to(&bed, 0);
+    Some((bed, [old, one]))
+}
+
+/// Checks that the next daemon, which has a keeper, hands everything over and loses nothing.
+async fn check_handover(bed: &mut Bed, [old, one]: &[Prepared; 2]) {
+    bed.checkouts = kept_in(bed.folder.path());
+    let kept = bed.keep("one", one).await;
+    assert!(kept.proof.is_some(), "{:?}", kept.left_out);
+    bed.prepare("two").await;
+    assert_all_belong_to(bed, KEEPER);
+    let lent = bed.keep_repository().with_file_name(format!("lent-{AGENT}"));
+    assert_eq!(lent.metadata().unwrap().gid(), AGENT);
+    let linked = super::objects::names_in(&bed.folder.path().join("linked"));
+    let linked: Vec<PathBuf> =
+        linked.iter().map(|name| bed.folder.path().join("linked").join(name)).collect();
+    assert!(linked.iter().all(|path| path.metadata().unwrap().uid() == 0));
+    // A clone of root from before goes on to borrow from the keep repository.
+    let (project, id) = ("shop".parse().unwrap(), "old".parse().unwrap());
+    assert_eq!(bed.checkouts.lending_folder(&project, &id), bed.keep_repository());
+    work(bed, "old", "more work\n", 0);
+    let kept = bed.keep("old", old).await;
+    assert!(kept.proof.is_some(), "{:?}", kept.left_out);
+    let merged = bed.checkouts.merge(&bed.merge_order("old", old)).await.unwrap();
+    assert!(matches!(merged, Merged::Into { .. }), "{merged:?}");
+    assert_all_belong_to(bed, KEEPER);
+    check_objects(bed);
+}
+
+#[tokio::test]
+async fn what_root_has_kept_goes_to_the_keeper_at_the_first_use() {
+    let Some((mut bed, prepared)) = bed_before().await else { return };
+    check_handover(&mut bed, &prepared).await;
+    assert!(bed.checkouts.list_upgrades().is_empty());
+}
+
+#[tokio::test]
+async fn a_handover_that_was_cut_off_is_completed_and_nothing_is_lost() {
+    if let Some(folder) = std::env::var_os(HANDOVER) {
+        let checkouts = kept_in(Path::new(&folder));
+        checkouts.git.check().await.unwrap();
+        let place = checkouts.place(&"shop".parse().unwrap(), &"one".parse().unwrap());
+        checkouts.make_keep("sha1", &place).await.unwrap();
+        return;
+    }
+    // The process dies after the first entry. The later states are made by hand.
+    for nth in 0..4 {
+        let Some((mut bed, prepared)) = bed_before().await else { return };
+        if nth == 0 {
+            let test = "workspace::tests::keeper::\
+                        a_handover_that_was_cut_off_is_completed_and_nothing_is_lost";
+            let mut child = Command::new(std::env::current_exe().unwrap());
+            child.args(["--exact", test]).env(HANDOVER, bed.folder.path());
+            child.env(VARIABLE, format!("{:?}", CrashPoint::EntryHandedOver));
+            let ended = child.output().unwrap();
+            assert_eq!(ended.status.signal(), Some(9), "{ended:?}");
+        } else {
+            // Such files were copied before.
+            std::fs::remove_dir_all(bed.folder.path().join("linked")).unwrap();
+            let folders = repositories(&bed);
+            let all: Vec<PathBuf> = folders.iter().flat_map(|path| entries_of(path)).collect();
+            for path in &all[..all.len() * nth / 4] {
+                let gid = (path.symlink_metadata().unwrap().gid() == 0).then_some(KEEPER);
+                lchown(path, Some(KEEPER), gid).unwrap();
+            }
+        }
+        let all = repositories(&bed).into_iter().flat_map(|path| entries_of(&path));
+        let owners: BTreeSet<u32> =
+            all.map(|path| path.symlink_metadata().unwrap().uid()).collect();
+        assert_eq!(owners, BTreeSet::from([0, KEEPER]), "it is in the middle");
+        assert_eq!(bed.keep_repository().metadata().unwrap().uid(), 0);
+        check_handover(&mut bed, &prepared).await;
+    }
 }
