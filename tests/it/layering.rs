@@ -100,6 +100,21 @@ const WITH_PATHS: [(&str, usize, &str); 15] = [
     ),
 ];
 
+/// The files of `workspace` with lines that use a path of the coordinator's repositories, the
+/// number of these lines, and their use. All other code leaves the path to git, which runs as the
+/// owner of the repository, or works as that owner (`Place::as_keeper`).
+const WITH_PATHS_OF_KEEPER: [(&str, usize, &str); 9] = [
+    ("workspace.rs", 3, "finds the owner, and works as the owner"),
+    ("workspace/disk.rs", 1, "compares the name"),
+    ("workspace/keep_repository.rs", 2, "gives new folders their names"),
+    ("workspace/lending.rs", 2, "closes the folder; changes modes as the owner"),
+    ("workspace/objects.rs", 1, "an index for git, which is removed as the owner"),
+    ("workspace/restore.rs", 1, "objects for git"),
+    ("workspace/snapshot.rs", 1, "writes ignored files, only without a keeper"),
+    ("workspace/transfer.rs", 1, "the name of a pack, which is read as the owner"),
+    ("workspace/upgrade.rs", 4, "gives what belongs to root to the keeper"),
+];
+
 /// Names that pure code can't contain.
 const IMPURE: [&str; 12] = [
     "tokio",
@@ -188,6 +203,28 @@ fn the_files_of_others_are_opened_only_below_a_folder() {
         );
     }
     assert_eq!(n_paths_in("std::fs::write(tree, b\"\")\npath.is_symlink()\nsymlink(a, b)"), 2);
+}
+
+/// A daemon of root opens nothing in the repositories of the keeper with its own rights.
+#[test]
+fn few_lines_use_a_path_of_the_keeper() {
+    const FOR_GIT: [&str; 4] = [".on(&", ".on_tree(&", ".variable(", "let keep = place.keep();"];
+    const ALLOWED: [&str; 2] = [".display()", ".is_dir()"];
+    for file in sources().into_iter().filter(|file| module_of(file) == "workspace") {
+        let name = file.strip_prefix(root()).unwrap().to_str().unwrap();
+        if name.contains("tests") {
+            continue;
+        }
+        let code = code_of(&file);
+        let code = code.split("#[cfg(test)]").next().unwrap_or_default();
+        let lines =
+            code.lines().filter(|line| line.contains(".keep()") || line.contains(".files()"));
+        let is_harmless = |line: &&str| FOR_GIT.iter().chain(&ALLOWED).any(|it| line.contains(it));
+        let n_lines = lines.filter(|line| !is_harmless(line)).count();
+        let allowed = WITH_PATHS_OF_KEEPER.iter().find(|(other, ..)| *other == name);
+        let n_allowed = allowed.map_or(0, |(_, n, _)| *n);
+        assert_eq!(n_lines, n_allowed, "{name}: use `as_keeper`, or change WITH_PATHS_OF_KEEPER");
+    }
 }
 
 /// The helpers for the daemon's own folders are not for what an agent or a person owns.
