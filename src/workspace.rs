@@ -132,6 +132,8 @@ pub struct Checkouts {
     under_way: Mutex<JoinSet<()>>,
     /// Held while folders are measured.
     measuring: AsyncMutex<()>,
+    /// The upgrades that copy files now, by the folder of the project.
+    upgrading: Arc<Mutex<BTreeMap<PathBuf, upgrade::Copying>>>,
     /// The reasons why submodules of repositories at forges were not fetched, by their commits.
     submodule_failures: Mutex<BTreeMap<String, String>>,
 }
@@ -377,6 +379,7 @@ impl Checkouts {
             under_way: Mutex::default(),
             meter: Mutex::default(),
             measuring: AsyncMutex::default(),
+            upgrading: Arc::default(),
             submodule_failures: Mutex::default(),
         }
     }

@@ -35,7 +35,7 @@ const REPORT_AGAIN: Duration = Duration::from_secs(1);
 /// The steps under way. They end when this is dropped: the next daemon repeats them.
 pub(super) struct WorkspaceJobs<C> {
     control: Arc<C>,
-    host: Option<Host>,
+    pub(super) host: Option<Host>,
     busy: Arc<Mutex<BTreeSet<WorkspaceId>>>,
     /// The workspaces whose files are being removed.
     removing: Arc<Mutex<BTreeSet<WorkspaceId>>>,

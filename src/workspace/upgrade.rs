@@ -12,6 +12,7 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{MetadataExt as _, lchown};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::fs::{AtFlags, Dir, FileType, Gid, Mode, OFlags, Uid, fchown, openat, statat};
 use rustix::io::Errno;
@@ -23,6 +24,9 @@ use super::rights::{Owner, run_as};
 use super::source::Source;
 use super::{CheckoutError, Checkouts, LENT, Place, blocking, rename, write};
 use crate::crash_point::{self, CrashPoint};
+use crate::domain::ProjectId;
+use crate::domain::printable::bytes;
+use crate::locks::lock;
 use crate::sys::{beneath, files};
 use crate::telemetry::ErrorChain;
 
@@ -54,7 +58,21 @@ pub struct Upgrade {
     pub left: Vec<String>,
 }
 
+/// The bytes of the files that an upgrade copies.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Copying {
+    n_copied: u64,
+    n_all: u64,
+}
+
 impl Checkouts {
+    /// Returns how far the upgrade of a project is; `None` if it copies nothing now.
+    pub fn upgrade_progress(&self, project: &ProjectId) -> Option<String> {
+        let upgrading = lock(&self.upgrading);
+        let Copying { n_copied, n_all } = upgrading.get(&self.root.join(project.as_str()))?;
+        Some(format!("the upgrade has copied {} of {}", bytes(*n_copied), bytes(*n_all)))
+    }
+
     /// Returns the upgrades that copy something, or that left something to a person. Blocks.
     pub fn list_upgrades(&self) -> Vec<Upgrade> {
         let mut found = Vec::new();
@@ -149,7 +167,17 @@ impl Checkouts {
         let keep = &place.keep();
         let objects = keep.join("objects");
         let keeper = self.keeper;
-        let copied = blocking(move || replace_shared(&objects, keeper, || n_free(&objects))).await;
+        let upgrading = Arc::clone(&self.upgrading);
+        let project = place.project.clone();
+        let copied = blocking(move || {
+            let note = |copying| {
+                lock(&upgrading).insert(project.clone(), copying);
+            };
+            let copied = replace_shared(&objects, keeper, || n_free(&objects), note);
+            lock(&upgrading).remove(&project);
+            copied
+        })
+        .await;
         let copied = copied.map_err(|error| self.name_full_disk(error))?;
         for file in copied.iter().filter(|file| file.extension() == Some(OsStr::new("pack"))) {
             let index = file.with_extension("idx");
@@ -249,11 +277,12 @@ fn shared_files(
 }
 
 /// Replaces the files in a folder of objects that another user can change by copies, if the disk
-/// has room for all of them. Returns their paths. Blocks.
+/// has room for all of them. Calls `note` before each copy. Returns their paths. Blocks.
 fn replace_shared(
     objects: &Path,
     keeper: Option<Owner>,
     n_free: impl Fn() -> Option<u64>,
+    note: impl Fn(Copying),
 ) -> Result<Vec<PathBuf>, CheckoutError> {
     let shared = shared_files(objects, keeper)?;
     let new = objects.join(".copy");
@@ -262,7 +291,7 @@ fn replace_shared(
     let is_copied = |(file, _): &&(PathBuf, u64)| !can_share(file, &new);
     let n_bytes: u64 = shared.iter().filter(is_copied).map(|(_, n_bytes)| n_bytes).sum();
     check_room(n_bytes, n_free())?;
-    replace_by_copies(&new, shared)
+    replace_by_copies(&new, shared, note)
 }
 
 /// Returns whether a copy of a file can share its content and needs no room, as on btrfs and XFS.
@@ -289,9 +318,13 @@ fn check_room(n_bytes: u64, n_free: Option<u64>) -> Result<(), CheckoutError> {
 fn replace_by_copies(
     new: &Path,
     shared: Vec<(PathBuf, u64)>,
+    note: impl Fn(Copying),
 ) -> Result<Vec<PathBuf>, CheckoutError> {
+    let n_all = shared.iter().map(|(_, n_bytes)| n_bytes).sum();
+    let mut n_copied = 0;
     let mut copied = Vec::new();
-    for (file, _) in shared {
+    for (file, n_bytes) in shared {
+        note(Copying { n_copied, n_all });
         let made = std::fs::copy(&file, new).and_then(|_| File::open(new)?.sync_all());
         if made.is_err() {
             // The next attempt may be late, and a full disk holds up others.
@@ -300,6 +333,7 @@ fn replace_by_copies(
         made.map_err(CheckoutError::io("copy", &file))?;
         rename(new, &file)?;
         crash_point::reach(CrashPoint::PackCopied);
+        n_copied += n_bytes;
         copied.push(file);
     }
     Ok(copied)
@@ -383,6 +417,8 @@ impl Giver {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
@@ -412,9 +448,30 @@ mod tests {
         let left = objects.join(".copy");
         std::fs::write(&left, "half").unwrap();
         let n_free = || Some(if left.exists() { 0 } else { 7 });
-        assert_eq!(replace_shared(&objects, None, n_free).unwrap(), std::slice::from_ref(&pack));
+        let copied = replace_shared(&objects, None, n_free, |_| ()).unwrap();
+        assert_eq!(copied, std::slice::from_ref(&pack));
         assert_eq!(std::fs::read_to_string(&pack).unwrap(), "content");
         assert!(pack.metadata().unwrap().nlink() == 1 && !left.exists());
+    }
+
+    #[test]
+    fn an_upgrade_tells_how_much_it_has_copied() {
+        let folder = tempfile::tempdir().unwrap();
+        let [objects, pack] = linked_pack(folder.path());
+        let other = pack.with_extension("idx");
+        std::fs::write(&other, "index").unwrap();
+        std::fs::hard_link(&other, folder.path().join("other")).unwrap();
+        let checkouts = Checkouts::new(folder.path().to_owned());
+        let project = "shop".parse().unwrap();
+        let said = std::cell::RefCell::new(BTreeSet::new());
+        let note = |copying: Copying| {
+            lock(&checkouts.upgrading).insert(folder.path().join("shop"), copying);
+            said.borrow_mut().extend(checkouts.upgrade_progress(&project));
+        };
+        replace_shared(&objects, None, || None, note).unwrap();
+        let said = said.into_inner();
+        assert!(said.contains("the upgrade has copied 0 B of 12 B") && said.len() == 2, "{said:?}");
+        assert_eq!(checkouts.upgrade_progress(&"other".parse().unwrap()), None);
     }
 
     #[test]
@@ -425,6 +482,6 @@ mod tests {
         let is_shared = files::share(&File::open(&pack).unwrap(), &probe).is_ok();
         assert_eq!(can_share(&pack, &objects.join(".copy")), is_shared);
         assert!(!objects.join(".copy").exists());
-        assert_eq!(replace_shared(&objects, None, || Some(0)).is_ok(), is_shared);
+        assert_eq!(replace_shared(&objects, None, || Some(0), |_| ()).is_ok(), is_shared);
     }
 }
