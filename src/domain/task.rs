@@ -38,6 +38,7 @@ pub use search::{Rank, TaskSearch};
 use serde::{Deserialize, Serialize};
 
 use super::id::{AgentId, ProjectId, TaskId};
+use super::language::Language;
 use super::limits;
 use super::refusal::Refusal;
 use super::short_id::ShortId;
@@ -67,6 +68,18 @@ words! {
 }
 
 impl TaskStatus {
+    /// Returns the name that people read on the pages.
+    pub const fn name_in(self, language: Language) -> &'static str {
+        match self {
+            Self::Backlog => language.either("Backlog", "バックログ"),
+            Self::Todo => language.either("To do", "未着手"),
+            Self::InProgress => language.either("In progress", "進行中"),
+            Self::Blocked => language.either("Blocked", "ブロック中"),
+            Self::Done => language.either("Done", "完了"),
+            Self::Cancelled => language.either("Cancelled", "取り消し"),
+        }
+    }
+
     /// Returns whether the task is neither done nor cancelled.
     pub const fn is_open(self) -> bool {
         !matches!(self, Self::Done | Self::Cancelled)

@@ -247,12 +247,7 @@ texts! {
         "人とエージェント（タスクを受け取るとき）へのコメント";
     no_work_yet: "No agent has worked on this task yet.", "作業の記録はまだありません。";
     next_steps: "Next steps", "次のステップ";
-    backlog: "Backlog", "バックログ";
-    todo: "To do", "未着手";
-    in_progress: "In progress", "進行中";
     blocked: "Blocked", "ブロック中";
-    done: "Done", "完了";
-    cancelled: "Cancelled", "取り消し";
     low: "Low", "低";
     medium: "Medium", "中";
     high: "High", "高";

@@ -143,14 +143,7 @@ impl Words {
     }
 
     pub(in crate::rest::web) const fn of_status(&self, status: TaskStatus) -> &'static str {
-        match status {
-            TaskStatus::Backlog => self.backlog,
-            TaskStatus::Todo => self.todo,
-            TaskStatus::InProgress => self.in_progress,
-            TaskStatus::Blocked => self.blocked,
-            TaskStatus::Done => self.done,
-            TaskStatus::Cancelled => self.cancelled,
-        }
+        status.name_in(self.language)
     }
 
     pub(in crate::rest::web) const fn of_priority(&self, priority: Priority) -> &'static str {

@@ -12,9 +12,10 @@ use crate::domain::workspace::WorkspaceState;
 use crate::domain::{FailureClass, Priority, Purpose, TaskStatus};
 
 /// The files with Japanese texts of pages.
-const FILES: [&str; 20] = [
+const FILES: [&str; 21] = [
     "src/domain/attention.rs",
     "src/domain/launch/told.rs",
+    "src/domain/task.rs",
     "src/domain/waiting.rs",
     "src/domain/waiting/facts.rs",
     "src/rest/web/words.rs",
