@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use serde_json::{Map, Value, json};
 
 use crate::config::Environment;
-use crate::domain::{Refusal, limits};
+use crate::domain::{Language, Refusal, limits};
 use crate::instance_dir;
 use crate::instance_dir::record::{self, KeptReport, Record as _};
 use crate::telemetry::ErrorChain;
@@ -65,7 +65,7 @@ impl Mailbox {
         if let Err(refusal) = check_lengths(&report) {
             return Some(result_of(&json!({
                 "success": false, "error": refusal.to_string(), "error_code": refusal.code(),
-                "hint": refusal.hint(),
+                "hint": refusal.hint(Language::English),
             })));
         }
         match self.write(&report) {

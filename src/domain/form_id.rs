@@ -82,6 +82,32 @@ pub enum Sent<T> {
     Again(T),
 }
 
+impl FormFault {
+    /// Returns the word that programs branch on.
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::Foreign => "form_foreign",
+            Self::Expired => "form_expired",
+            Self::Sent { .. } => "form_sent",
+        }
+    }
+
+    /// Returns the Japanese text, which does not name the thing that was made.
+    pub const fn japanese(&self) -> &'static str {
+        match self {
+            Self::Foreign => {
+                "このフォームは別の人のために作られたものです。もう一度送信すると、あなたの操作として実行されます"
+            }
+            Self::Expired => {
+                "このフォームは作成から 1 日以上たっています。まだ送信していない場合は、もう一度送信してください"
+            }
+            Self::Sent { .. } => {
+                "このフォームは別の内容ですでに送信されています。もう一度送信すると、もう 1 件作成します"
+            }
+        }
+    }
+}
+
 impl FormId {
     /// Makes the id of a form. `unique` is a text in the grammar of ids that no other form has.
     pub fn new(key: &Secret, unique: String, person: &str, form: &str, now: Timestamp) -> Self {

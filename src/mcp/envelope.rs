@@ -18,7 +18,7 @@ use crate::domain::credential::CredentialKind;
 use crate::domain::printable::excerpt;
 use crate::domain::secret::SESSION_TOKEN_PREFIX;
 use crate::domain::session::{Presenter, Transport};
-use crate::domain::{CoordinatorId, LaunchId, Purpose, Refusal, Secret};
+use crate::domain::{CoordinatorId, Language, LaunchId, Purpose, Refusal, Secret};
 use crate::peer::{Peer, PeerKind};
 use crate::service::{Caller, Service, ServiceError};
 use crate::telemetry::ErrorChain;
@@ -511,7 +511,7 @@ pub(super) fn refused(
     notification: Option<&str>,
 ) -> CallToolResult {
     let (code, hint) = match error {
-        ServiceError::Refused(refusal) => (refusal.code(), refusal.hint()),
+        ServiceError::Refused(refusal) => (refusal.code(), refusal.hint(Language::English)),
         ServiceError::Store(_) => {
             tracing::error!(error = %ErrorChain(error), "tool call failed");
             (

@@ -9,7 +9,7 @@ use super::projects::ProjectBody;
 use super::tasks::TaskBody;
 use crate::domain::removal::{Affected, AffectedKind, RemovableKind};
 use crate::domain::words::words;
-use crate::domain::{AgentId, ProjectId, Refusal, Removable, TaskId, Timestamp};
+use crate::domain::{AgentId, Language, ProjectId, Removable, TaskId, Timestamp};
 use crate::rest::api::{Api, about};
 use crate::rest::extract::{InPath, InQuery, InTask};
 use crate::rest::{Problem, RestState};
@@ -104,6 +104,7 @@ impl From<Affected> for AffectedBody {
 
 impl From<RemovalView> for DeletionBody {
     fn from(view: RemovalView) -> Self {
+        let hint = view.refusal.as_ref().and_then(|refusal| refusal.hint(Language::English));
         Self {
             kind: view.of.kind(),
             id: view.of.id().to_owned(),
@@ -111,7 +112,7 @@ impl From<RemovalView> for DeletionBody {
             what: view.what,
             affected: view.affected.into_iter().map(AffectedBody::from).collect(),
             refused: view.refusal.as_ref().map(ToString::to_string),
-            hint: view.refusal.as_ref().and_then(Refusal::hint).map(str::to_owned),
+            hint: hint.map(str::to_owned),
             refused_code: view.refusal.map(|refusal| refusal.code().to_owned()),
             undo_until: view.undo_until,
         }

@@ -52,12 +52,12 @@ pub(super) fn in_words(w: &Words, mut problem: Problem, refusal: Option<&Refusal
             field.message = w.of_problem(&problem.code, std::mem::take(&mut field.message));
         }
     }
-    problem.detail = match refusal.and_then(|refusal| w.of_refusal(refusal)) {
-        Some(text) => text,
+    problem.detail = match refusal {
+        Some(refusal) => w.of_refusal(refusal, problem.detail),
         None => w.of_problem(&problem.code, problem.detail),
     };
     // A hint of a layer that tells no refusal exists in English only.
-    let hint = refusal.and_then(|refusal| w.of_hint(refusal));
+    let hint = refusal.and_then(|refusal| refusal.hint(w.language));
     problem.hint = match w.language {
         Language::English => problem.hint,
         Language::Japanese => hint.map(Into::into),
@@ -68,8 +68,8 @@ pub(super) fn in_words(w: &Words, mut problem: Problem, refusal: Option<&Refusal
 
 /// Returns the sentence about a problem, and its English text if the sentence leaves that out.
 fn told(w: &Words, problem: &Problem, refusal: Option<&Refusal>) -> (String, Option<String>) {
-    match refusal.and_then(|refusal| w.of_refusal(refusal)) {
-        Some(text) => (text, None),
+    match refusal {
+        Some(refusal) => w.parts_of_refusal(refusal, problem.detail.clone()),
         None => w.parts_of_problem(&problem.code, problem.detail.clone()),
     }
 }

@@ -85,11 +85,8 @@ async fn ask(
         }
     };
     let w = frame.w;
-    let refused = view.refusal.map(|refusal| {
-        let code = refusal.code();
-        let text = w.of_refusal(&refusal);
-        (code, text.unwrap_or_else(|| w.of_problem(code, refusal.to_string())))
-    });
+    let refused =
+        view.refusal.map(|refusal| (refusal.code(), w.of_refusal(&refusal, refusal.to_string())));
     let may_discard = refused.as_ref().is_some_and(|(code, _)| *code == "unmerged_work");
     let affected = view.affected.iter().map(|affected| w.of_affected(affected)).collect();
     let refused = refused.map(|(_, text)| text);

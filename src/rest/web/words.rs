@@ -9,7 +9,6 @@ mod frame;
 mod launches;
 mod operations;
 mod problems;
-mod refusals;
 mod removals;
 mod results;
 mod settings;

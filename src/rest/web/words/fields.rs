@@ -47,13 +47,12 @@ impl Words {
                     "branch" => "workspace_branch",
                     key => key,
                 };
-                (field, self.of_problem(refusal.code(), problem.clone()))
+                (field, self.of_refusal(refusal, problem.clone()))
             }
             Refusal::NoSuchTask { .. }
             | Refusal::DependsOnKin { .. }
             | Refusal::WaitsForItself { .. } => {
-                let message = self.of_refusal(refusal).unwrap_or_else(|| refusal.to_string());
-                ("dependencies", message)
+                ("dependencies", self.of_refusal(refusal, refusal.to_string()))
             }
             _ => return None,
         };

@@ -12,9 +12,11 @@ use crate::domain::workspace::WorkspaceState;
 use crate::domain::{FailureClass, Priority, Purpose, TaskStatus};
 
 /// The files with Japanese texts of pages.
-const FILES: [&str; 21] = [
+const FILES: [&str; 22] = [
     "src/domain/attention.rs",
+    "src/domain/form_id.rs",
     "src/domain/launch/told.rs",
+    "src/domain/refusal.rs",
     "src/domain/task.rs",
     "src/domain/waiting.rs",
     "src/domain/waiting/facts.rs",
@@ -28,7 +30,6 @@ const FILES: [&str; 21] = [
     "src/rest/web/words/launches.rs",
     "src/rest/web/words/operations.rs",
     "src/rest/web/words/problems.rs",
-    "src/rest/web/words/refusals.rs",
     "src/rest/web/words/removals.rs",
     "src/rest/web/words/results.rs",
     "src/rest/web/words/settings.rs",
