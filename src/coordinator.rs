@@ -31,7 +31,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 use act::log_stops;
-use clocks::Clocks;
+use clocks::{Clocks, Observation};
 pub use control::{ClaimAnswer, ControlError, ControlPlane, Delivery};
 use faults::StartFaults;
 pub use faults::{Unstartable, anywhere, command_anywhere, find_unstartable, setting_of_path};
@@ -377,18 +377,16 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             ..self.config.limits
         };
         let now = self.processes.steady_now();
-        let state_dir = &self.config.state_dir;
-        let is_stream = |ai_type: &str| self.config.providers.prints_stream(ai_type);
-        let (here, times) =
-            ((state_dir.as_path(), &is_stream as &dyn Fn(&str) -> bool), (now, view.at));
-        let elapsed = self.clocks.look(
-            times,
-            &instances,
-            &view.launches,
-            &self.output_watcher,
-            here,
-            &limits,
-        );
+        let seen = Observation {
+            now,
+            at: view.at,
+            instances: &instances,
+            launches: &view.launches,
+            limits: &limits,
+            providers: &self.config.providers,
+            state_dir: &self.config.state_dir,
+        };
+        let elapsed = self.clocks.measure(&seen, &self.output_watcher);
         let startable = if mode == Mode::Running { view.startable } else { Vec::new() };
         // Processes are seen by the clock of this machine. The plan uses only the server's clock.
         let instances = instances

@@ -13,6 +13,7 @@ use crate::domain::plan::silence::{is_long, silence};
 use crate::domain::plan::{Elapsed, Limits};
 use crate::domain::{Instance, LaunchFacts, LaunchId, LaunchState, Phase, Purpose, Timestamp};
 use crate::instance_dir::{self, clock::MonotonicInstant, record};
+use crate::provider::Providers;
 
 /// The measurements of each instance, for as long as the instance exists.
 #[derive(Default)]
@@ -33,18 +34,26 @@ struct Clock {
     stop_due: Option<(Timestamp, Instant)>,
 }
 
+/// The instances and their launches at one moment.
+pub(super) struct Observation<'a> {
+    pub(super) now: Instant,
+    /// The same moment on the server's clock.
+    pub(super) at: Timestamp,
+    pub(super) instances: &'a [Instance],
+    pub(super) launches: &'a [LaunchFacts],
+    pub(super) limits: &'a Limits,
+    pub(super) providers: &'a Providers,
+    pub(super) state_dir: &'a Path,
+}
+
 impl Clocks {
-    /// Returns the measurements of these instances at `now`, which is `at` on the server's clock.
-    /// Forgets all other instances.
-    pub(super) fn look(
+    /// Returns the measurements of the observed instances. Forgets all other instances.
+    pub(super) fn measure(
         &mut self,
-        (now, at): (Instant, Timestamp),
-        instances: &[Instance],
-        launches: &[LaunchFacts],
+        seen: &Observation<'_>,
         output_watcher: &OutputWatcher,
-        (state_dir, is_stream): (&Path, &dyn Fn(&str) -> bool),
-        limits: &Limits,
     ) -> BTreeMap<LaunchId, Elapsed> {
+        let Observation { now, at, instances, launches, limits, providers, state_dir } = *seen;
         let launches: BTreeMap<&LaunchId, &LaunchFacts> =
             launches.iter().map(|launch| (&launch.id, launch)).collect();
         let mut before = std::mem::take(&mut self.0);
@@ -80,7 +89,7 @@ impl Clocks {
                 until_deadline: clock.deadline.map(|due| due.saturating_duration_since(now)),
                 ran: clock.ran.map(|(since, before)| before + (now - since)),
                 quiet: quiet_for(id),
-                is_stream: launch.is_some_and(|launch| is_stream(&launch.ai_type)),
+                is_stream: launch.is_some_and(|launch| providers.prints_stream(&launch.ai_type)),
                 suspected: None,
                 until_stop: clock.stop_due.map(|(_, due)| due.saturating_duration_since(now)),
             };

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use super::act::log_stops;
+use super::clocks::Observation;
 use super::{ControlPlane, Coordinator, Mode, ProcessLayer};
 use crate::domain::StopReason;
 use crate::domain::plan::{Action, Limits, Plan, RunLimits, Snapshot, plan};
@@ -23,13 +24,16 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         let limits = Limits { run: RunLimits { max_runtime, ..limits.run }, ..limits };
         let instances = self.processes.instances();
         let now = self.control.now();
-        let steady_now = self.processes.steady_now();
-        let state_dir = &self.config.state_dir;
-        let is_stream = |ai_type: &str| self.config.providers.prints_stream(ai_type);
-        let (here, times) =
-            ((state_dir.as_path(), &is_stream as &dyn Fn(&str) -> bool), (steady_now, now));
-        let elapsed =
-            self.clocks.look(times, &instances, &launches, &self.output_watcher, here, &limits);
+        let seen = Observation {
+            now: self.processes.steady_now(),
+            at: now,
+            instances: &instances,
+            launches: &launches,
+            limits: &limits,
+            providers: &self.config.providers,
+            state_dir: &self.config.state_dir,
+        };
+        let elapsed = self.clocks.measure(&seen, &self.output_watcher);
         let snapshot = Snapshot {
             launches,
             instances: instances.to_vec(),
