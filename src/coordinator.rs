@@ -42,6 +42,7 @@ use output_watcher::OutputWatcher;
 pub use processes::ProcessLayer;
 pub use remote::{LinkState, RemoteConfig, RemoteControlPlane, Token};
 use resource_gate::ResourceGate;
+pub use shared::HostFiles;
 use shared::SharedDirectories;
 use workspaces::WorkspaceJobs;
 
@@ -189,9 +190,9 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         self
     }
 
-    /// Reports the progress of the loop to `observer`.
+    /// Reports the progress of the loop to this observer.
     #[must_use]
-    pub fn overseen_by(mut self, loop_observer: impl LoopObserver) -> Self {
+    pub fn observed_by(mut self, loop_observer: impl LoopObserver) -> Self {
         self.loop_observer = Box::new(loop_observer);
         self
     }

@@ -17,8 +17,8 @@ use crate::cgroup;
 use crate::clock;
 use crate::config::{Config, Environment, Secrets};
 use crate::coordinator::{
-    Coordinator, CoordinatorConfig, HookRunner, HookSettings, LocalControlPlane, LoopObserver,
-    Mode, RemoteConfig, RemoteControlPlane,
+    Coordinator, CoordinatorConfig, HookRunner, HookSettings, HostFiles, LocalControlPlane,
+    LoopObserver, Mode, RemoteConfig, RemoteControlPlane,
 };
 use crate::domain::plan::Limits;
 use crate::domain::retention::Retention;
@@ -268,39 +268,34 @@ impl Supervisor {
         let table = processes.clone();
         let wakeups = nudge.listen();
         let mut hooks = None;
-        let (coordinator, remote) = match control {
+        let mut remote = None;
+        let coordinator = match control {
             Control::Local(local, checkouts) => {
-                let policy = KeepPolicy {
-                    ignored_max: config.workspace.ignored_max,
-                    rebuildable: config.workspace.rebuildable.clone(),
-                };
                 let runner = Arc::new(HookRunner::new(identity.hook_settings(config, secrets)));
-                let mut coordinator = Coordinator::new(first, local, table, wakeups, mode_seen)
+                hooks = Some(Arc::clone(&runner));
+                let files = HostFiles {
+                    checkouts,
+                    policy: KeepPolicy {
+                        ignored_max: config.workspace.ignored_max,
+                        rebuildable: config.workspace.rebuildable.clone(),
+                    },
+                    hooks: runner,
+                    takes_snapshots: config.workspace.snapshots,
+                };
+                let coordinator = Coordinator::new(first, local, table, wakeups, mode_seen)
                     .with_start_faults()
-                    .with_work_trees()
-                    .with_workspaces(Arc::clone(&checkouts), policy.clone())
-                    .with_hooks(Arc::clone(&runner));
-                hooks = Some(runner);
-                if config.workspace.snapshots {
-                    coordinator = coordinator.with_snapshots(checkouts, policy);
-                }
-                (
-                    parts.spawn_apart(
-                        coordinator.configured_by(newest).overseen_by(loop_observer).run(),
-                    ),
-                    None,
-                )
+                    .with_files(files)
+                    .configured_by(newest)
+                    .observed_by(loop_observer);
+                parts.spawn_apart(coordinator.run())
             }
-            Control::Remote(remote) => {
-                let coordinator =
-                    Coordinator::new(first, Arc::clone(&remote), table, wakeups, mode_seen)
-                        .with_start_faults();
-                (
-                    parts.spawn_apart(
-                        coordinator.configured_by(newest).overseen_by(loop_observer).run(),
-                    ),
-                    Some(remote),
-                )
+            Control::Remote(server) => {
+                remote = Some(Arc::clone(&server));
+                let coordinator = Coordinator::new(first, server, table, wakeups, mode_seen)
+                    .with_start_faults()
+                    .configured_by(newest)
+                    .observed_by(loop_observer);
+                parts.spawn_apart(coordinator.run())
             }
         };
         // Without the table's owner, the loop would continue as half a coordinator.

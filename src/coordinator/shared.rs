@@ -78,34 +78,30 @@ impl SharedDirectories {
     }
 }
 
+/// The clones and the shared directories of this host. A coordinator has them if its server is in
+/// the same process.
+pub struct HostFiles {
+    pub checkouts: Arc<Checkouts>,
+    /// The files that clones and snapshots keep.
+    pub policy: KeepPolicy,
+    /// The operator's hooks in clones.
+    pub hooks: Arc<HookRunner>,
+    /// Whether projects without clones have snapshots of their directories.
+    pub takes_snapshots: bool,
+}
+
 impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
-    /// Makes, keeps and removes workspaces in `checkouts`.
+    /// Works on the files of this host. Without that, each directory counts as one outside of git,
+    /// and no start may need a clone.
     #[must_use]
-    pub fn with_workspaces(mut self, checkouts: Arc<Checkouts>, policy: KeepPolicy) -> Self {
-        self.workspaces.serve_from(checkouts, policy);
-        self
-    }
-
-    /// Runs the operator's hooks in workspaces.
-    #[must_use]
-    pub fn with_hooks(mut self, hooks: Arc<HookRunner>) -> Self {
-        self.workspaces.run_hooks(hooks);
-        self
-    }
-
-    /// Looks for the git work trees of directories on this machine. Without that, each directory
-    /// counts as one outside of git.
-    #[must_use]
-    pub fn with_work_trees(mut self) -> Self {
+    pub fn with_files(mut self, files: HostFiles) -> Self {
+        let HostFiles { checkouts, policy, hooks, takes_snapshots } = files;
+        let policy = Arc::new(policy);
         self.shared.work_trees.is_on = true;
-        self
-    }
-
-    /// Takes snapshots of the directories of projects without clones, and keeps them in
-    /// `checkouts`.
-    #[must_use]
-    pub fn with_snapshots(mut self, checkouts: Arc<Checkouts>, policy: KeepPolicy) -> Self {
-        self.shared.snapshots.serve_from(checkouts, policy);
+        if takes_snapshots {
+            self.shared.snapshots.serve_from(Arc::clone(&checkouts), Arc::clone(&policy));
+        }
+        self.workspaces.serve_from(checkouts, policy, hooks);
         self
     }
 }

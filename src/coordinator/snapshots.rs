@@ -11,7 +11,6 @@ use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::workspaces::Host;
 use crate::clock;
 use crate::domain::plan::shared::{
     FailedSnapshot, SnapshotCause, SnapshotFacts, SnapshotOrder, SnapshotState,
@@ -31,6 +30,13 @@ const N_BEFORE: usize = 2;
 const N_AFTER: usize = 1;
 /// The time for which a snapshot counts as taken before the next start of its key.
 const FRESH_FOR: Duration = Duration::from_secs(30);
+
+/// The place where the snapshots of this host are kept, and what they contain.
+#[derive(Clone)]
+struct Host {
+    checkouts: Arc<Checkouts>,
+    policy: Arc<KeepPolicy>,
+}
 
 /// The snapshots under way, and those that were taken lately. They end when this is dropped.
 pub(super) struct SnapshotJobs {
@@ -70,8 +76,9 @@ impl SnapshotJobs {
         }
     }
 
-    pub(super) fn serve_from(&mut self, checkouts: Arc<Checkouts>, policy: KeepPolicy) {
-        self.host = Some(Host::new(checkouts, policy));
+    /// Takes snapshots from now on, and keeps them in `checkouts`.
+    pub(super) fn serve_from(&mut self, checkouts: Arc<Checkouts>, policy: Arc<KeepPolicy>) {
+        self.host = Some(Host { checkouts, policy });
     }
 
     /// Returns when a snapshot has ended. Cancel-safe.
@@ -111,7 +118,7 @@ impl SnapshotJobs {
 
     /// Begins a snapshot, unless the same one is under way.
     pub(super) fn begin(&self, order: SnapshotOrder) {
-        let Some(Host { checkouts, policy, .. }) = self.host.clone() else {
+        let Some(Host { checkouts, policy }) = self.host.clone() else {
             return;
         };
         {

@@ -45,24 +45,19 @@ pub(super) struct WorkspaceJobs<C> {
     tasks: Mutex<JoinSet<()>>,
 }
 
-/// The workspaces and snapshots of this host.
+/// The workspaces of this host.
 #[derive(Clone)]
-pub(super) struct Host {
-    pub(super) checkouts: Arc<Checkouts>,
-    pub(super) policy: Arc<KeepPolicy>,
-    /// The operator's hooks. Snapshots have none.
-    hooks: Option<Arc<HookRunner>>,
+struct Host {
+    checkouts: Arc<Checkouts>,
+    policy: Arc<KeepPolicy>,
+    /// The operator's hooks.
+    hooks: Arc<HookRunner>,
     /// A place for each step that uses git. Hooks have none, so that they keep git from no other
     /// workspace.
     places: Arc<Semaphore>,
 }
 
 impl Host {
-    pub(super) fn new(checkouts: Arc<Checkouts>, policy: KeepPolicy) -> Self {
-        let places = Arc::new(Semaphore::new(N_AT_ONCE));
-        Self { checkouts, policy: Arc::new(policy), hooks: None, places }
-    }
-
     /// Waits for a place among the steps that use git at the same time.
     async fn place(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.places).acquire_owned().await.ok()
@@ -87,19 +82,20 @@ impl<C: ControlPlane> WorkspaceJobs<C> {
         }
     }
 
-    pub(super) fn serve_from(&mut self, checkouts: Arc<Checkouts>, policy: KeepPolicy) {
-        self.host = Some(Host::new(checkouts, policy));
-    }
-
-    /// Runs hooks in the workspaces from now on, and ends those of an earlier daemon.
-    pub(super) fn run_hooks(&mut self, hooks: Arc<HookRunner>) {
-        if let Some(host) = &mut self.host {
-            let earlier = Arc::clone(&hooks);
-            lock(&self.tasks).spawn(async move { earlier.end_earlier().await });
-            let checkouts = Arc::clone(&host.checkouts);
-            lock(&self.tasks).spawn(async move { checkouts.end_interrupted_merges().await });
-            host.hooks = Some(hooks);
-        }
+    /// Makes, keeps and removes workspaces in `checkouts` from now on, and runs `hooks` in them.
+    /// Ends the hooks and the merges that an earlier daemon left.
+    pub(super) fn serve_from(
+        &mut self,
+        checkouts: Arc<Checkouts>,
+        policy: Arc<KeepPolicy>,
+        hooks: Arc<HookRunner>,
+    ) {
+        let earlier = Arc::clone(&hooks);
+        lock(&self.tasks).spawn(async move { earlier.end_earlier().await });
+        let merges = Arc::clone(&checkouts);
+        lock(&self.tasks).spawn(async move { merges.end_interrupted_merges().await });
+        let places = Arc::new(Semaphore::new(N_AT_ONCE));
+        self.host = Some(Host { checkouts, policy, hooks, places });
     }
 
     /// Returns the workspaces whose hook before the next launch has passed; `None` if there is no
@@ -109,7 +105,7 @@ impl<C: ControlPlane> WorkspaceJobs<C> {
     }
 
     pub(super) fn hooks(&self) -> Option<&HookRunner> {
-        self.host.as_ref()?.hooks.as_deref()
+        Some(&self.host.as_ref()?.hooks)
     }
 
     /// Returns the workspaces on which a step is under way, or has failed a moment ago.
@@ -137,12 +133,10 @@ impl<C: ControlPlane> WorkspaceJobs<C> {
         clone: &ClonePlace,
         clean: Option<&CleanOrder>,
     ) -> Result<PathBuf, String> {
-        let Some(Host { checkouts, .. }) = &self.host else {
+        let Some(Host { checkouts, hooks, .. }) = &self.host else {
             return Err("this coordinator keeps no workspaces".to_owned());
         };
-        if let Some(hooks) = self.hooks() {
-            hooks.note_claim(&clone.id);
-        }
+        hooks.note_claim(&clone.id);
         let found = checkouts.take_back(project, &clone.id);
         let found = found.and_then(|()| checkouts.check(project, &clone.id));
         found.map_err(|error| error.to_string())?;
@@ -176,7 +170,7 @@ impl<C: ControlPlane> WorkspaceJobs<C> {
         clone: &ClonePlace,
         user: Option<&RunAs>,
     ) -> Result<(), String> {
-        let Some(Host { checkouts, .. }) = &self.host else {
+        let Some(Host { checkouts, hooks, .. }) = &self.host else {
             return Ok(());
         };
         let wanted = user.map(|user| user.uid).filter(|uid| *uid != own_uid());
@@ -184,9 +178,7 @@ impl<C: ControlPlane> WorkspaceJobs<C> {
         if found == wanted {
             return Ok(());
         }
-        if let Some(hooks) = self.hooks() {
-            hooks.note_other_owner();
-        }
+        hooks.note_other_owner();
         let name = |uid: Option<u32>| uid.unwrap_or_else(own_uid);
         Err(format!(
             "its clone belongs to the user with id {}, and the agent runs as the one with id {}; \
@@ -237,10 +229,8 @@ impl<C: ControlPlane> WorkspaceJobs<C> {
         let mut tasks = lock(&self.tasks);
         while tasks.try_join_next().is_some() {}
         tasks.spawn(async move {
-            if let Some(hooks) = &host.hooks {
-                // They may still write into the workspace.
-                hooks.end_earlier().await;
-            }
+            // They may still write into the workspace.
+            host.hooks.end_earlier().await;
             let taken = carry_out(&host, &*control, &job).await;
             for report in taken.reports {
                 while let Err(error) = control.report_workspace(&done.id, report.clone()).await {
@@ -431,9 +421,7 @@ async fn remove<C: ControlPlane>(
         // Perhaps something still writes there.
         Removal::KeptAgain(content) => Taken { reports: vec![keep.kept(*content)], pause: PAUSE },
         Removal::Removed => {
-            if let Some(hooks) = &host.hooks {
-                hooks.forget(&keep.id);
-            }
+            host.hooks.forget(&keep.id);
             Taken::report(WorkspaceReport::Removed)
         }
     })
@@ -447,27 +435,22 @@ async fn before_run<C: ControlPlane>(
     id: &WorkspaceId,
 ) -> Result<Taken, CheckoutError> {
     let Host { checkouts, hooks, .. } = host;
-    if let Some(hooks) = hooks {
-        let known = look_up(control, id).await;
-        let known = known.and_then(|facts| Ok((hooks.user_of(&facts)?, facts)));
-        let (user, facts) = match known {
-            Ok(known) => known,
-            Err(reason) => return Ok(Taken::failed(reason, PAUSE)),
-        };
-        let is_another = checkouts.owner(project, id) != user.map(|user| user.uid);
-        if (is_another && !checkouts.is_gone(project, id)) || checkouts.is_half_removed(project, id)
-        {
-            return give_up(host, control, &facts).await;
-        }
-        checkouts.lend_results(project, id).await?;
+    let known = look_up(control, id).await;
+    let known = known.and_then(|facts| Ok((hooks.user_of(&facts)?, facts)));
+    let (user, facts) = match known {
+        Ok(known) => known,
+        Err(reason) => return Ok(Taken::failed(reason, PAUSE)),
+    };
+    let is_another = checkouts.owner(project, id) != user.map(|user| user.uid);
+    if (is_another && !checkouts.is_gone(project, id)) || checkouts.is_half_removed(project, id) {
+        return give_up(host, control, &facts).await;
     }
+    checkouts.lend_results(project, id).await?;
     checkouts.check(project, id)?;
     if let Err(failed) = run_hook(host, control, Hook::BeforeRun, id, None).await {
         return Ok(failed);
     }
-    if let Some(hooks) = hooks {
-        hooks.note_ready(id);
-    }
+    hooks.note_ready(id);
     Ok(Taken::report(WorkspaceReport::ReadyToRun))
 }
 
@@ -517,7 +500,7 @@ async fn prepare<C: ControlPlane>(
         Err(reason) => return Ok(Taken::failed(reason, PAUSE)),
     };
     let order = order.as_ref();
-    if !hooks.as_ref().is_some_and(|hooks| hooks.has(Hook::AfterCreate)) {
+    if !hooks.has(Hook::AfterCreate) {
         return Ok(Taken::report(WorkspaceReport::Prepared(checkouts.prepare(order).await?)));
     }
     let prepared = checkouts.prepare_for_hook(order).await?;
@@ -538,11 +521,11 @@ async fn for_user<'a, C: ControlPlane>(
     control: &C,
     order: &'a Order,
 ) -> Result<Cow<'a, Order>, String> {
-    let Some(hooks) = host.hooks.as_ref().filter(|hooks| hooks.has_users()) else {
+    if !host.hooks.has_users() {
         return Ok(Cow::Borrowed(order));
-    };
+    }
     let facts = look_up(control, &order.id).await?;
-    Ok(Cow::Owned(Order { run_as: hooks.user_of(&facts)?, ..order.clone() }))
+    Ok(Cow::Owned(Order { run_as: host.hooks.user_of(&facts)?, ..order.clone() }))
 }
 
 fn own_uid() -> u32 {
@@ -557,9 +540,10 @@ async fn run_hook<C: ControlPlane>(
     id: &WorkspaceId,
     base: Option<String>,
 ) -> Result<(), Taken> {
-    let Some(hooks) = host.hooks.as_ref().filter(|hooks| !hooks.is_done(hook, id)) else {
+    let hooks = &host.hooks;
+    if hooks.is_done(hook, id) {
         return Ok(());
-    };
+    }
     let facts =
         look_up(control, id).await.map_err(|reason| Taken::failed(hook.failure(&reason), PAUSE))?;
     let base_commit = base.or_else(|| facts.base_commit.clone());
@@ -573,14 +557,16 @@ async fn run_hook<C: ControlPlane>(
 
 /// Runs the hook after a launch. Returns its failure, which delays nothing.
 async fn run_after<C: ControlPlane>(host: &Host, control: &C, id: &WorkspaceId) -> Option<String> {
-    let hooks = host.hooks.as_ref().filter(|hooks| hooks.has(Hook::AfterRun))?;
+    if !host.hooks.has(Hook::AfterRun) {
+        return None;
+    }
     let facts = match look_up(control, id).await {
         Ok(facts) => facts,
         Err(reason) => return Some(Hook::AfterRun.failure(&reason)),
     };
     host.checkouts.check(&facts.project, id).ok()?;
     let folders = host.folders(&facts.project, id);
-    hooks.run_after(&facts, &folders).await
+    host.hooks.run_after(&facts, &folders).await
 }
 
 async fn look_up<C: ControlPlane>(control: &C, id: &WorkspaceId) -> Result<HookFacts, String> {
