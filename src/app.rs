@@ -60,7 +60,7 @@ use notify::ServiceManager;
 use parts::Parts;
 use reload::Reloader;
 use server::Server;
-use supervisor::{Control, CoordinatorIdentity, Means, ReachedAt, Supervisor};
+use supervisor::{Control, CoordinatorIdentity, Means, ReachedAt, Supervisor, SupervisorParts};
 
 /// The role of a daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -144,8 +144,9 @@ pub async fn run(
     );
     let stage = Arc::new(Stage::default());
     let mut starting = {
-        let (config, environment, invocation) =
-            (config.clone(), environment.clone(), invocation.to_owned());
+        let config = config.clone();
+        let environment = environment.clone();
+        let invocation = invocation.to_owned();
         let manager = Arc::clone(&manager);
         let stage = Arc::clone(&stage);
         // The start has a task of its own: a step that hangs must not keep this task from receiving
@@ -383,16 +384,9 @@ impl Start<'_> {
                 let identity =
                     CoordinatorIdentity { id, reached_at, means, environment: environment.clone() };
                 let watch = self.manager.watch();
-                let kept = server.secrets(config);
-                let supervisor = Supervisor::start(
-                    identity,
-                    (config, &kept),
-                    control,
-                    processes,
-                    &nudge,
-                    watch,
-                    &parts,
-                );
+                let secrets = server.secrets(config);
+                let of = SupervisorParts { identity, control, processes, nudge: &nudge };
+                let supervisor = Supervisor::start(of, config, &secrets, watch, &parts);
                 (Some(server), Some(supervisor))
             }
             Role::Serve => {
@@ -445,8 +439,9 @@ impl Start<'_> {
         let incarnation = identity::next_incarnation(&config.paths.state_dir);
         let control =
             Arc::new(RemoteControlPlane::new(remote_config, incarnation, Arc::new(SystemWorld)));
-        let (listening, woken, serves) =
-            (Arc::clone(&control), nudge.clone(), parts.serving.clone());
+        let listening = Arc::clone(&control);
+        let woken = nudge.clone();
+        let serves = parts.serving.clone();
         parts.spawn(async move {
             tokio::select! {
                 () = serves.cancelled() => {}
@@ -464,9 +459,9 @@ impl Start<'_> {
             CoordinatorIdentity { id, reached_at, means, environment: self.environment.clone() };
         let remote = Control::Remote(Arc::clone(&control));
         let watch = self.manager.watch();
-        let kept = secrets(config, None);
-        let supervisor =
-            Supervisor::start(identity, (config, &kept), remote, processes, &nudge, watch, parts);
+        let secrets = secrets(config, None);
+        let of = SupervisorParts { identity, control: remote, processes, nudge: &nudge };
+        let supervisor = Supervisor::start(of, config, &secrets, watch, parts);
         let router = rest::coordinator_router(CoordinatorState {
             look: supervisor.look(&control),
             configuration: self.configuration,

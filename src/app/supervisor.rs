@@ -193,7 +193,8 @@ impl CoordinatorIdentity {
 /// Removes outputs that are too old, again and again. Cancel-safe: a removal that has begun is
 /// completed.
 async fn remove_old_outputs(mut retention: watch::Receiver<Retention>, state_dir: PathBuf) {
-    let (world, began): (&dyn World, _) = (&SystemWorld, clock::now());
+    let world: &dyn World = &SystemWorld;
+    let began = clock::now();
     let moment = || Moment { wall: world.now(), steady: Steady::after(began.elapsed()) };
     let first = moment();
     loop {
@@ -250,17 +251,25 @@ pub(super) fn limits(config: &Config) -> Limits {
     }
 }
 
+/// The parts of a supervisor that exist before its loop.
+pub(super) struct SupervisorParts<'a> {
+    pub(super) identity: CoordinatorIdentity,
+    pub(super) control: Control,
+    pub(super) processes: ProcessTable,
+    /// Wakes the loop.
+    pub(super) nudge: &'a Nudge,
+}
+
 impl Supervisor {
-    /// Starts the loop. `nudge` wakes it.
+    /// Starts the loop.
     pub(super) fn start(
-        identity: CoordinatorIdentity,
-        (config, secrets): (&Config, &Secrets),
-        control: Control,
-        processes: ProcessTable,
-        nudge: &Nudge,
+        of: SupervisorParts<'_>,
+        config: &Config,
+        secrets: &Secrets,
         loop_observer: impl LoopObserver,
         parts: &Parts,
     ) -> Self {
+        let SupervisorParts { identity, control, processes, nudge } = of;
         let (mode, mode_seen) = watch::channel(Mode::Running);
         let configured = watch::Sender::new(identity.coordinator_config(config, secrets));
         let newest = configured.subscribe();
@@ -308,8 +317,9 @@ impl Supervisor {
             }
         });
         let retention = watch::Sender::new(config.retention.clone());
-        let (kept, state_dir, serves) =
-            (retention.subscribe(), config.paths.state_dir.clone(), parts.serving.clone());
+        let kept = retention.subscribe();
+        let state_dir = config.paths.state_dir.clone();
+        let serves = parts.serving.clone();
         parts.spawn(async move {
             serves.run_until_cancelled(remove_old_outputs(kept, state_dir)).await;
         });
@@ -348,8 +358,9 @@ impl Supervisor {
         &self,
         control: &RemoteControlPlane,
     ) -> Arc<dyn Fn() -> CoordinatorLook + Send + Sync> {
-        let (said, link, processes) =
-            (control.status(), control.link_state(), self.processes.clone());
+        let said = control.status();
+        let link = control.link_state();
+        let processes = self.processes.clone();
         let id = self.identity.id.clone();
         let configured = self.configured.subscribe();
         let server = control.server().to_string();
