@@ -19,7 +19,7 @@
 //! struct of another module is declared as `impl Retention in "retention" { history: …, Now; }`,
 //! and has its own `Default`.
 
-pub(super) use super::diff::{Applies, Changes};
+pub(super) use super::diff::{Applies, Changes, DeclaredKey};
 pub(super) use super::reader::Section;
 
 /// The keys of a section.
@@ -117,7 +117,7 @@ macro_rules! keys {
         }
     ) => {
         const _: () = {
-            use $crate::config::declaration::{Applies, Changes, Keys, Section};
+            use $crate::config::declaration::{Applies, Changes, DeclaredKey, Keys, Section};
 
             impl Keys for $Section {
                 const SECTION: &'static str = $path;
@@ -128,18 +128,23 @@ macro_rules! keys {
                         $($key: $kind.read(section, stringify!($key)).unwrap_or(default.$key)),+
                     };
                     $(section.check_order(
-                        (stringify!($low), &read.$low),
-                        (stringify!($high), &read.$high),
+                        [stringify!($low), stringify!($high)],
+                        &read.$low,
+                        &read.$high,
                     );)?
                     read
                 }
 
                 fn compare_at(&self, section: &str, new: &Self, changes: &mut Changes) {
                     $(changes.key(
-                        Applies::$applies,
-                        (section, stringify!($key)),
-                        &$kind,
-                        (&self.$key, &new.$key),
+                        &DeclaredKey {
+                            section,
+                            key: stringify!($key),
+                            kind: &$kind,
+                            applies: Applies::$applies,
+                        },
+                        &self.$key,
+                        &new.$key,
                     );)+
                 }
 

@@ -10,7 +10,7 @@ use std::fmt;
 use super::declaration::Keys;
 use super::kinds::Kind;
 use super::reader::{SettingPlaces, join};
-use super::{Config, ProviderConfig};
+use super::{Config, Forges, ProviderConfig};
 use crate::postgres_url::HIDDEN;
 
 /// The time from which a changed setting counts in a running daemon.
@@ -100,16 +100,19 @@ pub(super) struct Changes {
     of_entry: Option<Applies>,
 }
 
+/// A key as its section declares it.
+pub(super) struct DeclaredKey<'a, T> {
+    /// The path of the section in the file.
+    pub section: &'a str,
+    pub key: &'static str,
+    pub kind: &'a Kind<T>,
+    pub applies: Applies,
+}
+
 impl Changes {
     /// Compares the values of a declared key.
-    pub fn key<T: PartialEq + 'static>(
-        &mut self,
-        applies: Applies,
-        (section, key): (&str, &str),
-        kind: &Kind<T>,
-        (old, new): (&T, &T),
-    ) {
-        let values = kind.show(old).zip(kind.show(new));
+    pub fn key<T: PartialEq + 'static>(&mut self, key: &DeclaredKey<'_, T>, old: &T, new: &T) {
+        let values = key.kind.show(old).zip(key.kind.show(new));
         let is_same = match &values {
             // Values that look alike are the same for people, such as a default that is written
             // down. That is unknown if a part of them is hidden.
@@ -119,24 +122,8 @@ impl Changes {
         if !is_same || self.with_same {
             let values = values.map(<[String; 2]>::from);
             let values = values.filter(|[old, new]| is_same || old != new);
-            let applies = self.of_entry.unwrap_or(applies);
-            self.all.push(Change { setting: join(section, key), values, applies });
-        }
-    }
-
-    fn shown<T: PartialEq>(
-        &mut self,
-        applies: Applies,
-        setting: impl Into<String>,
-        (old, new): (&T, &T),
-        show: impl Fn(&T) -> String,
-    ) {
-        if old != new || self.with_same {
-            self.all.push(Change {
-                setting: setting.into(),
-                values: Some([show(old), show(new)]),
-                applies,
-            });
+            let applies = self.of_entry.unwrap_or(key.applies);
+            self.all.push(Change { setting: join(key.section, key.key), values, applies });
         }
     }
 }
@@ -195,7 +182,7 @@ fn compare(old: &Config, new: &Config, mut changes: Changes) -> Vec<Change> {
         hooks,
         git_limits,
         retention,
-        forges,
+        forges: _,
         // It has no key, because the values themselves are compared.
         secret_variables: _,
     } = old;
@@ -228,7 +215,7 @@ fn compare(old: &Config, new: &Config, mut changes: Changes) -> Vec<Change> {
     hooks.compare(&new.hooks, &mut changes);
     git_limits.compare(&new.git_limits, &mut changes);
     retention.compare(&new.retention, &mut changes);
-    forges.compare(&paths.state_dir, (&new.forges, &new.paths.state_dir), &mut changes);
+    Forges::compare(old, new, &mut changes);
     changes.all
 }
 
@@ -257,7 +244,8 @@ fn providers_without_restart(
 ) -> BTreeMap<String, ProviderConfig> {
     let names: BTreeSet<&String> = new.keys().chain(started.keys()).collect();
     let counts = |name: &String| {
-        let (old, new) = (in_use(started, name), new.get(name));
+        let old = in_use(started, name);
+        let new = new.get(name);
         if user_of(old) == user_of(new) {
             return new.cloned();
         }
@@ -297,7 +285,8 @@ fn of_providers(changes: &mut Changes, old: &Config, new: &Config) {
     let names: BTreeSet<&String> = old.providers.keys().chain(new.providers.keys()).collect();
     for name in names {
         let setting = format!("ai_providers.{name}");
-        let (old, new) = (in_use(&old.providers, name), in_use(&new.providers, name));
+        let old = in_use(&old.providers, name);
+        let new = in_use(&new.providers, name);
         let applies =
             if user_of(old) == user_of(new) { Applies::ToNewStarts } else { Applies::AfterRestart };
         match (old, new) {
@@ -307,10 +296,13 @@ fn of_providers(changes: &mut Changes, old: &Config, new: &Config) {
                 changes.of_entry = None;
             }
             (old, new) => {
-                let is_there = (&old.is_some(), &new.is_some());
-                let word =
-                    |is_there: &bool| if *is_there { "an entry" } else { "no entry" }.to_owned();
-                changes.shown(applies, setting, is_there, word);
+                if old.is_some() != new.is_some() || changes.with_same {
+                    let word = |entry: Option<&ProviderConfig>| {
+                        if entry.is_some() { "an entry" } else { "no entry" }.to_owned()
+                    };
+                    let values = Some([word(old), word(new)]);
+                    changes.all.push(Change { setting, values, applies });
+                }
             }
         }
     }

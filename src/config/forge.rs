@@ -12,6 +12,7 @@ use std::time::Duration;
 use crate::domain::Secret;
 use crate::domain::forge::ForgeKind;
 
+use super::Config;
 use super::declaration::{Changes, Keys, keys};
 use super::http::Http;
 use super::kinds::{DAY, HOUR, Kind, MINUTE, SECOND, durations, list, numbers, secret, truth};
@@ -141,22 +142,18 @@ impl Forges {
         self
     }
 
-    /// Compares the forges of two configurations, each with its `state_dir`.
-    pub(super) fn compare(
-        &self,
-        state_dir: &Path,
-        (new, new_dir): (&Self, &Path),
-        changes: &mut Changes,
-    ) {
-        self.access.compare(&new.access, changes);
-        let webhook = |forges: &Self| forges.webhook.clone().unwrap_or_default();
-        webhook(self).compare(&webhook(new), changes);
-        host::compare(&self.hosts, &new.hosts, changes);
-        self.task_stop.compare(&new.task_stop, changes);
+    /// Compares the forges of two configurations.
+    pub(super) fn compare(old: &Config, new: &Config, changes: &mut Changes) {
         // The file is compared as it is written. It moves with `state_dir`, which is a change of
         // its own.
-        let written = new.pause_resume.as_written(new_dir);
-        self.pause_resume.as_written(state_dir).compare(&written, changes);
+        let pause_resume =
+            |config: &Config| config.forges.pause_resume.as_written(&config.paths.state_dir);
+        let webhook = |config: &Config| config.forges.webhook.clone().unwrap_or_default();
+        old.forges.access.compare(&new.forges.access, changes);
+        webhook(old).compare(&webhook(new), changes);
+        host::compare(&old.forges.hosts, &new.forges.hosts, changes);
+        old.forges.task_stop.compare(&new.forges.task_stop, changes);
+        pause_resume(old).compare(&pause_resume(new), changes);
     }
 
     /// Returns the hosts, each with the path of its section in the file.

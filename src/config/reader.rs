@@ -237,10 +237,9 @@ impl<'r, 'a> Section<'r, 'a> {
         }
     }
 
-    /// Notes that the value of `high` is less than that of `low`.
-    pub fn check_order<T: PartialOrd>(&self, low: (&str, &T), high: (&str, &T)) {
-        if high.1 < low.1 {
-            let [low, high] = [low.0, high.0];
+    /// Notes that the value of the second key, `most`, is less than that of the first, `least`.
+    pub fn check_order<T: PartialOrd>(&self, [low, high]: [&str; 2], least: &T, most: &T) {
+        if most < least {
             let span = self.span_of(high).or_else(|| self.span_of(low));
             let [low, high] = [low, high].map(|key| join(&self.path, key));
             let problem = Problem::new(format!("`{high}` is shorter than `{low}`"), span);

@@ -208,7 +208,7 @@ impl ForgeHost {
         let mut host = Self { account: account.completed(kind), labels, ..Self::blank(kind) };
         for (name, section) in section.named_sections(repositories_key(kind)) {
             let place = (!is_wrong).then(|| host.host());
-            let repository = WatchedRepository::read((kind, place), &name, section, watched);
+            let repository = WatchedRepository::read(kind, place, &name, section, watched);
             host.repositories.extend(repository);
         }
         host
@@ -220,7 +220,8 @@ impl ForgeHost {
         let keys = |host: &Self| -> BTreeMap<_, _> {
             host.repositories.iter().map(|watched| (watched.name.clone(), watched.keys())).collect()
         };
-        let (old, new) = (keys(self), keys(new));
+        let old = keys(self);
+        let new = keys(new);
         for name in old.keys().chain(new.keys()).collect::<BTreeSet<_>>() {
             let section = format!("{section}.{}.{name}", repositories_key(self.kind));
             let of = |keys: &BTreeMap<_, _>| keys.get(name).cloned().unwrap_or_default();
@@ -242,7 +243,8 @@ impl ForgeAccount {
 impl WatchedRepository {
     /// Reads a repository of a host. The address of the host is `None` if it is not valid.
     fn read(
-        (kind, host): (ForgeKind, Option<&str>),
+        kind: ForgeKind,
+        host: Option<&str>,
         name: &Name,
         mut section: Section<'_, '_>,
         watched: &mut Watched,
