@@ -31,7 +31,8 @@ use super::launches::change::want_stop;
 use super::launches::shims::Shims;
 use super::pause_file::PauseFile;
 use super::waiting::Waiting;
-use super::{ServiceError, Shared, workspaces};
+use super::workspaces::{self, Room};
+use super::{ServiceError, Shared};
 use board::{CoordinatorBoard, CoordinatorStatus};
 
 /// The server's part of what a plan is made from.
@@ -147,24 +148,21 @@ impl Coordinators {
     /// Returns everything that may be started, and the open launches of all coordinators.
     pub async fn view(&self) -> Result<ServerView, ServiceError> {
         let at = self.core.now();
-        let backoff = self.core.settings().backoff;
-        let aging = self.core.settings().start.aging;
-        let all = self.core.settings();
-        let settings = all.workspace.clone();
+        let settings = self.core.settings();
+        let backoff = settings.backoff;
+        let aging = settings.start.aging;
         let checkouts = Arc::clone(&self.checkouts);
         let read = self.core.read_now(move |tx| {
             let mut startable = startable::list(tx)?;
-            let no_room = workspaces::no_room(tx, &checkouts, settings.max_disk)?;
+            let no_room = workspaces::no_room(tx, &checkouts, settings.workspace.max_disk)?;
             for facts in &mut startable {
                 workspaces::look_up(tx, facts, no_room.as_deref())?;
             }
             let open = launches::list_open(tx)?;
             let answered = silence::list_answered(tx, &open)?;
             let shared = workspaces::shared_directories(tx, &open)?;
-            let clean = workspaces::clean_jobs(tx, &all, &checkouts, &startable)?;
-            let room = (no_room.is_none(), !clean.is_empty());
-            let mut jobs = workspaces::jobs(tx, &settings, &checkouts, room, at)?;
-            jobs.extend(clean);
+            let room = if no_room.is_some() { Room::UsedUp } else { Room::Left };
+            let jobs = workspaces::jobs(tx, &settings, &checkouts, &startable, room, at)?;
             Ok((startable, open, answered, shared, jobs))
         });
         let (startable, launches, answered, shared_directories, jobs) = read.await?;

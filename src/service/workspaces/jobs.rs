@@ -17,16 +17,56 @@ use crate::workspace::Checkouts;
 use super::dependencies::{Dependencies, dependencies_of, newest_above};
 use super::{OwnCheckouts, remotes};
 
-/// Returns the steps that workspaces need now. Without room for a wanted one, the oldest workspace
-/// that may be removed later is removed now.
+/// The disk space that clones may use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::service) enum Room {
+    Left,
+    /// A clone can be made only after another one was removed.
+    UsedUp,
+}
+
+/// Returns the steps that workspaces need now, and the fresh clones of the checks among
+/// `startable`. If a wanted clone has no room, the oldest workspace that may be removed later is
+/// removed now.
 pub(in crate::service) fn jobs(
     tx: &mut Read<'_>,
-    settings: &config::Workspace,
+    settings: &Settings,
     checkouts: &OwnCheckouts,
-    (has_room, wants_room): (bool, bool),
+    startable: &[StartFacts],
+    room: Room,
     now: Timestamp,
 ) -> Result<Vec<Job>, StoreError> {
-    let config::Workspace { keep, max_disk, .. } = *settings;
+    let clean = clean_jobs(tx, settings, checkouts, startable)?;
+    let settings = &settings.workspace;
+    let mut jobs = wanted_jobs(tx, settings)?;
+    let room = if clean.is_empty() && jobs.is_empty() { Room::Left } else { room };
+    for workspace in workspaces::list_to_keep(tx)? {
+        let task = tasks::get(tx, &workspace.task)?;
+        let agent = task.and_then(|task| task.assignee);
+        jobs.push(Job::Keep(keep_order(&workspace, agent.as_ref())));
+    }
+    jobs.extend(finished_jobs(tx, settings, checkouts, room, now)?);
+    for workspace in workspaces::list_to_forget(tx)? {
+        // The branch belongs to the task, and a newer workspace of it may go on there.
+        let newest = workspaces::newest_of_task(tx, &workspace.task)?;
+        if newest.is_some_and(|newest| newest.forever_at.is_none()) {
+            continue;
+        }
+        jobs.extend(workspace.may_be_forgotten().map(|decided_at| {
+            Job::Forget(ForgetOrder {
+                id: workspace.id,
+                project: workspace.project,
+                branch: workspace.branch,
+                decided_at,
+            })
+        }));
+    }
+    jobs.extend(clean);
+    Ok(jobs)
+}
+
+/// Returns the steps that make wanted workspaces.
+fn wanted_jobs(tx: &mut Read<'_>, settings: &config::Workspace) -> Result<Vec<Job>, StoreError> {
     let mut jobs = Vec::new();
     for workspace in workspaces::list_wanted(tx)? {
         let project = projects::get(tx, &workspace.project)?;
@@ -65,14 +105,23 @@ pub(in crate::service) fn jobs(
             forge,
             run_as: None,
         };
-        jobs.push(Job::Prepare { order: Box::new(order), max_disk });
+        jobs.push(Job::Prepare { order: Box::new(order), max_disk: settings.max_disk });
     }
-    let makes_room = !has_room && (wants_room || !jobs.is_empty());
-    for workspace in workspaces::list_to_keep(tx)? {
-        let task = tasks::get(tx, &workspace.task)?;
-        let agent = task.and_then(|task| task.assignee);
-        jobs.push(Job::Keep(keep_order(&workspace, agent.as_ref())));
-    }
+    Ok(jobs)
+}
+
+/// Returns the steps on workspaces whose tasks are finished: publications and removals. `room` is
+/// that for the clones that are wanted. Without it, one more workspace is removed early.
+fn finished_jobs(
+    tx: &mut Read<'_>,
+    settings: &config::Workspace,
+    checkouts: &OwnCheckouts,
+    room: Room,
+    now: Timestamp,
+) -> Result<Vec<Job>, StoreError> {
+    let keep = settings.keep;
+    let makes_room = room == Room::UsedUp;
+    let mut jobs = Vec::new();
     let mut early = Vec::new();
     for workspace in workspaces::list_finished(tx)? {
         let Some(task) = tasks::get(tx, &workspace.task)? else {
@@ -113,26 +162,11 @@ pub(in crate::service) fn jobs(
         }
     }
     jobs.extend(early.into_iter().min_by_key(|(order, _)| *order).map(|(_, removal)| removal));
-    for workspace in workspaces::list_to_forget(tx)? {
-        // The branch belongs to the task, and a newer workspace of it may go on there.
-        let newest = workspaces::newest_of_task(tx, &workspace.task)?;
-        if newest.is_some_and(|newest| newest.forever_at.is_none()) {
-            continue;
-        }
-        jobs.extend(workspace.may_be_forgotten().map(|decided_at| {
-            Job::Forget(ForgetOrder {
-                id: workspace.id,
-                project: workspace.project,
-                branch: workspace.branch,
-                decided_at,
-            })
-        }));
-    }
     Ok(jobs)
 }
 
 /// Returns the steps that make the fresh clones of checks that are ready to run.
-pub(in crate::service) fn clean_jobs(
+fn clean_jobs(
     tx: &mut Read<'_>,
     settings: &Settings,
     checkouts: &OwnCheckouts,
