@@ -13,20 +13,35 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 
 use super::birth;
 
-/// Lets a command run as another user, with a group and all groups, and no other ones. Needs root.
-/// The child and its children may allocate so many bytes of memory each, and use so much processor
-/// time. The child enters `folder` as that user, who must have the right to.
+/// The ids that a process of another user gets.
+pub struct UserIds {
+    pub uid: u32,
+    pub gid: u32,
+    /// All groups, including the primary one.
+    pub groups: Vec<u32>,
+}
+
+/// The limits of a child, and of each process that it starts.
+pub struct ProcessLimits {
+    /// In bytes.
+    pub memory: u64,
+    pub processor_time: Duration,
+}
+
+/// Lets a command run as another user, and with limits. Needs root. The child enters `folder` as
+/// that user, who must have the right to.
 ///
 /// # Errors
 /// The path of the folder has a zero byte.
 pub fn run_as(
     command: &mut Command,
-    (uid, gid, groups): (u32, u32, Vec<u32>),
-    (memory, processor_time): (u64, Duration),
+    user: UserIds,
+    most: &ProcessLimits,
     folder: &Path,
 ) -> io::Result<()> {
+    let UserIds { uid, gid, groups } = user;
     let folder = CString::new(folder.as_os_str().as_bytes())?;
-    let limits = limits(memory, processor_time);
+    let limits = limits(most.memory, most.processor_time);
     let become_user = move || {
         // Another user cannot raise them again.
         for (resource, limit) in limits {
@@ -41,20 +56,16 @@ pub fn run_as(
 }
 
 /// Lets a command run in a session of its own, so that it has no terminal, and as another user if
-/// one is named, with a group and all groups. It enters `folder` as that user.
+/// one is named. It enters `folder` as that user.
 ///
 /// # Errors
 /// The path of the folder has a zero byte.
-pub fn run_apart(
-    command: &mut Command,
-    user: Option<(u32, u32, Vec<u32>)>,
-    folder: &Path,
-) -> io::Result<()> {
+pub fn run_apart(command: &mut Command, user: Option<UserIds>, folder: &Path) -> io::Result<()> {
     let folder = CString::new(folder.as_os_str().as_bytes())?;
     let begin = move || {
         rustix::process::setsid()?;
-        if let Some((uid, gid, groups)) = &user {
-            birth::become_user(*uid, *gid, groups)?;
+        if let Some(user) = &user {
+            birth::become_user(user.uid, user.gid, &user.groups)?;
         }
         Ok(rustix::process::chdir(&folder)?)
     };

@@ -14,7 +14,8 @@ use tokio::process::{Child, Command};
 
 use super::{Git, GitError, MAX_OUTPUT};
 use crate::domain::workspace::Remote;
-use crate::sys::{confined, processes};
+use crate::sys::confined::{self, ProcessLimits, UserIds};
+use crate::sys::processes;
 use crate::workspace::rights::{Groups, Owner};
 use crate::workspace::strays::MARK;
 
@@ -374,9 +375,10 @@ impl<'a> Call<'a> {
             let Groups { own, all } = owner.groups().await;
             // The user may not enter the folders of the daemon.
             let folder = self.folder.as_deref().unwrap_or(Path::new("/"));
-            let user = (owner.uid, own, all.to_vec());
-            let most = (limits.git_memory, self.processor_time());
-            confined::run_as(command.as_std_mut(), user, most, folder)?;
+            let user = UserIds { uid: owner.uid, gid: own, groups: all.to_vec() };
+            let processor_time = self.processor_time();
+            let most = ProcessLimits { memory: limits.git_memory, processor_time };
+            confined::run_as(command.as_std_mut(), user, &most, folder)?;
         } else {
             command.current_dir(folder);
         }

@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use super::call::Group;
 use super::{Git, GitError};
 use crate::domain::printable::lines;
-use crate::sys::confined;
+use crate::sys::confined::{self, UserIds};
 use crate::sys::user_names::login_variables;
 use crate::workspace::rights::{Groups, Owner};
 use crate::workspace::strays;
@@ -65,7 +65,7 @@ impl Git {
             None => None,
             Some(owner) => {
                 let Groups { own, all } = owner.groups().await;
-                Some((owner.uid, own, all.to_vec()))
+                Some(UserIds { uid: owner.uid, gid: own, groups: all.to_vec() })
             }
         };
         confined::run_apart(command.as_std_mut(), user, folder)?;
