@@ -103,7 +103,7 @@ async fn page(
     InPath((project, agent)): InPath<(ProjectId, AgentId)>,
     InQuery(query): InQuery<AgentQuery>,
 ) -> Result<Response, Problem> {
-    let agent = ShownAgent::read(&frame, &state, (&agent, &project), query.purpose).await?;
+    let agent = ShownAgent::read(&frame, &state, &agent, &project, query.purpose).await?;
     let frame = Frame { project: None, ..frame }.at(NavSection::Agents);
     Ok(rendered(&AgentPage { frame, agent, is_page: true }))
 }
@@ -114,7 +114,7 @@ async fn part(
     InPath((project, agent)): InPath<(ProjectId, AgentId)>,
     InQuery(query): InQuery<AgentQuery>,
 ) -> Result<Response, Problem> {
-    let agent = ShownAgent::read(&frame, &state, (&agent, &project), query.purpose).await?;
+    let agent = ShownAgent::read(&frame, &state, &agent, &project, query.purpose).await?;
     Ok(rendered(&AgentPart { frame, agent, is_page: query.page }))
 }
 
@@ -122,7 +122,8 @@ impl ShownAgent {
     async fn read(
         frame: &Frame,
         state: &RestState,
-        (id, project): (&AgentId, &ProjectId),
+        id: &AgentId,
+        project: &ProjectId,
         wanted: Option<Purpose>,
     ) -> Result<Self, Problem> {
         let w = frame.w;
@@ -166,7 +167,7 @@ impl ShownAgent {
         let ring = state.ring(instances.iter().any(|row| row.pid.is_some()));
         Ok(Self {
             state,
-            note: Note::of(w, (&agent, project, &project_name), &instances, why),
+            note: Note::of(w, &agent, project, &project_name, &instances, why),
             needs: needs_of(w, why, &facts),
             purposes: whys.iter().map(|why| why.purpose).collect(),
             purpose: why.purpose,
@@ -218,7 +219,9 @@ async fn latest(
 impl Note {
     fn of(
         w: &'static Words,
-        (agent, project, project_name): (&Agent, &ProjectId, &str),
+        agent: &Agent,
+        project: &ProjectId,
+        project_name: &str,
         instances: &[InstanceRow],
         why: &WhyBody,
     ) -> Self {

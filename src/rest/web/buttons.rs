@@ -49,17 +49,17 @@ impl From<WhyAction> for Button {
 impl Button {
     /// Returns the button that stops an agent in a project after a question that names the agent.
     /// Without a purpose, it stops its tasks and its chats.
-    pub(super) fn stop(
+    fn stop(
         w: &'static Words,
-        (agent, name): (&AgentId, &str),
+        agent: &Agent,
         project: &ProjectId,
         purpose: Option<Purpose>,
     ) -> Self {
-        let mut values = serde_json::json!({ "agent": agent, "project": project });
+        let mut values = serde_json::json!({ "agent": agent.id, "project": project });
         if let Some(purpose) = purpose {
             values["purpose"] = serde_json::json!(purpose);
         }
-        let question = Some(w.of_stop_question(name));
+        let question = Some(w.of_stop_question(&agent.name));
         let path = "/ui/do/stop".to_owned();
         Self {
             text: format!("{}…", w.stop),
@@ -79,7 +79,7 @@ impl Button {
     ) -> Option<Self> {
         let purpose = if let [only] = instances { Some(only.purpose) } else { None };
         let is_stoppable = instances.iter().any(InstanceRow::is_stoppable);
-        is_stoppable.then(|| Self::stop(w, (&agent.id, &agent.name), project, purpose))
+        is_stoppable.then(|| Self::stop(w, agent, project, purpose))
     }
 
     /// Returns the button that opens the form of a new task for an agent.
