@@ -337,9 +337,12 @@ impl Providers {
         request: &LaunchRequest,
         check: &CheckOrder,
     ) -> Result<CommandSpec, CommandError> {
-        let own = [("AGENT_LAUNCH_ID".to_owned(), request.launch.to_string())];
-        let command = (check.command.as_slice(), own.to_vec());
-        self.operator_command(request, &check.provider, command, &PassEnvironment::default())
+        let program = OperatorProgram {
+            command: &check.command,
+            variables: vec![("AGENT_LAUNCH_ID".to_owned(), request.launch.to_string())],
+            passed: PassEnvironment::default(),
+        };
+        self.operator_command(request, &check.provider, program)
     }
 
     /// Returns the command line of a hook, in the wrapper of the agent's provider. It gets the
@@ -355,17 +358,17 @@ impl Providers {
         variables: Vec<(String, String)>,
     ) -> Result<CommandSpec, CommandError> {
         let passed = self.find(provider).1.pass_environment.clone();
-        self.operator_command(request, provider, (command, variables), &passed)
+        self.operator_command(request, provider, OperatorProgram { command, variables, passed })
     }
 
-    /// Returns the command line of a program of the operator, with its own variables.
+    /// Returns the command line of a program of the operator.
     fn operator_command(
         &self,
         request: &LaunchRequest,
         provider: &str,
-        (command, variables): (&[String], Vec<(String, String)>),
-        passed: &PassEnvironment,
+        program: OperatorProgram<'_>,
     ) -> Result<CommandSpec, CommandError> {
+        let OperatorProgram { command, variables, passed } = program;
         let (name, provider) = self.find(provider);
         let user = self.user_of(name, &provider)?;
         let values = Values { providers: self, provider: name, request, prompt: "" };
@@ -379,7 +382,7 @@ impl Providers {
                 prompt: PromptVia::Stdin,
                 passkey_in_prompt: false,
             },
-            pass_environment: passed.clone(),
+            pass_environment: passed,
             ..provider.into_owned()
         };
         let mut environment = self.passed_to(&plain);
@@ -526,6 +529,15 @@ fn built_in(provider: &ProviderConfig) -> Option<&'static BuiltIn> {
         CommandLine::Preset { preset, .. } => Some(preset::of(preset)),
         CommandLine::Own { .. } => None,
     }
+}
+
+/// A program of the operator, which runs beside agents.
+struct OperatorProgram<'a> {
+    command: &'a [String],
+    /// Its own variables.
+    variables: Vec<(String, String)>,
+    /// What it gets of the daemon's environment.
+    passed: PassEnvironment,
 }
 
 /// The values of templates for one launch.

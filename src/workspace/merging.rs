@@ -320,7 +320,7 @@ impl Checkouts {
         }
         let earlier = self.earlier_merges(order, place, target, result).await?;
         let base = order.base_commit.as_deref();
-        let way = find_way(order.style, order.repeat, (base, result), earlier);
+        let way = find_way(order.style, order.repeat, base, result, earlier);
         let is_mergeable = match &way {
             _ if is_related => true,
             // The first commit of the branch stands for an earlier result.

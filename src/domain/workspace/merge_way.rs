@@ -61,7 +61,8 @@ pub enum Way {
 pub fn find_way(
     style: MergeStyle,
     repeat: Repeat,
-    (base, result): (Option<&str>, &str),
+    base: Option<&str>,
+    result: &str,
     earlier: EarlierMerges,
 ) -> Way {
     let EarlierMerges { has_result, reverted, stood_for, begin } = earlier;
@@ -109,7 +110,7 @@ mod tests {
             ("squashed once more", Squash, Again, stands("r"), again("b")),
         ];
         for (name, style, repeat, earlier, expected) in cases {
-            assert_eq!(find_way(style, repeat, (Some("b"), "r"), earlier), expected, "{name}");
+            assert_eq!(find_way(style, repeat, Some("b"), "r", earlier), expected, "{name}");
         }
     }
 }

@@ -118,7 +118,7 @@ pub(in crate::rest) fn style_of(squash: bool, rebase: bool) -> Result<MergeStyle
     let styles = [(squash, MergeStyle::Squash), (rebase, MergeStyle::Rebase)];
     let both =
         "a result is merged as one commit (`squash`) or as its own ones (`rebase`), not both";
-    at_most_one(styles, ("two_merge_styles", both))
+    at_most_one(styles, "two_merge_styles", both)
 }
 
 /// Returns what earlier merges mean for a merge.
@@ -127,7 +127,7 @@ pub(in crate::rest) fn style_of(squash: bool, rebase: bool) -> Result<MergeStyle
 /// Both options are set.
 pub(in crate::rest) fn repeat_of(again: bool, only_new: bool) -> Result<Repeat, Problem> {
     let both = "all changes are merged `again`, or the newer ones (`onlyNew`), not both";
-    at_most_one([(again, Repeat::Again), (only_new, Repeat::OnlyNew)], ("again_and_only_new", both))
+    at_most_one([(again, Repeat::Again), (only_new, Repeat::OnlyNew)], "again_and_only_new", both)
 }
 
 /// Returns the wish about the hooks of the project's repository.
@@ -137,7 +137,7 @@ pub(in crate::rest) fn repeat_of(again: bool, only_new: bool) -> Result<Repeat, 
 pub(in crate::rest) fn hooks_of(run: bool, no: bool, remember: bool) -> Result<HookWish, Problem> {
     let both = "the hooks of the repository run (`runHooks`) or not (`noHooks`), not both";
     let wishes = [(run, HookWish::Run), (no, HookWish::Skip)];
-    match (at_most_one(wishes, ("run_hooks_and_no_hooks", both))?, remember) {
+    match (at_most_one(wishes, "run_hooks_and_no_hooks", both)?, remember) {
         (wish, false) => Ok(wish),
         (HookWish::Skip, true) => Ok(HookWish::SkipAlways),
         (_, true) => {
@@ -154,7 +154,8 @@ pub(in crate::rest) fn hooks_of(run: bool, no: bool, remember: bool) -> Result<H
 /// The problem with this code and this text, if both are set.
 fn at_most_one<T: Default>(
     options: [(bool, T); 2],
-    (code, both): (&'static str, &str),
+    code: &'static str,
+    both: &str,
 ) -> Result<T, Problem> {
     let mut set = options.into_iter().filter_map(|(is_set, value)| is_set.then_some(value));
     let first = set.next().unwrap_or_default();
