@@ -273,8 +273,9 @@ fn parts_of(
     parts.spawn(async move { settling.forge_items.settle_all().await });
     let claiming = Arc::clone(service);
     parts.spawn(async move { claiming.forges.claim_waiting_items().await });
-    let (paused, settings, poll_interval) =
-        (Arc::clone(service), config.pause_resume.clone(), config.access.poll_interval);
+    let paused = Arc::clone(service);
+    let settings = config.pause_resume.clone();
+    let poll_interval = config.access.poll_interval;
     let all = pokes.clone();
     parts.spawn(async move { signal::follow(&paused, &settings, poll_interval, &all).await });
     if config.hosts.is_empty() {

@@ -193,7 +193,9 @@ fn without_hosts(base: &str) -> String {
 /// Returns a copy of `one`, which names no host, for each host of `all`. The driver would wait for
 /// one host without an end before it tries the next.
 fn each_host(all: &Config, one: &Config) -> Result<Vec<Config>, UrlError> {
-    let (hosts, addresses, ports) = (all.get_hosts(), all.get_hostaddrs(), all.get_ports());
+    let hosts = all.get_hosts();
+    let addresses = all.get_hostaddrs();
+    let ports = all.get_ports();
     let n_hosts = hosts.len().max(addresses.len());
     let counts = [(hosts.len(), "names"), (addresses.len(), "addresses"), (ports.len(), "ports")];
     for (n_given, what) in counts {

@@ -178,13 +178,12 @@ pub struct MessageFilter {
 impl MessageFilter {
     /// Returns a filter for the first `limit` messages of a chat, including hidden ones.
     pub const fn oldest(agent: AgentId, project: ProjectId, limit: usize) -> Self {
-        let (after, before, sender) = (None, None, None);
         Self {
             agent,
             project,
-            after,
-            before,
-            sender,
+            after: None,
+            before: None,
+            sender: None,
             only_visible: false,
             end: ChatEnd::Oldest,
             limit,

@@ -189,8 +189,9 @@ pub(super) fn find_cgroups(config: &Config) -> Option<cgroup::Delegated> {
     match cgroup::find(Path::new(cgroup::MOUNT), &membership) {
         Ok(found) => {
             let not_kept = found.not_kept(limits);
-            let (group, memory, processes) =
-                (found.dir().display(), found.has_memory, found.has_pids);
+            let group = found.dir().display();
+            let memory = found.has_memory;
+            let processes = found.has_pids;
             if not_kept.is_empty() {
                 tracing::info!(%group, memory, processes, "each agent gets a control group");
             } else {

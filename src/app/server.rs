@@ -242,8 +242,9 @@ impl Server {
         });
         let watching = Arc::clone(service);
         let serves = serving.clone();
-        let (forges, pokes, state_dir) =
-            (self.forges.subscribe(), self.forge_pokes.clone(), config.paths.state_dir.clone());
+        let forges = self.forges.subscribe();
+        let pokes = self.forge_pokes.clone();
+        let state_dir = config.paths.state_dir.clone();
         parts.spawn(async move {
             serves
                 .run_until_cancelled(Box::pin(forge::watch(watching, &state_dir, forges, pokes)))

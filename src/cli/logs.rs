@@ -36,7 +36,8 @@ pub(super) struct LogsArguments {
 impl LogsArguments {
     pub(super) async fn print(&self, client: &Client) -> Result<(), CliError> {
         let Pair { agent, project, purpose } = &self.pair;
-        let (agent, project) = (&agent.id(client).await?, &project.id(client).await?);
+        let agent = &agent.id(client).await?;
+        let project = &project.id(client).await?;
         let launch = if let Some(launch) = &self.launch {
             let found: LaunchBody = client.get(&format!("/launches/{launch}")).await?;
             if found.agent_id != *agent || found.project_id != *project {

@@ -27,7 +27,8 @@ pub(super) struct WhyArguments {
 impl WhyArguments {
     pub(super) async fn print(self, client: &Client) -> Result<(), CliError> {
         let Self { agent, project, purpose, form } = self;
-        let (agent, project) = (agent.id(client).await?, project.id(client).await?);
+        let agent = agent.id(client).await?;
+        let project = project.id(client).await?;
         let mut all: Vec<WhyBody> =
             client.get(&format!("/projects/{project}/agents/{agent}/why")).await?;
         all.retain(|why| purpose.is_none_or(|purpose| purpose == why.purpose));

@@ -119,7 +119,9 @@ impl<T: 'static> Kind<T> {
     pub fn checked(self, check: impl Fn(&T) -> Result<(), String> + 'static) -> Self {
         let read = self.read;
         let read = move |field: Field<'_, '_>, what: &str| {
-            let (reader, span, path) = (field.reader(), field.span(), field.path_in_file());
+            let reader = field.reader();
+            let span = field.span();
+            let path = field.path_in_file();
             let value = read(field, what)?;
             let checked = check(&value).map_err(|problem| {
                 let message = format!("`{path}` is not valid: {problem}");
@@ -139,7 +141,8 @@ impl<T: 'static> Kind<T> {
         show: impl Fn(&U) -> String + 'static,
     ) -> Kind<U> {
         let separator = if self.expected.starts_with('`') { ", " } else { " or " };
-        let (expected, read) = (format!("`{word}`{separator}{}", self.expected), self.read);
+        let expected = format!("`{word}`{separator}{}", self.expected);
+        let read = self.read;
         let read = move |field: Field<'_, '_>, what: &str| {
             if field.completed().as_deref() == Some(word) {
                 Some(value.clone())

@@ -268,11 +268,10 @@ impl TaskEntry {
         let priority = section.one_of("priority", Priority::Medium, &priorities);
         let id: Located<TaskId> = located_id(name, section.reader())?;
         let status = status.unwrap_or(Located { value: TaskStatus::Todo, at: id.at });
-        let (project, title) = (project?, title?);
         Some(Self {
             id,
-            project,
-            title,
+            project: project?,
+            title: title?,
             description,
             assignee,
             status,

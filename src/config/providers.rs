@@ -314,12 +314,11 @@ impl ProviderConfig {
     }
 
     fn of(command_line: CommandLine) -> Self {
-        let (environment, pass_environment) = (BTreeMap::new(), PassEnvironment::default());
         Self {
             command_line,
             cli_args: Vec::new(),
-            environment,
-            pass_environment,
+            environment: BTreeMap::new(),
+            pass_environment: PassEnvironment::default(),
             wrap: Vec::new(),
             run_as: None,
             waits_for_restart: false,

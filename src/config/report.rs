@@ -255,7 +255,8 @@ fn cut_around(line: &str, at: usize) -> (String, usize) {
     let at = at.min(line.len());
     let from = line.floor_char_boundary(at.saturating_sub(MAX_LINE / 3));
     let to = line.ceil_char_boundary((from + MAX_LINE).min(line.len()));
-    let (head, tail) = (if from > 0 { "…" } else { "" }, if to < line.len() { "…" } else { "" });
+    let head = if from > 0 { "…" } else { "" };
+    let tail = if to < line.len() { "…" } else { "" };
     (format!("{head}{}{tail}", &line[from..to]), head.len() + at - from)
 }
 

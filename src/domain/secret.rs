@@ -109,8 +109,8 @@ impl PasskeyHash {
     /// Returns whether `passkey` is the one that was hashed. It takes the same time either way.
     pub fn is_of(&self, passkey: &Secret) -> bool {
         let mut parts = self.0.split('$');
-        let (_, salt, hash) =
-            (parts.next(), parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+        let salt = parts.nth(1).unwrap_or_default();
+        let hash = parts.next().unwrap_or_default();
         salted(salt, passkey).as_bytes().ct_eq(hash.as_bytes()).into()
     }
 

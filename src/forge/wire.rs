@@ -447,8 +447,9 @@ impl Response {
         take: impl Fn(R) -> Result<T, &'static str>,
     ) -> Answer<Vec<T>> {
         let all: Vec<Value> = self.json()?;
-        let (mut good, mut n_malformed, mut first_problem) =
-            (Vec::with_capacity(all.len()), 0_usize, None);
+        let mut good = Vec::with_capacity(all.len());
+        let mut n_malformed = 0_usize;
+        let mut first_problem = None;
         for value in all {
             match serde_path_to_error::deserialize(value).map(&take) {
                 Ok(Ok(element)) => good.push(element),

@@ -37,8 +37,8 @@ pub async fn serve(listener: UnixListener, server: McpServer, cancel: Cancellati
     let n_descriptors = share_of_descriptors(4, MAX_CONNECTIONS);
     let n_in_passing = (n_descriptors / 8).min(MAX_IN_PASSING);
     let limits = ConnectionLimits::of(n_descriptors - n_in_passing);
-    let (register, turns) =
-        (ConnectionRegister::new(limits), Turns::new(limits.unknown_per_process));
+    let register = ConnectionRegister::new(limits);
+    let turns = Turns::new(limits.unknown_per_process);
     // No client keeps one for long without a place in the register, so that the next connection is
     // always accepted soon.
     let descriptors = Arc::new(Semaphore::new(n_descriptors));

@@ -106,10 +106,12 @@ impl Events {
     /// Sends new events to followers, as long as it is polled. Cancel-safe: followers read missing
     /// events themselves.
     pub async fn hand_out(&self) -> Infallible {
-        let (mut commits, mut reports) =
-            (self.waiting.events.listen(), self.waiting.reports.listen());
-        let (mut last, mut again_at, mut status_from, mut status_at) =
-            (None, None, clock::now(), None);
+        let mut commits = self.waiting.events.listen();
+        let mut reports = self.waiting.reports.listen();
+        let mut last = None;
+        let mut again_at = None;
+        let mut status_from = clock::now();
+        let mut status_at = None;
         loop {
             let news = async {
                 tokio::select! {

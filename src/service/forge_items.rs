@@ -491,8 +491,9 @@ pub(super) fn put_item(
 const ITEM_EVENT: &str = "forge.item";
 
 pub(super) fn log_item(item: &ForgeItem) {
-    let (host, state, reason) =
-        (&item.key.host, item.state.as_str(), item.state.cause().map(tracing::field::display));
+    let host = &item.key.host;
+    let state = item.state.as_str();
+    let reason = item.state.cause().map(tracing::field::display);
     tracing::info!(
         item = %item.key, host, state, reason, item_id = %item.id, task_id = %item.task, agent_id = %item.agent,
         project_id = %item.project, "forge item"

@@ -122,8 +122,8 @@ impl Workspaces {
                     let own = projects::get(tx, &owner.project)?;
                     let own = own.and_then(|project| project.overrides.branch);
                     let branch = branch_of(own.as_ref().unwrap_or(&settings.workspace.branch), ids);
-                    let (project, task) = (owner.project.clone(), owner.id.clone());
-                    Workspace::wanted(id, project, task, branch, tx.now())
+                    let project = owner.project.clone();
+                    Workspace::wanted(id, project, owner.id.clone(), branch, tx.now())
                 };
                 Ok(workspaces::put(tx, &wanted)?)
             })

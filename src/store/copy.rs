@@ -355,7 +355,9 @@ fn tables(end: &mut dyn End) -> Result<Vec<Table>, StoreError> {
     let sql = end.columns();
     let mut tables: Vec<Table> = Vec::new();
     Read::new(end).rows("column", sql, &[], |cells| {
-        let (table, column, kind): (&str, &str, &str) = (cells.get()?, cells.get()?, cells.get()?);
+        let table: &str = cells.get()?;
+        let column: &str = cells.get()?;
+        let kind: &str = cells.get()?;
         let is_numbered: bool = cells.get()?;
         if OF_ONE_DATABASE.contains(&table) {
             return Ok(());

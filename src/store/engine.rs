@@ -288,8 +288,9 @@ impl Engine {
         let waiting_reads = Arc::new(Mutex::new(waiting_reads));
         let mut readers = Vec::new();
         for _ in 0..N_READERS {
-            let (open, waiting, meter) =
-                (reader.clone(), Arc::clone(&waiting_reads), Arc::clone(&meter));
+            let open = reader.clone();
+            let waiting = Arc::clone(&waiting_reads);
+            let meter = Arc::clone(&meter);
             // The connection opens here, while the files are certainly those of the writer. After a
             // failure, the next read tries again.
             let connection = open().ok();
@@ -363,7 +364,8 @@ impl Engine {
         F: FnMut(&mut Write<'_, C>) -> Result<T, E> + Send + 'static,
         C: Clone + Send + 'static,
     {
-        let (engine, place) = (self.clone(), Location::caller());
+        let engine = self.clone();
+        let place = Location::caller();
         async move {
             let (answer, answered) = oneshot::channel();
             let waiting = match &*engine.0 {

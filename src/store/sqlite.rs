@@ -176,7 +176,8 @@ impl Sqlite {
             .map_err(|error| error.to_string());
         // Setting the busy timeout of an open connection does not fail.
         let _ = self.connection.busy_timeout(options.settings.busy_timeout);
-        let (size, largest) = (size(), options.settings.largest_log);
+        let size = size();
+        let largest = options.settings.largest_log;
         if size > largest && !self.is_log_reported {
             let cause = match &emptied {
                 Ok(Emptied::NotWhileItIsRead) => {
@@ -243,7 +244,8 @@ fn bind(statement: &mut Statement<'_>, args: &[Value<'_>]) -> Result<(), DbError
     for (n, arg) in args.iter().enumerate() {
         statement.raw_bind_parameter(n + 1, arg).map_err(failed)?;
     }
-    let (n_given, n_wanted) = (args.len(), statement.parameter_count());
+    let n_given = args.len();
+    let n_wanted = statement.parameter_count();
     if n_given == n_wanted {
         return Ok(());
     }

@@ -385,8 +385,8 @@ impl Checkouts {
         while let (Some(change), Some(path)) = (entries.next(), entries.next()) {
             let change = change.to_string_lossy();
             let mut columns = change.split(' ').skip(1);
-            let (mode, id) = (columns.next(), columns.nth(1));
-            if let Some((mode, id)) = mode.zip(id)
+            if let Some(mode) = columns.next()
+                && let Some(id) = columns.nth(1)
                 && mode != "160000"
                 && is_id(id)
             {

@@ -354,7 +354,9 @@ fn code(name: &str) -> String {
 
 fn duration(took: Duration) -> String {
     let took = took.as_secs();
-    let (hours, minutes, seconds) = (took / 3_600, took / 60 % 60, took % 60);
+    let hours = took / 3_600;
+    let minutes = took / 60 % 60;
+    let seconds = took % 60;
     match (hours, minutes) {
         (0, 0) => format!("{seconds} s"),
         (0, _) => format!("{minutes} min {seconds} s"),

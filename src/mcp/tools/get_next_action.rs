@@ -88,8 +88,9 @@ impl ToolSpec for GetNextAction {
             status: task.status,
         });
         let messages = next.messages.into_iter().map(ChatMessage::from).collect();
-        let (action, instruction, wait_seconds) =
-            (next.action, next.instruction, next.wait_seconds);
+        let action = next.action;
+        let instruction = next.instruction;
+        let wait_seconds = next.wait_seconds;
         let hint = wait_seconds.map(|_| service.guidance().wait_hint());
         let turn = wait_seconds.map(|_| input.turn.unwrap_or(0).wrapping_add(1));
         Ok(Output { success: true, action, instruction, hint, task, messages, wait_seconds, turn })

@@ -41,7 +41,8 @@ impl Table {
         let shim = lock::look(&entry.dir)
             .ok()
             .and_then(|(LockState::Held(shim) | LockState::Free(shim))| shim);
-        let (launch, mark) = (launch.clone(), format!("{}/{launch}", self.state.installation_id));
+        let mark = format!("{}/{launch}", self.state.installation_id);
+        let launch = launch.clone();
         let group = self.group_of(&launch);
         let late = launch.clone();
         self.overdue.spawn(async move {

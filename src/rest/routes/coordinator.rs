@@ -62,8 +62,8 @@ impl From<CoordinatorLook> for StatusBody {
     fn from(look: CoordinatorLook) -> Self {
         let CoordinatorLook { status, server, problem } = look;
         let n_live = status.instances.iter().filter(|instance| instance.is_live()).count();
-        let (at, view) =
-            (status.at, CoordinatorView { heard_at: status.at, is_there: true, status });
+        let at = status.at;
+        let view = CoordinatorView { heard_at: at, is_there: true, status };
         Self {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             health: if problem.is_none() { "ok" } else { "cut_off" }.to_owned(),

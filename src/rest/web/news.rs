@@ -73,7 +73,8 @@ async fn follow(
         .map(|(project, agent)| (given("chat", project), given("chat", agent)));
     let presence = match chat {
         Some((project, agent)) if operator.may_view_chats(&headers) => {
-            let (project, agent): (Option<ProjectId>, Option<AgentId>) = (project?, agent?);
+            let project: Option<ProjectId> = project?;
+            let agent: Option<AgentId> = agent?;
             project
                 .zip(agent)
                 .map(|(project, agent)| state.service.chats.attend(Assignment { project, agent }))

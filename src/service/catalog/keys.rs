@@ -54,7 +54,7 @@ pub(super) fn change(
     if before.key == after.key {
         return Ok(());
     }
-    let (id, key) = (&after.id, &after.key);
+    let Project { id, key, .. } = after;
     let record = project_keys::get(tx, key)?.filter(|record| record.project != *id);
     if let Some(KeyRecord { project, .. }) = record {
         return Err(Refusal::KeyTaken { key: key.clone(), project }.into());

@@ -433,8 +433,8 @@ impl Applying {
         for (index, agent) in entry.agents.iter().enumerate() {
             let assignment = Assignment { project: entry.id.clone(), agent: agent.clone() };
             if agents::get(tx, agent)?.is_none() {
-                let (field, problem) =
-                    (Some(("agents", Some(index))), format!("there is no agent `{agent}`"));
+                let field = Some(("agents", Some(index)));
+                let problem = format!("there is no agent `{agent}`");
                 self.complain("projects", entry.id.as_str(), field, problem);
             } else if !assignments::exists(tx, &assignment)? {
                 assignments::add(tx, &assignment)?;

@@ -126,12 +126,13 @@ impl Chats {
     /// Exports the messages of a place up to the number `newest`.
     async fn catch_up(
         &self,
-        (directory, agent): &ExportKey,
+        place: &ExportKey,
         export: &mut ChatExport,
         newest: i64,
     ) -> Result<(), Trouble> {
-        let (of_directory, of_agent, owner) =
-            (directory.clone(), agent.clone(), self.file_owner(agent).await?);
+        let (_, agent) = place;
+        let owner = self.file_owner(agent).await?;
+        let (of_directory, of_agent) = place.clone();
         let opened = blocking(move || ChatLog::open(&of_directory, &of_agent, &owner)).await?;
         let Some(mut log) = opened else {
             export.left = None;

@@ -172,7 +172,8 @@ fn claim(
     settings: &Settings,
 ) -> Result<ShouldStart, ServiceError> {
     let ai_type = facts.agent.map(|(_, ai_type)| ai_type).unwrap_or_default();
-    let (id, now): (LaunchId, _) = (tx.new_id(LaunchId::PREFIX), tx.now());
+    let id: LaunchId = tx.new_id(LaunchId::PREFIX);
+    let now = tx.now();
     let ticket = coordinator.is_some().then(|| ticket_of(&id, settings));
     let deadline = now + settings.start.timeout;
     let is_untried = facts.task.as_ref().is_some_and(|task| task.is_untried);

@@ -14,8 +14,9 @@ impl Sessions {
     /// Ends the session of `caller`. Its process has `run.linger` to end. If the agent has an open
     /// notice to stop, the launch ends because of that notice.
     pub async fn logout(&self, caller: &Caller) -> Result<&'static str, ServiceError> {
-        let (caller, inputs, guidance) =
-            (caller.clone(), self.heard.inputs(&self.core), self.core.guidance());
+        let caller = caller.clone();
+        let inputs = self.heard.inputs(&self.core);
+        let guidance = self.core.guidance();
         self.core
             .write(move |tx| {
                 let launch = fence(tx, &caller)?;

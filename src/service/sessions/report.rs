@@ -40,8 +40,9 @@ impl Sessions {
         let summary = self.core.redacted_taken(limits::SUMMARY.take_optional(report.summary)?);
         let next_steps =
             self.core.redacted_taken(limits::NEXT_STEPS.take_optional(report.next_steps)?);
-        let (caller, inputs, guidance) =
-            (caller.clone(), self.heard.inputs(&self.core), self.core.guidance());
+        let caller = caller.clone();
+        let inputs = self.heard.inputs(&self.core);
+        let guidance = self.core.guidance();
         let result = report.result;
         // A repeated report changes nothing, and does not use the only writer.
         let id = caller.launch.id.clone();

@@ -52,8 +52,9 @@ impl Tasks {
                 ..draft.clone()
             })
             .collect();
-        let (caller, settings, guidance) =
-            (caller.clone(), self.core.settings(), self.core.guidance());
+        let caller = caller.clone();
+        let settings = self.core.settings();
+        let guidance = self.core.guidance();
         self.core
             .write(move |tx| {
                 let batch = Batch::new(&drafts, &ids)?;

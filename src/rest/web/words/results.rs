@@ -289,9 +289,8 @@ impl Words {
 
     /// Returns the hint about it. A commit that no branch has may have the changed files.
     pub(in crate::rest::web) fn of_hook_refused_hint(&self, saved: Option<&str>) -> String {
-        let (english, japanese) =
-            ("The files are as they were.", "ファイルは元の状態に戻しました。");
-        let hint = self.language.either(english, japanese);
+        let hint =
+            self.language.either("The files are as they were.", "ファイルは元の状態に戻しました。");
         match (self.language, saved) {
             (_, None) => hint.to_owned(),
             (Language::English, Some(commit)) => {
