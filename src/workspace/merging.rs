@@ -36,6 +36,7 @@ use crate::locks::lock;
 pub use earlier::RevertOrder;
 pub(super) use earlier::merged_ref;
 pub(super) use left::LastLook;
+use replay::Replay;
 pub(super) use signatures::Signatures;
 
 /// The digit of the id that stands for no commit.
@@ -131,6 +132,16 @@ struct Sides<'a> {
     source: &'a Source,
     place: &'a Place,
     result: &'a str,
+}
+
+/// A branch of the source that is to move.
+#[derive(Clone, Copy)]
+struct BranchMove<'a> {
+    branch: &'a str,
+    /// The commit at which it is.
+    target: &'a str,
+    /// The commit that continues it.
+    new: &'a String,
 }
 
 impl Checkouts {
@@ -253,15 +264,16 @@ impl Checkouts {
                 ));
             }
             HookStep::Run => {
-                let hooks = (hooks.as_slice(), locked);
-                let at = (branch.as_str(), &target);
-                return Box::pin(self.deliver_judged(order, &sides, at, &new, hooks)).await;
+                let moved = BranchMove { branch: &branch, target: &target, new: &new };
+                let judged = self.deliver_judged(order, &sides, moved, &hooks, locked);
+                return Box::pin(judged).await;
             }
         }
         let new = self.signed(&sides, &target, new).await?;
         self.note_merge(&place, &order.branch, [&new, &result, &target]).await?;
         crash_point::reach(CrashPoint::MergeMade);
-        let delivered = self.deliver(&source, &place, (&branch, &target), &new).await?;
+        let moved = BranchMove { branch: &branch, target: &target, new: &new };
+        let delivered = self.deliver(&source, &place, moved).await?;
         crash_point::reach(CrashPoint::MergeDelivered);
         match delivered {
             Ok(()) => Ok(Merged::Into { branch, commit: new }),
@@ -361,7 +373,7 @@ impl Checkouts {
             return Ok(sides.result.to_owned());
         }
         let tree = format!("{}^{{tree}}", sides.result);
-        self.commit_merge(order, sides, (&tree, &[]), sides.result).await
+        self.commit_merge(order, sides, &tree, &[], sides.result).await
     }
 
     /// Returns whether two commits have the same files.
@@ -392,7 +404,8 @@ impl Checkouts {
         let begin = since.as_deref().unwrap_or(target);
         if order.style == MergeStyle::Rebase {
             let Signatures { committer, .. } = self.signatures(source, order).await;
-            return self.replay(place, (begin, target), result, &committer).await;
+            let replay = Replay { begin, result, target };
+            return self.replay(place, replay, &committer).await;
         }
         let ours = match &since {
             None => target.to_owned(),
@@ -411,7 +424,7 @@ impl Checkouts {
         let is_one = is_squashed || self.contains(place, target, result).await?;
         let parents: &[&str] = if is_one { &[target] } else { &[target, result] };
         let range = format!("{begin}..{result}");
-        Ok(Ok(self.commit_merge(order, sides, (&tree, parents), &range).await?))
+        Ok(Ok(self.commit_merge(order, sides, &tree, parents, &range).await?))
     }
 
     /// Makes a commit of a merge for the person who merges. `range` has the commits of the result
@@ -420,7 +433,8 @@ impl Checkouts {
         &self,
         order: &MergeOrder,
         sides: &Sides<'_>,
-        (tree, parents): (&str, &[&str]),
+        tree: &str,
+        parents: &[&str],
         range: &str,
     ) -> Result<String, CheckoutError> {
         let commits = self.commits_in(sides.place, range).await?;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use super::{MergeOrder, Merged, Sides};
+use super::{BranchMove, MergeOrder, Merged, Sides};
 use crate::domain::store_state::span;
 use crate::domain::workspace::Published;
 use crate::sys::user_names::login_of;
@@ -49,16 +49,16 @@ impl Checkouts {
         Merged::InTheWay { branch: branch.to_owned(), message, result }
     }
 
-    /// Gives the source a commit that continues its branch, which is at `target`. Returns git's
-    /// message as an error if files are in the way, or if the branch has moved.
+    /// Gives the source the commit that continues its branch. Returns git's message as an error if
+    /// files are in the way, or if the branch has moved.
     pub(super) async fn deliver(
         &self,
         source: &Source,
         place: &Place,
-        (branch, target): (&str, &str),
-        new: &String,
+        moved: BranchMove<'_>,
     ) -> Result<Result<(), String>, CheckoutError> {
-        let done = match self.ready(source, place, (branch, target), new).await? {
+        let BranchMove { branch, target, new } = moved;
+        let done = match self.ready(source, place, moved).await? {
             Err(message) => return Ok(Err(message)),
             Ok(Some(folder)) => {
                 let merge = ["merge", "--ff-only", "--no-verify-signatures", "--quiet", new];
@@ -78,9 +78,9 @@ impl Checkouts {
         &self,
         source: &Source,
         place: &Place,
-        (branch, target): (&str, &str),
-        new: &String,
+        moved: BranchMove<'_>,
     ) -> Result<Result<Option<PathBuf>, String>, CheckoutError> {
+        let BranchMove { branch, target, new } = moved;
         let checked_out = self.work_tree_of(source, branch).await?;
         if self.is_rebased(source, branch).await? {
             return Ok(Err(format!("the branch `{branch}` is being rebased; finish that first")));
@@ -94,7 +94,7 @@ impl Checkouts {
                     folder.display()
                 )));
             }
-            self.check_written(source, place, folder, (target, new)).await?;
+            self.check_written(source, place, folder, target, new).await?;
         }
         Ok(Ok(checked_out))
     }
@@ -105,7 +105,8 @@ impl Checkouts {
         source: &Source,
         place: &Place,
         folder: &Path,
-        (target, new): (&str, &str),
+        target: &str,
+        new: &str,
     ) -> Result<(), CheckoutError> {
         if source.owner.is_some() || !is_root_here() {
             return Ok(());

@@ -14,7 +14,7 @@ use super::deliver::answer_of;
 use super::parts::Parts;
 use super::put_back::PutBack;
 use super::record::Record;
-use super::{MergeOrder, Merged, Sides};
+use super::{BranchMove, MergeOrder, Merged, Sides};
 use crate::crash_point::{self, CrashPoint};
 use crate::domain::workspace::COMMIT_MSG;
 use crate::telemetry::ErrorChain;
@@ -43,18 +43,19 @@ enum Verdict {
 }
 
 impl Checkouts {
-    /// Gives the source a commit that continues its branch at `target`, if the hooks pass. The keep
-    /// repository is not locked while they run.
+    /// Gives the source the commit that continues its branch, if the hooks pass. The keep
+    /// repository, which `locked` locks, is not locked while they run.
     pub(super) async fn deliver_judged(
         &self,
         order: &MergeOrder,
         sides: &Sides<'_>,
-        (branch, target): (&str, &String),
-        new: &String,
-        (hooks, locked): (&[PathBuf], OwnedMutexGuard<KeepState>),
+        moved: BranchMove<'_>,
+        hooks: &[PathBuf],
+        locked: OwnedMutexGuard<KeepState>,
     ) -> Result<Merged, CheckoutError> {
         let Sides { source, place, .. } = *sides;
-        let folder = match self.ready(source, place, (branch, target), new).await? {
+        let BranchMove { branch, target, new } = moved;
+        let folder = match self.ready(source, place, moved).await? {
             Ok(folder) => folder,
             Err(message) => return Ok(self.in_the_way(order, sides, branch, message).await),
         };
@@ -62,7 +63,7 @@ impl Checkouts {
             directory: order.source.clone(),
             folder,
             branch: branch.to_owned(),
-            old: target.clone(),
+            old: target.to_owned(),
             new: new.clone(),
         };
         if let Some(folder) = &record.folder {
@@ -80,7 +81,7 @@ impl Checkouts {
         record.write(&path)?;
         crash_point::reach(CrashPoint::MergeRecorded);
         drop(locked);
-        let judging = self.judge_and_move(order, sides, (&record, &path), hooks);
+        let judging = self.judge_and_move(order, sides, &record, &path, hooks);
         let mut merged = Box::pin(judging).await;
         if !matches!(merged, Ok(Merged::Into { .. })) {
             let left = match Box::pin(self.end_record(&path)).await {
@@ -100,7 +101,8 @@ impl Checkouts {
         &self,
         order: &MergeOrder,
         sides: &Sides<'_>,
-        (record, path): (&Record, &Path),
+        record: &Record,
+        path: &Path,
         hooks: &[PathBuf],
     ) -> Result<Merged, CheckoutError> {
         let Sides { source, place, result } = *sides;

@@ -96,7 +96,7 @@ impl Checkouts {
         files: &[String],
     ) -> Result<(), CheckoutError> {
         let command = ["checkout", "--quiet", "--no-overlay"];
-        self.of_files(source, folder, (&command, tree), files).await
+        self.of_files(source, folder, &command, tree, files).await
     }
 
     /// Runs a command about these files of a tree.
@@ -104,7 +104,8 @@ impl Checkouts {
         &self,
         source: &Source,
         folder: &Path,
-        (command, tree): (&[&str], &str),
+        command: &[&str],
+        tree: &str,
         files: &[String],
     ) -> Result<(), CheckoutError> {
         let names = ["--pathspec-from-file=-", "--pathspec-file-nul", tree];
@@ -145,7 +146,7 @@ impl Checkouts {
         if changed.is_empty() && !planned.is_empty() {
             let planned: Vec<String> = planned.into_iter().collect();
             // Afterwards the index or the old commit has each of the files.
-            self.of_files(source, folder, (&["reset", "--quiet"], new), &planned).await?;
+            self.of_files(source, folder, &["reset", "--quiet"], new, &planned).await?;
             self.set_files(source, folder, old, &planned).await?;
         }
         Ok(changed.into_iter().collect())

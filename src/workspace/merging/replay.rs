@@ -7,19 +7,27 @@ use crate::workspace::{CheckoutError, Checkouts, Place};
 /// The end of a replay: the newest commit, or the files that conflict.
 pub(super) type Replayed = Result<String, Vec<String>>;
 
+/// The commits to replay: those that `result` has beyond `begin`, on `target`.
+#[derive(Clone, Copy)]
+pub(super) struct Replay<'a> {
+    pub(super) begin: &'a str,
+    pub(super) result: &'a str,
+    pub(super) target: &'a str,
+}
+
 impl Checkouts {
-    /// Replays the commits that `result` has beyond `begin` on `target`, each with its author and
-    /// its message. A commit whose changes are there already is left out.
+    /// Replays commits, each with its author and its message. A commit whose changes are there
+    /// already is left out.
     ///
     /// # Errors
     /// `Refused` if one of them is a merge: its resolved conflicts would be lost.
     pub(super) async fn replay(
         &self,
         place: &Place,
-        (begin, target): (&str, &str),
-        result: &str,
+        replay: Replay<'_>,
         committer: &Signature,
     ) -> Result<Replayed, CheckoutError> {
+        let Replay { begin, result, target } = replay;
         let range = format!("{begin}..{result}");
         let list = ["rev-list", "--reverse", "--topo-order", "--parents", &range];
         let listed = self.git.on(&place.keep(), list).long().text().await?;
