@@ -13,7 +13,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use super::create::{MADE, read_made};
+use super::create::{Beginning, MADE, read_made};
 use super::inside::Inside;
 use super::lending::make_tree;
 use super::nested::path_in;
@@ -103,7 +103,8 @@ impl Checkouts {
             let start = commit.as_deref();
             make_tree(&new, place.owner)?;
             let written = attributes.as_ref().map_or(start, |it| Some(it.commit.as_str()));
-            self.check_out(&all, &prepared, written, (&cone, None), &place, &new).await?;
+            let from = Beginning { start: written, source: None, upstream: None };
+            self.check_out(&all, &prepared, &from, &cone, &place, &new).await?;
             if let Some((start, attributes)) = start.zip(attributes.as_ref()) {
                 let branch = format!("refs/heads/{}", prepared.branch);
                 self.write_attributes(start, attributes, &branch, &place, &new).await?;

@@ -8,6 +8,7 @@ use super::inside::{InTheWay, Inside};
 use super::keep_repository::SOURCE;
 use super::keeping::copy_as;
 use super::lending::{alternates, make_tree};
+use super::lfs::LfsFill;
 use super::rights::{Owner, blocking_as, set_mode};
 use super::source::Source;
 use super::sparse::Made;
@@ -30,6 +31,16 @@ pub(super) const HOOK_FOLLOWS: &str = "hook-follows";
 enum Next {
     Use,
     Hook,
+}
+
+/// What the files of a new workspace come from.
+pub(super) struct Beginning<'a> {
+    /// The commit; `None` if the source has none yet.
+    pub(super) start: Option<&'a str>,
+    /// The repository of a person that has files of LFS.
+    pub(super) source: Option<&'a Source>,
+    /// The address that the source was cloned from.
+    pub(super) upstream: Option<String>,
 }
 
 impl Checkouts {
@@ -124,9 +135,8 @@ impl Checkouts {
             (Some(source), _) => source.upstream(&self.git).await,
             (None, base) => base.as_ref().map(|base| base.upstream.clone()),
         };
-        let from = (source.as_ref(), upstream);
-        let made =
-            self.make_in(order, &prepared, (start.as_deref(), next), from, &place, &new).await;
+        let from = Beginning { start: start.as_deref(), source: source.as_ref(), upstream };
+        let made = self.make_in(order, &prepared, &from, next, &place, &new).await;
         let made = made.map_err(|error| self.name_full_disk(error));
         if made.is_err() {
             // It may be the full disk that made this fail. No agent has used the files.
@@ -152,14 +162,13 @@ impl Checkouts {
         attempt
     }
 
-    /// Makes the workspace in the folder `new`, and gives it its name at the end. It begins at the
-    /// commit `start`.
+    /// Makes the workspace in the folder `new`, and gives it its name at the end.
     async fn make_in(
         &self,
         order: &Order,
         prepared: &Prepared,
-        (start, next): (Option<&str>, Next),
-        (source, upstream): (Option<&Source>, Option<String>),
+        from: &Beginning<'_>,
+        next: Next,
         place: &Place,
         new: &Path,
     ) -> Result<(), CheckoutError> {
@@ -170,10 +179,9 @@ impl Checkouts {
             self.guard_objects(place).await?;
         }
         let kept = order.restores.as_ref().map(|kept| kept.kept_commit.as_str());
-        let cone = self.cone_of(&order.paths, kept, start, place).await?;
-        self.check_out(order, prepared, start, (&cone, upstream.clone()), place, new).await?;
-        let from = (source, upstream.as_deref());
-        self.add_named_files(order, start, &cone, from, place, &new.join("tree")).await?;
+        let cone = self.cone_of(&order.paths, kept, from.start, place).await?;
+        self.check_out(order, prepared, from, &cone, place, new).await?;
+        self.add_named_files(order, from, &cone, place, &new.join("tree")).await?;
         if next == Next::Hook {
             write(&new.join(HOOK_FOLLOWS), [])?;
         }
@@ -240,8 +248,8 @@ impl Checkouts {
         &self,
         order: &Order,
         prepared: &Prepared,
-        start: Option<&str>,
-        (cone, upstream): (&Cone, Option<String>),
+        from: &Beginning<'_>,
+        cone: &Cone,
         place: &Place,
         new: &Path,
     ) -> Result<(), CheckoutError> {
@@ -259,7 +267,7 @@ impl Checkouts {
             ("remote.origin.pushurl", PUSH_ADDRESS.to_owned()),
             ("push.default", "nothing".to_owned()),
         ];
-        settings.extend(upstream.map(|url| ("remote.origin.url", url)));
+        settings.extend(from.upstream.clone().map(|url| ("remote.origin.url", url)));
         blocking_as(owner, {
             let own = own.clone();
             move || {
@@ -278,15 +286,15 @@ impl Checkouts {
         .await?;
         crash_point::reach(CrashPoint::WorkspaceBegun);
         let branch = format!("refs/heads/{}", prepared.branch);
-        if let Some(start) = start {
+        if let Some(start) = from.start {
             self.git.on(&own, ["update-ref", &branch, start]).run_as(owner).run().await?;
         }
         if let Some(kept) = &order.restores {
             let branches = [&order.branch, &prepared.branch];
-            self.restore_refs(kept, branches, place, (&own, owner)).await?;
+            self.restore_refs(kept, branches, place, &own, owner).await?;
         }
         self.make_sparse(cone, &own, owner).await?;
-        if start.is_none() {
+        if from.start.is_none() {
             // There is no commit yet, but there may be files.
             return self.bring_back(order, place, &tree).await;
         }
@@ -314,22 +322,23 @@ impl Checkouts {
     async fn add_named_files(
         &self,
         order: &Order,
-        start: Option<&str>,
+        from: &Beginning<'_>,
         cone: &Cone,
-        (source, upstream): (Option<&Source>, Option<&str>),
         place: &Place,
         tree: &Path,
     ) -> Result<(), CheckoutError> {
-        let Some(start) = start else {
+        let Some(start) = from.start else {
             return Ok(());
         };
         let is_new = order.restores.is_none();
         let owner = place.user_of_order(order);
         if order.submodules && is_new {
-            self.add_submodules(place, start, cone, (upstream, owner), tree).await?;
+            let upstream = from.upstream.as_deref();
+            self.add_submodules(place, start, cone, upstream, tree, owner).await?;
         }
-        if let Some(source) = source.filter(|_| order.lfs) {
-            self.add_lfs(place, source, (start, is_new), (tree, owner)).await?;
+        if let Some(source) = from.source.filter(|_| order.lfs) {
+            let fill = if is_new { LfsFill::FromSource } else { LfsFill::AsKept };
+            self.add_lfs(place, source, start, fill, tree, owner).await?;
         }
         Ok(())
     }

@@ -31,6 +31,15 @@ const FILTER: [(&str, &str); 4] = [
     ("filter.lfs.required", "true"),
 ];
 
+/// The files that a workspace gets in the place of pointers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum LfsFill {
+    /// Those that the repository of the person has.
+    FromSource,
+    /// Those that the work had, which comes back.
+    AsKept,
+}
+
 /// The facts in a pointer about its file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Pointer {
@@ -94,14 +103,16 @@ impl Checkouts {
         .await
     }
 
-    /// Gives a workspace, which no agent has used yet, the settings of LFS, and a new one the files
-    /// that the repository of a person has. Other files stay pointers.
+    /// Gives a workspace, which no agent has used yet, the settings of LFS, and files in the place
+    /// of pointers. Other files stay pointers.
     pub(super) async fn add_lfs(
         &self,
         place: &Place,
         source: &Source,
-        (commit, is_new): (&str, bool),
-        (tree, owner): (&Path, Option<Owner>),
+        commit: &str,
+        fill: LfsFill,
+        tree: &Path,
+        owner: Option<Owner>,
     ) -> Result<(), CheckoutError> {
         let own = tree.join(".git");
         let on_own =
@@ -166,11 +177,11 @@ impl Checkouts {
         let filled = blocking(move || {
             let mut filled = Vec::new();
             for (path, pointer) in files {
-                // Work that comes back has the files that it had.
-                let is_filled = if is_new {
-                    fill_in(&top, &path, &pointer, (&from, reader, owner))?
-                } else {
-                    run_as(owner, || Ok(pointer.is_of(&Inside::open(&top)?, &path)))?
+                let is_filled = match fill {
+                    LfsFill::FromSource => fill_in(&top, &path, &pointer, &from, reader, owner)?,
+                    LfsFill::AsKept => {
+                        run_as(owner, || Ok(pointer.is_of(&Inside::open(&top)?, &path)))?
+                    }
                 };
                 if is_filled {
                     filled.push(path);
@@ -231,7 +242,9 @@ fn fill_in(
     top: &Path,
     path: &Path,
     pointer: &Pointer,
-    (from, reader, owner): (&Path, Option<Owner>, Option<Owner>),
+    from: &Path,
+    reader: Option<Owner>,
+    owner: Option<Owner>,
 ) -> Result<bool, CheckoutError> {
     let named = pointer.place_in(from);
     let Some(mut source) = run_as(reader, || Ok(open(&named).ok()))? else {

@@ -24,7 +24,7 @@ impl Checkouts {
     ) -> Result<(), CheckoutError> {
         if let Some(kept) = &order.restores {
             let owner = place.user_of_order(order);
-            let writer = self.write_kept(&kept.kept_commit, place, (tree, owner)).await?;
+            let writer = self.write_kept(&kept.kept_commit, place, tree, owner).await?;
             self.restore_repositories(place, tree, &writer).await?;
         }
         Ok(())
@@ -39,7 +39,8 @@ impl Checkouts {
         kept: &Restored,
         own_branches: [&String; 2],
         place: &Place,
-        (own, owner): (&Path, Option<Owner>),
+        own: &Path,
+        owner: Option<Owner>,
     ) -> Result<(), CheckoutError> {
         let (refs, kinds) = self.kept_refs(kept, place).await?;
         let on_own = |arguments: &[&str]| self.git.on(own, arguments.iter().copied()).run_as(owner);
@@ -114,7 +115,8 @@ impl Checkouts {
         &self,
         kept: &str,
         place: &Place,
-        (tree, owner): (&Path, Option<Owner>),
+        tree: &Path,
+        owner: Option<Owner>,
     ) -> Result<Writer<'_>, CheckoutError> {
         let owner = place.user_of(owner);
         let format = place.format();

@@ -244,7 +244,7 @@ impl Checkouts {
             std::fs::create_dir_all(&folder).map_err(CheckoutError::io("make the folder", &folder))
         };
         blocking_as(owner, make).await?;
-        self.write_kept(commit, place, (to, owner)).await.map(drop)
+        self.write_kept(commit, place, to, owner).await.map(drop)
     }
 
     fn place_of_snapshots(&self, project: &ProjectId, work_tree: &Path) -> Place {

@@ -65,6 +65,28 @@ enum Unknown {
     LeaveEmpty,
 }
 
+/// The submodules that a workspace gets, which no agent has used yet.
+struct NewSubmodules<'a> {
+    /// The commit of the workspace.
+    commit: &'a str,
+    cone: &'a Cone,
+    /// The address that the source was cloned from. Others are relative to it.
+    upstream: Option<&'a str>,
+    unknown: Unknown,
+    /// The top of the workspace.
+    tree: &'a Path,
+    owner: Option<Owner>,
+}
+
+/// The folders of one submodule, relative to the top of the workspace.
+struct SubmoduleFolders<'a> {
+    path: &'a Path,
+    /// Its repository.
+    modules: &'a Path,
+    /// The repository around it.
+    own: &'a Path,
+}
+
 /// A repository whose submodules are to be fetched.
 struct Around {
     commit: String,
@@ -258,22 +280,21 @@ impl Checkouts {
         place: &Place,
         commit: &str,
         cone: &Cone,
-        (upstream, owner): (Option<&str>, Option<Owner>),
+        upstream: Option<&str>,
         tree: &Path,
+        owner: Option<Owner>,
     ) -> Result<(), CheckoutError> {
-        let how = (upstream, owner, Unknown::Refuse);
-        self.add_submodules_if(place, commit, cone, how, tree).await
+        let unknown = Unknown::Refuse;
+        let new = NewSubmodules { commit, cone, upstream, unknown, tree, owner };
+        self.make_submodules(place, &new).await
     }
 
-    async fn add_submodules_if(
+    async fn make_submodules(
         &self,
         place: &Place,
-        commit: &str,
-        cone: &Cone,
-        (upstream, owner, unknown): (Option<&str>, Option<Owner>, Unknown),
-        tree: &Path,
+        new: &NewSubmodules<'_>,
     ) -> Result<(), CheckoutError> {
-        let top = commit;
+        let NewSubmodules { commit: top, cone, upstream, unknown, .. } = *new;
         let address = upstream.map(str::to_owned);
         let mut around = vec![(top.to_owned(), PathBuf::new(), PathBuf::from(".git"), address)];
         while let Some((commit, path, own, address)) = around.pop() {
@@ -295,16 +316,12 @@ impl Checkouts {
                 let modules = own.join("modules").join(&submodule.name);
                 let of = address.as_deref().unwrap_or_default();
                 let address = resolve_address(&submodule.address, of).ok();
-                let added = self.add_submodule(
-                    place,
-                    &submodule,
-                    (&path, &own, &modules),
-                    (address.as_deref(), owner),
-                    tree,
-                );
-                match added.await {
+                let folders = SubmoduleFolders { path: &path, modules: &modules, own: &own };
+                let made =
+                    self.make_submodule(place, &submodule, &folders, address.as_deref(), new);
+                match made.await {
                     Err(CheckoutError::Refused(_)) if unknown == Unknown::LeaveEmpty => continue,
-                    added => added.map_err(named)?,
+                    made => made.map_err(named)?,
                 }
                 around.push((submodule.commit.clone(), path, modules, address));
             }
@@ -367,20 +384,23 @@ impl Checkouts {
         cone: &Cone,
         tree: &Path,
     ) -> Result<(), CheckoutError> {
-        let how = (None, place.owner, Unknown::LeaveEmpty);
-        self.add_submodules_if(place, commit, cone, how, tree).await
+        let unknown = Unknown::LeaveEmpty;
+        let owner = place.owner;
+        let new = NewSubmodules { commit, cone, upstream: None, unknown, tree, owner };
+        self.make_submodules(place, &new).await
     }
 
-    /// Makes one submodule at `path`, with its repository at `modules`. `own` is the repository
-    /// around it. All of them are relative to `tree`.
-    async fn add_submodule(
+    /// Makes one submodule, which comes from `address`, in its folders.
+    async fn make_submodule(
         &self,
         place: &Place,
         submodule: &Submodule,
-        (path, own, modules): (&Path, &Path, &Path),
-        (address, owner): (Option<&str>, Option<Owner>),
-        tree: &Path,
+        folders: &SubmoduleFolders<'_>,
+        address: Option<&str>,
+        new: &NewSubmodules<'_>,
     ) -> Result<(), CheckoutError> {
+        let SubmoduleFolders { path, modules, own } = *folders;
+        let NewSubmodules { tree, owner, .. } = *new;
         let Submodule { name, commit, .. } = submodule;
         let is_in_other = |folder: &Path| tree.join(folder).join("HEAD").exists();
         let mut folders = modules.ancestors().take_while(|folder| *folder != own);
