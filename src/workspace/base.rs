@@ -209,8 +209,11 @@ impl Checkouts {
         let sender = |pack: [&'static str; 5]| on_files(&pack.map(OsStr::new));
         let wanted = BTreeSet::from([tree.clone()]);
         let known: BTreeSet<String> = head.commit.iter().cloned().collect();
-        let known = (&known, known.clone());
-        if !is_id(&tree) || !self.take_all(place, sender, &wanted, known, owner.is_some()).await? {
+        let there = known.clone();
+        let is_proof_needed = owner.is_some();
+        if !is_id(&tree)
+            || !self.take_all(place, sender, &wanted, &known, there, is_proof_needed).await?
+        {
             let top = source.top.display();
             return Err(CheckoutError::Refused(format!("git does not read all files of `{top}`")));
         }

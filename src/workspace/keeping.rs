@@ -38,6 +38,7 @@ use crate::domain::workspace::{Cone, Content, Found, KeepOrder};
 use crate::domain::{ProjectId, WorkspaceId};
 
 pub(super) use files::{Files, copy_as, excluding, size_of};
+use result::Ends;
 
 impl Checkouts {
     /// Keeps the content of a workspace in which no process runs.
@@ -119,7 +120,7 @@ impl Checkouts {
         if may_have_gitlinks || !read_made(place)?.has_no_gitlinks {
             self.forget_gitlinks(place).await?;
         }
-        let head = self.head_of_files(place, order, &refs, (result.as_deref(), &objects)).await?;
+        let head = self.head_of_files(place, order, &refs, result.as_deref(), &objects).await?;
         let newest = head.as_deref();
         let files =
             self.take_with_parts(place, order, &before, newest, policy, &mut left_out).await?;
@@ -128,7 +129,7 @@ impl Checkouts {
         let files = Files { visible, ..files };
         crash_point::reach(CrashPoint::FilesTaken);
         // All that is kept was read, so a later change shows in this walk.
-        let kept = self.write_commit(place, order, &refs, (&files, &cone), &objects);
+        let kept = self.write_commit(place, order, &refs, &files, &cone, &objects);
         let (kept, after) = tokio::try_join!(kept, walked(place))?;
         crash_point::reach(CrashPoint::ContentKept);
         let all = objects.union(&files.nested.objects).cloned().collect();
@@ -154,8 +155,8 @@ impl Checkouts {
             conflict: self.conflict_left(place, order, result.as_ref()).await?,
             ..Content::default()
         };
-        let from = (result.as_deref(), newest);
-        self.publish(place, order, from, &files.visible, &mut content).await?;
+        let ends = Ends { result: result.as_deref(), head: newest };
+        self.publish(place, order, ends, &files.visible, &mut content).await?;
         self.lend_to_all(place).await?;
         crash_point::reach(CrashPoint::ResultNamed);
         Ok(content)
@@ -168,7 +169,8 @@ impl Checkouts {
         place: &Place,
         order: &KeepOrder,
         refs: &Refs,
-        (result, objects): (Option<&str>, &BTreeSet<String>),
+        result: Option<&str>,
+        objects: &BTreeSet<String>,
     ) -> Result<Option<String>, CheckoutError> {
         let result = result.map(str::to_owned);
         let Some(head) = self.existing(place, refs.head_commit()).await? else {
@@ -253,7 +255,8 @@ impl Checkouts {
         place: &Place,
         order: &KeepOrder,
         refs: &Refs,
-        (files, cone): (&Files, &Cone),
+        files: &Files,
+        cone: &Cone,
         objects: &BTreeSet<String>,
     ) -> Result<String, CheckoutError> {
         let keep = place.keep();
@@ -445,10 +448,11 @@ impl Checkouts {
     async fn beside(
         &self,
         place: &Place,
-        (result, head): (Option<&str>, Option<&str>),
+        ends: Ends<'_>,
         left: String,
         order: &KeepOrder,
     ) -> Result<String, CheckoutError> {
+        let Ends { result, head } = ends;
         let (Some(result), Some(head)) = (result, head.filter(|_| head != result)) else {
             return Ok(left);
         };
@@ -487,10 +491,11 @@ impl Checkouts {
         &self,
         place: &Place,
         order: &KeepOrder,
-        (result, head): (Option<&str>, Option<&str>),
+        ends: Ends<'_>,
         visible: &str,
         content: &mut Content,
     ) -> Result<(), CheckoutError> {
+        let Ends { result, head } = ends;
         let keep = place.keep();
         if let Some(result) = result {
             let name = format!("refs/heads/{}", order.branch);
@@ -511,7 +516,7 @@ impl Checkouts {
             let message = format!("left uncommitted by {}\n", order.agent);
             let parent = head.map(str::to_owned);
             let left = self.commit(place, visible, parent.iter(), &message, &order.agent).await?;
-            let commit = self.beside(place, (result, head), left, order).await?;
+            let commit = self.beside(place, ends, left, order).await?;
             self.git.on(&keep, ["update-ref", &uncommitted, &commit]).run().await?;
         } else if self.resolve(place, &uncommitted).await?.is_some() {
             // The agent committed or removed the files that an earlier launch had left.

@@ -219,7 +219,7 @@ impl Checkouts {
         let ignored = self.list_ignored(place).await?;
         let mut taking = Taking::new(policy);
         taking.note_ignored(Path::new(""), &ignored);
-        let files = self.take_files(place, (own, &aside), ignored, policy, left_out).await?;
+        let files = self.take_files(place, own, &aside, ignored, policy, left_out).await?;
         let mut nested = Nested::default();
         for (n, part) in parts.iter().enumerate() {
             match taking.choose(place, part, n)? {
@@ -327,7 +327,7 @@ impl Checkouts {
         taking.note_ignored(&part.path, &ignored);
         let mut of_part = Vec::new();
         let files =
-            self.take_files(&inner, (found, &aside), ignored, taking.policy, &mut of_part).await?;
+            self.take_files(&inner, found, &aside, ignored, taking.policy, &mut of_part).await?;
         left_out.extend(of_part.iter().map(|entry| format!("{}/{entry}", part.path.display())));
         Ok(files.all)
     }

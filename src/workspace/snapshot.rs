@@ -282,7 +282,7 @@ impl Checkouts {
             })
             .await?;
             let mut of_files = Vec::new();
-            match self.take_files(place, (refused, &[]), ignored, policy, &mut of_files).await {
+            match self.take_files(place, refused, &[], ignored, policy, &mut of_files).await {
                 Err(CheckoutError::Git(GitError::Failed { .. })) if n_left > 0 => {}
                 taken => {
                     left_out.extend(of_files);

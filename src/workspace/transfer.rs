@@ -110,7 +110,7 @@ impl Checkouts {
         let mut there = self.present_in(source, known.iter()).await?;
         there.retain(|id| known.contains(id));
         let sender = |pack: [&'static str; 5]| source.git(&self.git, pack);
-        if self.take_all(place, sender, wanted, (known, there), is_proof_needed).await? {
+        if self.take_all(place, sender, wanted, known, there, is_proof_needed).await? {
             return Ok(());
         }
         Err(CheckoutError::Refused(format!(
@@ -127,7 +127,8 @@ impl Checkouts {
         place: &Place,
         sender: impl Fn([&'static str; 5]) -> Call<'a>,
         wanted: &BTreeSet<String>,
-        (known, mut there): (&BTreeSet<String>, BTreeSet<String>),
+        known: &BTreeSet<String>,
+        mut there: BTreeSet<String>,
         is_proof_needed: bool,
     ) -> Result<bool, CheckoutError> {
         loop {

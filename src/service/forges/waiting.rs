@@ -303,15 +303,10 @@ impl Forges {
     }
 
     /// Notes the commit that the work on a waiting item begins at. The keep repository has it.
-    pub fn note_base(
-        &self,
-        repository: &RepositoryKey,
-        (kind, number): (ItemKind, u64),
-        base: Base,
-    ) {
+    pub fn note_base(&self, repository: &RepositoryKey, item: (ItemKind, u64), base: Base) {
         let mut lines = self.board.waiting.lines();
         let line = lines.by_repository.get_mut(repository);
-        if let Some(seen) = line.and_then(|line| line.items.get_mut(&(kind, number))) {
+        if let Some(seen) = line.and_then(|line| line.items.get_mut(&item)) {
             seen.base = Some(base);
         }
     }

@@ -103,13 +103,13 @@ impl Source {
         to: &File,
         must_stop: &dyn Fn() -> bool,
     ) -> Result<(), BackupError> {
-        copy((&self.file, &self.path), (to, path), must_stop)?;
+        copy(&self.file, &self.path, to, path, must_stop)?;
         if let Some(log) = &self.log {
             let path = beside(path, "-wal");
             let failed = |error| open::failed(&path, error);
             let to = regular_file::make_anew(&path).map_err(failed)?;
             let header = header_of(log);
-            copy((log, &beside(&self.path, "-wal")), (&to, &path), must_stop)?;
+            copy(log, &beside(&self.path, "-wal"), &to, &path, must_stop)?;
             if header_of(log) != header {
                 to.set_len(0).map_err(failed)?;
             }
@@ -148,14 +148,16 @@ fn header_of(log: &File) -> Option<[u8; LOG_HEADER]> {
     log.read_exact_at(&mut header, 0).ok().map(|()| header)
 }
 
-/// Copies the bytes that a file has now into an empty file, both with their paths. Each part is on
-/// its way to the disk while the next one is copied, and is there before another one follows. A
-/// long queue of writes would keep the daemon from syncing its own, and so would a disk that never
-/// rests.
+/// Copies the bytes that the file `from` at `source` has now into the empty file `to` at `path`.
+/// Each part is on its way to the disk while the next one is copied, and is there before another
+/// one follows. A long queue of writes would keep the daemon from syncing its own, and so would a
+/// disk that never rests.
 #[allow(clippy::disallowed_methods, reason = "the thread of a backup may block")]
 fn copy(
-    (from, source): (&File, &Path),
-    (to, path): (&File, &Path),
+    from: &File,
+    source: &Path,
+    to: &File,
+    path: &Path,
     must_stop: &dyn Fn() -> bool,
 ) -> Result<(), BackupError> {
     let size = from.metadata().map_err(|error| open::failed(source, error))?.len();

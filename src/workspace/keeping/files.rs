@@ -59,7 +59,8 @@ impl Checkouts {
     pub(in crate::workspace) async fn take_files(
         &self,
         place: &Place,
-        (found, aside): (Vec<(PathBuf, &'static str)>, &[PathBuf]),
+        found: Vec<(PathBuf, &'static str)>,
+        aside: &[PathBuf],
         ignored: Vec<PathBuf>,
         policy: &KeepPolicy,
         left_out: &mut Vec<String>,
@@ -93,7 +94,7 @@ impl Checkouts {
             let tree = tree.clone();
             let policy = policy.clone();
             let aside = aside.to_vec();
-            let choose = move || Ok(choose(&tree, &ignored, (found, &aside), &policy));
+            let choose = move || Ok(choose(&tree, &ignored, found, &aside, &policy));
             blocking_as(place.owner, choose).await?
         };
         let Chosen { wanted, left_out: not_kept } = chosen;
@@ -198,7 +199,8 @@ struct Chosen {
 fn choose(
     tree: &Path,
     ignored: &[PathBuf],
-    (mut found, aside): (Vec<(PathBuf, &'static str)>, &[PathBuf]),
+    mut found: Vec<(PathBuf, &'static str)>,
+    aside: &[PathBuf],
     policy: &KeepPolicy,
 ) -> Chosen {
     let mut wanted = Vec::new();

@@ -40,6 +40,15 @@ pub(super) struct Looked {
     pub(super) reason: Option<String>,
 }
 
+/// The commits at which the work of a launch ended.
+#[derive(Clone, Copy)]
+pub(super) struct Ends<'a> {
+    pub(super) result: Option<&'a str>,
+    /// The commit with which the files are compared. It is another one if the work was done
+    /// elsewhere.
+    pub(super) head: Option<&'a str>,
+}
+
 impl Looked {
     /// Returns whether a commit without anything new may be the result: one of a person's branches
     /// is not the work of the agent.
@@ -206,9 +215,10 @@ impl Checkouts {
         let former = before.as_ref().map(|before| before.commit.clone());
         let all = std::mem::take(&mut content.others).into_iter().chain(before);
         for mut other in all.filter(|other| other.commit != chosen.commit) {
-            let range = (Some(chosen.commit.as_str()), other.commit.as_str());
+            let result = Some(chosen.commit.as_str());
             let is_former = former.as_ref() == Some(&other.commit);
-            other.n_commits = self.n_more(&place, range, &begun, other.n_commits).await?;
+            other.n_commits =
+                self.n_more(&place, result, &other.commit, &begun, other.n_commits).await?;
             content.others.extend((other.n_commits > 0 || is_former).then_some(other));
         }
         self.count_changes(&place, base, Some(&chosen.commit), &mut content).await?;
@@ -223,7 +233,8 @@ impl Checkouts {
     async fn n_more(
         &self,
         place: &Place,
-        (result, tip): (Option<&str>, &str),
+        result: Option<&str>,
+        tip: &str,
         begun: &BTreeSet<String>,
         otherwise: u32,
     ) -> Result<u32, CheckoutError> {
@@ -260,8 +271,7 @@ impl Checkouts {
             let n_beyond = looked.new.n_beyond(&tip.commit, result);
             let n_commits = match n_beyond {
                 1..=MAX_COMPARED => {
-                    let range = (result, tip.commit.as_str());
-                    self.n_more(place, range, &looked.begun, count(n_beyond)).await?
+                    self.n_more(place, result, &tip.commit, &looked.begun, count(n_beyond)).await?
                 }
                 n_beyond => count(n_beyond),
             };
