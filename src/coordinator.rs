@@ -105,8 +105,6 @@ pub struct Coordinator<C, P> {
     faults: StartFaults,
     output_watcher: OutputWatcher,
     clocks: Clocks,
-    /// The launches that the server reported last, and the limits at that time.
-    seen_last: Option<(Vec<LaunchFacts>, Limits)>,
     /// The start of the silence of each agent that has been silent for long.
     silent: BTreeMap<LaunchId, Timestamp>,
     /// The starts that wait for their clones, and since when.
@@ -115,20 +113,41 @@ pub struct Coordinator<C, P> {
     wakeups: Wakeups,
     mode: watch::Receiver<Mode>,
     counters: Counters,
-    /// The status that was reported last, and the run of the server that it was reported to.
-    reported: Option<(String, CoordinatorStatus)>,
     /// The time that the last cycle wanted for the next cycle.
     look_again_at: Option<Timestamp>,
-    /// The number of failed attempts in a row to get the work from the server.
+    server: ServerContact,
+    /// AI types that were started with another provider. Each is logged once.
+    unknown_ai_types: Mutex<BTreeSet<String>>,
+}
+
+/// The last exchanges with the server.
+#[derive(Default)]
+struct ServerContact {
+    /// The run of the server that answered last.
+    run: String,
+    /// What it said last.
+    seen: Option<SeenLast>,
+    /// What it was told last of this coordinator.
+    reported: Option<ReportedStatus>,
+    /// The number of failed attempts in a row to get the work.
     n_failed: u32,
     /// The reason of the last of these attempts. Each change of it is logged.
     failure: Option<String>,
-    /// The run of the server that answered last.
-    run: String,
     /// The number of cycles in a row that left something to report again.
     n_incomplete: u32,
-    /// AI types that were started with another provider. Each is logged once.
-    unknown_ai_types: Mutex<BTreeSet<String>>,
+}
+
+/// The launches that the server reported, and the limits at that time.
+#[derive(Clone)]
+struct SeenLast {
+    launches: Vec<LaunchFacts>,
+    limits: Limits,
+}
+
+/// A status, and the run of the server that it was reported to.
+struct ReportedStatus {
+    run: String,
+    status: CoordinatorStatus,
 }
 
 /// The pause before the loop asks again if the server did not answer, or reports again what the
@@ -159,7 +178,6 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             shared: SharedDirectories::new(),
             faults: StartFaults::default(),
             clocks: Clocks::default(),
-            seen_last: None,
             silent: BTreeMap::new(),
             preparing: BTreeMap::new(),
             resource_gate: ResourceGate::default(),
@@ -171,12 +189,8 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             wakeups,
             mode,
             counters,
-            reported: None,
             look_again_at: None,
-            n_failed: 0,
-            failure: None,
-            run: String::new(),
-            n_incomplete: 0,
+            server: ServerContact::default(),
             unknown_ai_types: Mutex::default(),
         }
     }
@@ -223,11 +237,11 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
                     self.note_failure(&error);
                     self.end_overlong().await;
                     // The observer does not need the server to know what runs.
-                    let deferred =
-                        self.reported.as_ref().map(|(_, status)| status.deferred.clone());
+                    let reported = self.server.reported.as_ref();
+                    let deferred = reported.map(|reported| reported.status.deferred.clone());
                     self.loop_observer
                         .changed(&self.status(self.control.now(), deferred.unwrap_or_default()));
-                    Some(self.retry_after(self.n_failed))
+                    Some(self.retry_after(self.server.n_failed))
                 }
             };
             if self.is_finished(mode) {
@@ -289,7 +303,7 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             Mode::StoppingAgents => {
                 let instances = self.processes.instances();
                 instances.is_empty()
-                    || (self.n_failed > 0 && !instances.iter().any(Instance::is_live))
+                    || (self.server.n_failed > 0 && !instances.iter().any(Instance::is_live))
             }
             // Their shims end them, and the loop does not wait for that.
             Mode::StoppingAgentsNow => true,
@@ -318,16 +332,16 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             Ok(()) = other_mode.changed() => return Ok(Some(Duration::ZERO)),
             observed = self.observe(mode) => observed?,
         };
-        let was_away = std::mem::take(&mut self.n_failed) > 0;
+        let was_away = std::mem::take(&mut self.server.n_failed) > 0;
         if was_away {
-            self.failure = None;
+            self.server.failure = None;
             tracing::info!("the server answers again");
         }
-        let is_new_run = std::mem::replace(&mut self.run, run.clone()) != run;
+        let is_new_run = std::mem::replace(&mut self.server.run, run.clone()) != run;
         self.output_watcher.follow(&snapshot.instances, &run);
         let plan = plan(&snapshot);
         let Snapshot { now, instances, launches, limits, .. } = snapshot;
-        self.seen_last = Some((launches, limits));
+        self.server.seen = Some(SeenLast { launches, limits });
         // The poll may come first by a moment if a nudge is on its way or a deadline has just
         // passed.
         let is_announced = self.wakeups.is_pending()
@@ -356,8 +370,9 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         self.counters.starts += acted.n_started;
         self.report_status(&run, now, deferred).await;
         // The server does not announce that it can write again.
-        self.n_incomplete = if acted.is_complete { 0 } else { self.n_incomplete.saturating_add(1) };
-        let retry_at = (!acted.is_complete).then(|| now + self.retry_after(self.n_incomplete));
+        let n_incomplete = self.server.n_incomplete.saturating_add(1);
+        self.server.n_incomplete = if acted.is_complete { 0 } else { n_incomplete };
+        let retry_at = (!acted.is_complete).then(|| now + self.retry_after(n_incomplete));
         // A server without announcements does not say that it knows of an end. The next cycle,
         // which forgets the instance, must not wait.
         let forget_at = (acted.has_told_ends && !self.control.announces()).then_some(now);
@@ -488,14 +503,16 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
 
     async fn report_status(&mut self, run: &str, now: Timestamp, deferred: Vec<Deferred>) {
         let status = self.status(now, deferred);
-        let is_news = self
-            .reported
-            .as_ref()
-            .is_none_or(|(heard_by, before)| heard_by != run || status.is_news_after(before));
+        let is_news =
+            self.server.reported.as_ref().is_none_or(|reported| {
+                reported.run != run || status.is_news_after(&reported.status)
+            });
         if is_news {
             self.loop_observer.changed(&status);
             match self.control.report_status(status.clone()).await {
-                Ok(()) => self.reported = Some((run.to_owned(), status)),
+                Ok(()) => {
+                    self.server.reported = Some(ReportedStatus { run: run.to_owned(), status });
+                }
                 Err(error) => {
                     tracing::debug!(error = %ErrorChain(&error), "the server did not take the status of the coordinator");
                 }
@@ -509,16 +526,16 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
     }
 
     fn note_failure(&mut self, error: &ControlError) {
-        self.n_failed = self.n_failed.saturating_add(1);
+        self.server.n_failed = self.server.n_failed.saturating_add(1);
         let reason = ErrorChain(error).to_string();
-        if self.failure.as_ref() == Some(&reason) {
+        if self.server.failure.as_ref() == Some(&reason) {
             tracing::debug!(error = reason, "could not ask the server");
         } else {
             tracing::warn!(
                 error = reason,
                 "could not ask the server; running agents go on, will ask again"
             );
-            self.failure = Some(reason);
+            self.server.failure = Some(reason);
         }
     }
 }

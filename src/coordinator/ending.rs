@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::act::log_stops;
 use super::clocks::Observation;
-use super::{ControlPlane, Coordinator, Mode, ProcessLayer};
+use super::{ControlPlane, Coordinator, Mode, ProcessLayer, SeenLast};
 use crate::domain::StopReason;
 use crate::domain::plan::{Action, Limits, Plan, RunLimits, Snapshot, plan};
 use crate::telemetry::ErrorChain;
@@ -17,7 +17,7 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
     /// Ends agents that run for too long while the server does not answer. It uses the launches and
     /// limits that the server reported last. The server is told when it answers again.
     pub(super) async fn end_overlong(&mut self) {
-        let Some((launches, limits)) = self.seen_last.clone() else {
+        let Some(SeenLast { launches, limits }) = self.server.seen.clone() else {
             return;
         };
         let max_runtime = self.config.limits.run.max_runtime;
