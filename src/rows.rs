@@ -32,7 +32,6 @@ pub mod projects;
 #[cfg(test)]
 mod query_plan;
 mod record;
-pub mod samples;
 pub mod sessions;
 pub mod start_histories;
 pub mod startable;

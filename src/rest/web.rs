@@ -40,7 +40,6 @@ mod removals;
 mod settings;
 mod shown;
 mod side;
-mod spark;
 mod tasks;
 mod today;
 mod transcript;

@@ -236,16 +236,6 @@ pub fn oldest_waiting(tx: &mut Read<'_>) -> Result<Option<Timestamp>, StoreError
     Ok(since.flatten())
 }
 
-/// Returns the number of tasks in progress whose agent has no launch.
-pub fn count_waiting(tx: &mut Read<'_>) -> Result<u64, StoreError> {
-    let sql = "SELECT COUNT(*) FROM tasks \
-        WHERE status = 'in_progress' AND checking_since IS NULL AND assignee_id IS NOT NULL \
-        AND NOT EXISTS (SELECT 1 FROM launches \
-            WHERE agent_id = assignee_id AND launches.project_id = tasks.project_id \
-                AND purpose = 'task' AND state <> 'ended')";
-    Ok(tx.number(sql, &[])?.unsigned_abs())
-}
-
 /// Returns the number of open tasks of each project that has any.
 pub fn count_open(tx: &mut Read<'_>) -> Result<BTreeMap<ProjectId, usize>, StoreError> {
     let sql = "SELECT project_id, COUNT(*) FROM tasks \

@@ -4,12 +4,12 @@
 mod cleanup;
 mod deadlines;
 mod deleted;
+mod load;
 mod retention;
-mod samples;
 
 use std::convert::Infallible;
-use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::{Instant, Interval, MissedTickBehavior};
@@ -23,6 +23,7 @@ use super::waiting::Waiting;
 use super::workspaces::OwnCheckouts;
 use super::{Heard, Settings, Shared};
 use crate::clock;
+use crate::domain::load::Loads;
 use crate::nudge::sleep_until;
 use crate::telemetry::ErrorChain;
 use cleanup::Longest;
@@ -40,6 +41,7 @@ pub struct Maintenance {
     /// The time when kept states were given up last, in milliseconds.
     expired_at: AtomicI64,
     longest: Longest,
+    loads: Mutex<Loads>,
 }
 
 impl Maintenance {
@@ -55,6 +57,7 @@ impl Maintenance {
             coordinators: shared.coordinators,
             expired_at: AtomicI64::new(i64::MIN),
             longest: Longest::default(),
+            loads: Mutex::default(),
         }
     }
 
@@ -84,8 +87,9 @@ impl Maintenance {
                     }
                 }
                 _ = minutes.tick() => {
-                    if let Err(error) = self.take_sample().await {
-                        tracing::warn!(error = %ErrorChain(&error), "could not write down the load of this minute");
+                    if let Err(error) = self.note_load().await {
+                        let error = ErrorChain(&error);
+                        tracing::warn!(%error, "could not note the load of this minute");
                     }
                     continue;
                 }

@@ -8,7 +8,6 @@ use std::time::Duration;
 use crate::clock;
 use crate::domain::account::Parking;
 use crate::domain::id::LaunchId;
-use crate::domain::series::Series;
 use crate::domain::store_state::{Access, StoreFailure, StoreState};
 use crate::domain::totals::Totals;
 use crate::domain::workspace::MergeStep;
@@ -17,7 +16,7 @@ use crate::domain::{
     Timestamp,
 };
 use crate::rows::{
-    accounts, agents, forge_items, launches, pauses, projects, samples, start_histories, tasks,
+    accounts, agents, forge_items, launches, pauses, projects, start_histories, tasks,
 };
 use crate::store::{LaunchFilter, Read, StoreError};
 
@@ -197,14 +196,6 @@ impl Service {
             stuck,
             to_merge,
         })
-    }
-}
-
-impl Service {
-    /// Returns the load of the last day.
-    pub async fn series(&self) -> Result<Series, ServiceError> {
-        let samples = self.core.read(|tx| Ok(samples::list(tx)?)).await?;
-        Ok(Series::of(&samples, self.core.now()))
     }
 }
 

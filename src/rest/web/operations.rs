@@ -1,6 +1,7 @@
 //! Operations: the load of the whole fleet, the starts that wait with their reasons, accounts,
 //! hosts and forges, and the switches for all of them.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
 use askama::Template;
@@ -15,12 +16,11 @@ use super::buttons::{Button, Does};
 use super::layout::{Frame, NavSection, rendered};
 use super::names::{Names, isolated};
 use super::shown::{Count, Elapsed, Face, Faces, LastEnd, Short, Since, When, cost_text, task_of};
-use super::spark::Spark;
 use super::today::Today;
 use super::waits::{About, WhyLine};
 use super::words::Words;
+use crate::domain::load::LastHour;
 use crate::domain::plan::shared::{Crowd, CrowdMember, FailedSnapshot};
-use crate::domain::series::Series;
 use crate::domain::{
     Agent, FailureClass, InstanceKey, Launch, Purpose, ShortId, TaskId, Timestamp, Usage,
 };
@@ -37,8 +37,6 @@ use crate::service::{Counters, Force, StatusView, StopTarget};
 const MAX_ENDED: usize = 8;
 /// The greatest number of slots that are drawn.
 const MAX_SLOTS: usize = 24;
-/// The values of a series in an hour.
-const VALUES_AN_HOUR: usize = 4;
 
 #[derive(Template)]
 #[template(path = "operations.html")]
@@ -204,37 +202,44 @@ impl Slots {
     }
 }
 
-/// The charts of the last day.
-struct Charts {
-    running: Spark,
-    waiting: Spark,
-    tokens: Spark,
-    cost: Spark,
-    /// The tokens of the last hour.
-    tokens_an_hour: Short,
+/// How the figures changed in an hour. Each text is empty if the daemon has not run for an hour.
+#[derive(Default)]
+struct Changes {
+    running: String,
+    waiting: String,
+    spent: String,
+    tokens: String,
 }
 
-impl Charts {
-    fn of(w: &'static Words, series: &Series, n_slots: usize) -> Self {
-        let number = |number: u64| number.to_string();
-        let dollars = |cost_usd_micros| cost_text(Usage { cost_usd_micros, ..Usage::default() });
-        let limit = u64::try_from(n_slots).ok();
-        let last_hour = series.tokens.iter().rev().take(VALUES_AN_HOUR);
+impl Changes {
+    fn of(w: &'static Words, n_running: usize, n_waiting: usize, hour: Option<LastHour>) -> Self {
+        let Some(hour) = hour else { return Self::default() };
+        let used = Usage { cost_usd_micros: hour.cost_usd_micros, ..Usage::default() };
         Self {
-            running: Spark::of(w, &series.running, limit, number),
-            waiting: Spark::of(w, &series.waiting, None, number),
-            tokens: Spark::of(w, &series.tokens, None, |number| Short(number).to_string()),
-            cost: Spark::of(w, &series.cost_usd_micros, None, dollars),
-            tokens_an_hour: Short(last_hour.sum()),
+            running: w.in_last_hour(&difference(n_running, hour.running)),
+            waiting: w.in_last_hour(&difference(n_waiting, hour.waiting)),
+            spent: w.in_last_hour(&format!("+{}", cost_text(used))),
+            tokens: w.in_last_hour(&format!("+{}", Short(hour.tokens))),
         }
     }
 }
 
+/// Returns how much greater a number is than it was, such as `+2`, `−1` or `±0`.
+fn difference(now: usize, before: usize) -> String {
+    let sign = match now.cmp(&before) {
+        Ordering::Greater => '+',
+        Ordering::Less => '−',
+        Ordering::Equal => '±',
+    };
+    format!("{sign}{}", now.abs_diff(before))
+}
+
 /// The content of the overview.
 struct Overview {
-    charts: Charts,
+    changes: Changes,
     slots: Slots,
     spent_today: String,
+    tokens_today: Short,
     /// The part of the tokens of the day that models read from a cache, in percent.
     from_cache: Option<String>,
     paused_since: Option<Since>,
@@ -290,7 +295,6 @@ impl Overview {
         let view = state.service.status().await?;
         let agents = state.service.catalog.agents().await?;
         let today = Today::read(state, &[]).await?;
-        let series = state.service.series().await?;
         let ended: Vec<Launch> = view.ended.iter().take(MAX_ENDED).cloned().collect();
         let tasks = ended.iter().filter_map(task_of).cloned().collect();
         let titles = state.service.tasks.titles(tasks).await?;
@@ -298,14 +302,17 @@ impl Overview {
         let status = StatusBody::from(view.clone());
         let faces = Faces::new(agents.clone(), &open, None);
         let blocked = blocked_items(&state.service).into_iter().map(ForgeItemBody::from);
+        let waiting = WaitingStart::read(frame, state, &faces, status.deferred).await?;
+        let hour = state.service.maintenance.last_hour();
         Ok(Self {
-            charts: Charts::of(w, &series, status.limits.max_concurrent),
+            changes: Changes::of(w, status.limits.running, waiting.len(), hour),
             slots: Slots::of(&view, &status.limits),
             spent_today: cost_text(today.total()),
+            tokens_today: Short(today.total().tokens()),
             from_cache: today.total().cached_percent().map(|percent| w.of_cached(percent)),
             paused_since: status.paused_since.map(Since),
             has_coordinator: status.coordinators.iter().any(|each| each.is_there),
-            waiting: WaitingStart::read(frame, state, &faces, status.deferred).await?,
+            waiting,
             accounts: AccountRow::all(
                 &agents,
                 &open,
@@ -448,4 +455,24 @@ async fn stop_all(State(state): State<RestState>) -> Result<StatusCode, Problem>
     let stopped = state.service.launches.stop(&StopTarget::All, Force::No).await?;
     tracing::info!(n_launches = stopped.launches.len(), "a person stopped agents");
     Ok(StatusCode::NO_CONTENT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::Language;
+
+    #[test]
+    fn figures_are_compared_with_those_an_hour_ago() {
+        let w = Words::of(Language::English);
+        let hour = LastHour { running: 1, waiting: 3, tokens: 61_200, cost_usd_micros: 420_000 };
+        let changes = Changes::of(w, 3, 2, Some(hour));
+        assert_eq!(changes.running, "+2 in the last hour");
+        assert_eq!(changes.waiting, "−1 in the last hour");
+        assert_eq!(changes.spent, "+$0.42 in the last hour");
+        assert_eq!(changes.tokens, "+61k in the last hour");
+        let changes = Changes::of(Words::of(Language::Japanese), 1, 3, Some(hour));
+        assert_eq!(changes.running, "1 時間で ±0");
+        assert_eq!(Changes::of(w, 1, 1, None).running, "");
+    }
 }

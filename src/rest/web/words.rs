@@ -33,8 +33,6 @@ macro_rules! texts {
 
 texts! {
     inbox: "Inbox", "要対応";
-    last_day_most: "Most in 24 hours:", "24 時間の最大:";
-    last_value: "now:", "現在:";
     which_entries: "Which entries", "表示する項目";
     since: "Since", "開始:";
     until_at: "until", "次の時刻まで:";
@@ -501,7 +499,7 @@ texts! {
     waiting_figure: "Waiting to start", "起動待ち";
     longest_for: "longest for", "最長:";
     spent_since_midnight: "Spent today", "今日のコスト";
-    tokens_an_hour: "Tokens per hour", "1 時間のトークン数";
+    tokens_today: "Tokens today", "今日のトークン数";
     starting_agents: "Active", "稼働中";
     nothing_starts: "Not starting agents", "起動停止中";
     stop_all_question: "Stop all agents?", "すべてのエージェントを停止しますか？";

@@ -1,6 +1,6 @@
 //! The last report of each coordinator about itself, and the time of its last request.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -199,6 +199,13 @@ impl CoordinatorBoard {
             let of_key = deferred.find(|deferred| deferred.key == *key)?;
             Some((id.clone(), of_key.clone()))
         })
+    }
+
+    /// Returns the starts that present coordinators defer.
+    pub(in crate::service) fn deferred(&self, now: Timestamp) -> BTreeSet<InstanceKey> {
+        let board = self.lock();
+        let there = board.values().filter(|known| known.is_there(now));
+        there.flat_map(|known| &known.status.deferred).map(|start| start.key.clone()).collect()
     }
 
     /// Returns the git work tree in which several agents work at once, one of them on a task of the

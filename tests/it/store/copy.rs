@@ -71,7 +71,6 @@ fn filled(folder: &Path) -> PathBuf {
                  ('C', 'u', NULL, 2, 'uncommitted files', NULL, 'failed', NULL, NULL, '', 8, 1);
          UPDATE sqlite_sequence SET seq = 40 WHERE name = 'events';
          UPDATE sqlite_sequence SET seq = 9 WHERE name = 'messages';
-         INSERT INTO samples (minute, running, waiting, tokens, cost_usd_micros) VALUES (1, 2, 3, 4, 5), (-1, 0, 0, 0, 0);
          INSERT INTO comments (id, task_id, author, content, created_at) VALUES
              ('cmt_1', 't', 'é日本', 'two\nlines', 5), ('cmt_2', 't', NULL, 'x', 6);
          INSERT INTO deletions (kind, object_id, deleted_at, undo_until, content) VALUES

@@ -19,7 +19,6 @@ use agent_coordinator::domain::launch::Outcome;
 use agent_coordinator::domain::notice::WorkChange;
 use agent_coordinator::domain::removal::{DeletedContent, DeletedName, Deletion};
 use agent_coordinator::domain::repeat::Content;
-use agent_coordinator::domain::series::Sample;
 use agent_coordinator::domain::{
     Account, Agent, AttentionId, Credential, Execution, ForgeItem, Launch, LaunchState, Notice,
     Project, Purpose, Removable, Session, StartHistory, Task, TaskStatus,
@@ -28,8 +27,8 @@ use agent_coordinator::rows::project_keys::{self, KeyRecord};
 use agent_coordinator::rows::{
     Context, Transaction, accounts, agents, assignments, attention, checks, comments,
     creation_digests, credentials, deletions, events, executions, forge_items, launch_retention,
-    launches, messages, notices, output_tails, pauses, projects, samples, sessions,
-    start_histories, startable, tasks, workspaces,
+    launches, messages, notices, output_tails, pauses, projects, sessions, start_histories,
+    startable, tasks, workspaces,
 };
 use agent_coordinator::store::{
     ArchivedTasks, BoxError, Cells, ChatEnd, Engine, Entity, HistoryFilter, LaunchEnd,
@@ -222,10 +221,6 @@ fn changes(bed: &Bed) {
         attention::put(tx, &mark)?;
         attention::forget_before(tx, at(1))
     });
-    bed.write("samples", |tx| {
-        let sample = Sample { minute: 1, running: 2, waiting: 3, tokens: 4, cost_usd_micros: 5 };
-        samples::add(tx, &sample)
-    });
     bed.write("pauses", |tx| pauses::set(tx, Some(at(1))));
     bed.write("creation_digests", |tx| {
         let of = Removable::Task(id("t"));
@@ -380,7 +375,6 @@ fn questions(bed: &Bed) {
         notices::get(tx, &id("n"))?;
         Ok((notices::list_of_launch(tx, &id("l1"))?, notices::list_open(tx)?))
     });
-    bed.read("samples", samples::list);
     bed.read("attention", |tx| attention::list_of(tx, "ann"));
     bed.read("output_tails", |tx| output_tails::get(tx, &id("l1")));
     bed.read("start_histories", |tx| {
@@ -443,7 +437,6 @@ fn questions(bed: &Bed) {
         tasks::find_short(tx, &"SHOP-1".parse().unwrap())?;
         tasks::list_of_ids(tx, [id("t")])?;
         tasks::list_failed(tx)?;
-        tasks::count_waiting(tx)?;
         tasks::count_by_status(tx)?;
         tasks::oldest_waiting(tx)?;
         tasks::count_open(tx)?;

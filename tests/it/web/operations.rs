@@ -39,7 +39,7 @@ fn operations_names_who_waits_for_which_task_and_why_in_both_languages() {
         "PRJ-2</a> · <bdi>No free slot",
         "longest for <time",
         "Spent today",
-        "Tokens per hour",
+        "Tokens today",
         " of 1 · memory ",
         "<b>claude</b> <span class=\"second\">1 running",
         "href=\"/ui/launches\">All launches</a>",

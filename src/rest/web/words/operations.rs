@@ -44,8 +44,16 @@ impl Words {
     /// Returns the part of the tokens of today that models read from a cache.
     pub(in crate::rest::web) fn of_cached(&self, percent: u64) -> String {
         match self.language {
-            Language::English => format!("{percent} % read from cache today"),
-            Language::Japanese => format!("今日は {percent} % がキャッシュから"),
+            Language::English => format!("{percent} % read from cache"),
+            Language::Japanese => format!("{percent} % がキャッシュから"),
+        }
+    }
+
+    /// Returns the change of a figure against an hour ago.
+    pub(in crate::rest::web) fn in_last_hour(&self, change: &str) -> String {
+        match self.language {
+            Language::English => format!("{change} in the last hour"),
+            Language::Japanese => format!("1 時間で {change}"),
         }
     }
 

@@ -1,0 +1,2 @@
+-- The load of the last hour is in memory.
+DROP TABLE samples;
