@@ -43,7 +43,6 @@ mod reload;
 mod removal;
 mod results;
 mod run;
-mod run_once;
 mod screen;
 mod session;
 mod status;
@@ -187,11 +186,6 @@ enum Question {
     Metrics,
     /// Print what an agent printed
     Logs(logs::LogsArguments),
-    /// Start an agent one time for its tasks, print its output, and hold it afterwards
-    ///
-    /// The daemon claims and starts it as always. The command refuses while the agent already runs
-    /// for a task in the project. It is for authors of agents: repeat it after each change.
-    RunOnce(run_once::RunOnceArguments),
     /// Stop an agent in a project and hold it, or stop all and pause
     Stop(stop::StopArguments),
     /// Start no more agents until `resume`; running agents go on
@@ -408,7 +402,6 @@ fn ask(question: Question, paths: &Paths, environment: &Environment) -> Result<(
             Question::Status(status) => while_read(status.run(&client)).await,
             Question::Metrics => metrics::metrics(&client).await,
             Question::Logs(logs) => while_read(logs.print(&client)).await,
-            Question::RunOnce(run) => run.run(&client).await,
             Question::Stop(stop) => stop.stop(&client).await,
             Question::Resume(resume) => resume.resume(&client).await,
             Question::Pause { form } => drain::pause(&client, form).await,

@@ -74,7 +74,6 @@ mod tests {
         ("mcp", "a bridge: the output belongs to the protocol"),
         ("metrics", "the text format of Prometheus"),
         ("logs", "the output of an agent, byte by byte"),
-        ("run-once", "the output of an agent; the exit code has the result"),
         ("chat", "a conversation on a terminal; its subcommands have it"),
         ("inbox done", "prints nothing"),
         ("inbox later", "prints nothing"),

@@ -74,8 +74,8 @@ impl LogsArguments {
 }
 
 /// Prints the output of a launch until it has ended.
-pub(super) async fn follow(client: &Client, launch: &LaunchId, raw: bool) -> Result<(), CliError> {
-    let printer = Printer::new(raw, false);
+pub(super) async fn follow(client: &Client, launch: &LaunchId) -> Result<(), CliError> {
+    let printer = Printer::new(false, false);
     Output { launch, printer }.print(client, true).await.map(drop)
 }
 

@@ -9,13 +9,14 @@ use super::activity::used;
 use super::client::{Client, encoded};
 use super::error::CliError;
 use super::events::line_of;
+use super::follow::say;
 use super::kept::telling;
 use super::named::{Named, id_of, ids};
 use super::output::{Form, ListForm, Zone, plain, print_json, print_line, print_table, table};
 use super::removal::{self, ArchivedArguments, DeleteArguments};
 use super::results::{DiffTask, DiscardTask, MergeTask, PublishTask, RestoreTask, ResultOfTask};
 use super::screen::Rows;
-use super::task_wait::{self, WaitForTasks};
+use super::task_wait::{self, Shown, WaitForTasks};
 use super::workspace;
 use crate::config::Environment;
 use crate::domain::check::CheckResult;
@@ -175,6 +176,9 @@ pub(super) struct AddTask {
     /// With --wait, wait no longer than this, such as 30m [default: wait without limit]
     #[arg(long, requires = "wait", value_parser = humantime::parse_duration)]
     timeout: Option<Duration>,
+    /// With --wait, print what its agent prints; all else goes to standard error
+    #[arg(long, requires = "wait", conflicts_with = "json")]
+    follow: bool,
     #[command(flatten)]
     form: Form,
 }
@@ -315,18 +319,24 @@ impl AddTask {
             // Scripts read one id. A person needs the short one.
             let id = &task.task.id;
             let is_seen = io::stdout().is_terminal();
-            print_line(&if is_seen {
+            let line = if is_seen || self.follow {
                 format!("{}  {id}", task.task.short_id)
             } else {
                 id.to_string()
-            })?;
+            };
+            if self.follow {
+                say(&line);
+            } else {
+                print_line(&line)?;
+            }
         } else if !self.wait {
             print_json(&task)?;
         }
         if !self.wait {
             return Ok(());
         }
-        let over = task_wait::wait(client, vec![task.task.id], self.timeout, self.form).await?;
+        let shown = if self.follow { Shown::Output } else { Shown::of(self.form) };
+        let over = task_wait::wait(client, vec![task.task.id], self.timeout, shown).await?;
         if self.form.json {
             over.iter().try_for_each(print_json)?;
         }

@@ -1,5 +1,7 @@
-//! `task wait` and `task add --wait`: wait until tasks are over.
+//! `task wait` and `task add --wait`: wait until tasks are over. With `--follow`, the output of
+//! their agents is printed meanwhile.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::client::Client;
@@ -7,10 +9,12 @@ use super::error::CliError;
 use super::events::event_of;
 use super::follow::{Following, say};
 use super::kept::until_kept;
+use super::logs;
 use super::named::{Named, ids};
 use super::output::{Form, plain, print_json, print_line};
 use crate::domain::workspace::WorkspaceState;
-use crate::domain::{TaskId, TaskStatus};
+use crate::domain::{LaunchId, TaskId, TaskStatus};
+use crate::rest::routes::launches::LaunchBody;
 use crate::rest::routes::tasks::TaskDetail;
 use crate::rest::routes::waiting::WaitingBody;
 use crate::rest::routes::workspaces::WorkspaceBody;
@@ -21,6 +25,8 @@ const EXIT_CANCELLED: u8 = 3;
 const EXIT_BLOCKED: u8 = 4;
 /// The exit code at the end of `--timeout`, as of timeout(1).
 const EXIT_TIMEOUT: u8 = 124;
+/// The time between two looks for the process of a launch.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Exit codes: 0 all are done; 3 one was cancelled; 4 one is blocked, or \
@@ -40,7 +46,7 @@ pub(super) struct WaitForTasks {
 impl WaitForTasks {
     pub(super) async fn run(self, client: &Client) -> Result<(), CliError> {
         let tasks = ids(&self.tasks, client).await?;
-        let over = wait(client, tasks, self.timeout, self.form).await?;
+        let over = wait(client, tasks, self.timeout, Shown::of(self.form)).await?;
         if self.form.json {
             print_json(&over)?;
         }
@@ -48,8 +54,25 @@ impl WaitForTasks {
     }
 }
 
+/// What is printed during a wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shown {
+    Nothing,
+    /// How each task ended, when it is over.
+    Ends,
+    /// The output of the agents. How each task ended goes to standard error.
+    Output,
+}
+
+impl Shown {
+    /// Returns what is printed beside an answer in this form.
+    pub(super) const fn of(form: Form) -> Self {
+        if form.json { Self::Nothing } else { Self::Ends }
+    }
+}
+
 /// Waits until each task is done, cancelled or blocked, or until it needs a person, also over
-/// restarts of the daemon. Returns the tasks. Without JSON it prints each one when it is over.
+/// restarts of the daemon. Returns the tasks.
 ///
 /// # Errors
 /// `Result` at the end of the timeout.
@@ -57,19 +80,19 @@ pub(super) async fn wait(
     client: &Client,
     tasks: Vec<TaskId>,
     timeout: Option<Duration>,
-    form: Form,
+    shown: Shown,
 ) -> Result<Vec<TaskDetail>, CliError> {
-    let mut open = tasks;
-    let mut over = Vec::with_capacity(open.len());
-    let waiting = until_over(client, &mut open, &mut over, form);
+    let over = Vec::with_capacity(tasks.len());
+    let mut waiting = Waiting { client, shown, open: tasks, over, printed: BTreeSet::new() };
     let Some(timeout) = timeout else {
-        waiting.await?;
-        return Ok(over);
+        waiting.until_over().await?;
+        return Ok(waiting.over);
     };
-    if let Ok(ended) = tokio::time::timeout(timeout, waiting).await {
-        return ended.map(|()| over);
+    let ended = tokio::time::timeout(timeout, waiting.until_over()).await;
+    if let Ok(ended) = ended {
+        return ended.map(|()| waiting.over);
     }
-    for task in &open {
+    for task in &waiting.open {
         let shown: Option<TaskDetail> = client.get(&format!("/tasks/{task}")).await.ok();
         let short_id = shown.as_ref().map(|shown| shown.task.short_id.to_string());
         let short_id = short_id.unwrap_or_else(|| task.to_string());
@@ -96,94 +119,169 @@ pub(super) fn result_of(over: &[TaskDetail]) -> Result<(), CliError> {
     }
 }
 
-/// Moves the tasks from `open` to `over` as they end. Cancel-safe.
-async fn until_over(
-    client: &Client,
-    open: &mut Vec<TaskId>,
-    over: &mut Vec<TaskDetail>,
-    form: Form,
-) -> Result<(), CliError> {
-    let mut following = Following::new();
-    loop {
-        let followed = async {
-            // The stream begins before the tasks are read, so that no change in between is missed.
-            let mut events = client.open("/events").await?;
-            following.connected();
-            let mut rest = Vec::new();
-            let mut is_changed = true;
-            loop {
-                if is_changed {
-                    look(client, open, over, form).await?;
+/// A wait for tasks.
+struct Waiting<'a> {
+    client: &'a Client,
+    shown: Shown,
+    open: Vec<TaskId>,
+    over: Vec<TaskDetail>,
+    /// The launches whose output was printed.
+    printed: BTreeSet<LaunchId>,
+}
+
+/// The result of a look at the tasks.
+enum Found {
+    /// All are over.
+    Ends,
+    /// A launch for one, whose output was not printed yet.
+    Output(LaunchId),
+    /// Some go on.
+    Nothing,
+}
+
+impl Waiting<'_> {
+    /// Moves the tasks from `open` to `over` as they end. Cancel-safe.
+    async fn until_over(&mut self) -> Result<(), CliError> {
+        let mut following = Following::new();
+        loop {
+            let followed = match self.follow_events(&mut following).await {
+                Ok(Found::Ends) => return Ok(()),
+                Ok(Found::Output(launch)) => self.print_output(launch).await,
+                Ok(Found::Nothing) => {
+                    let ended = "the daemon ended the stream of events";
+                    Err(CliError::Lost(ended.to_owned()))
                 }
-                if open.is_empty() {
-                    return Ok(true);
-                }
-                let Some(piece) = events.next().await? else { return Ok(false) };
-                rest.extend_from_slice(&piece);
-                is_changed = false;
-                while let Some(end) = rest.windows(2).position(|two| two == b"\n\n") {
-                    let block: Vec<u8> = rest.drain(..end + 2).collect();
-                    let event = event_of(&String::from_utf8_lossy(&block));
-                    // An event without a task, such as a pause, may keep the agents of these tasks from
-                    // starting.
-                    is_changed |= event
-                        .is_some_and(|event| event.task_id.is_none_or(|task| open.contains(&task)));
+                Err(error) => Err(error),
+            };
+            if let Err(error) = followed {
+                following.lost(error).await?;
+            }
+        }
+    }
+
+    /// Looks at the tasks when they may have changed. Returns `Found::Nothing` at the end of the
+    /// stream of events.
+    async fn follow_events(&mut self, following: &mut Following) -> Result<Found, CliError> {
+        // The stream begins before the tasks are read, so that no change in between is missed.
+        let mut events = self.client.open("/events").await?;
+        following.connected();
+        let mut rest = Vec::new();
+        let mut is_changed = true;
+        loop {
+            if is_changed {
+                let found = self.look().await?;
+                if !matches!(found, Found::Nothing) {
+                    return Ok(found);
                 }
             }
+            let Some(piece) = events.next().await? else { return Ok(Found::Nothing) };
+            rest.extend_from_slice(&piece);
+            is_changed = false;
+            while let Some(end) = rest.windows(2).position(|two| two == b"\n\n") {
+                let block: Vec<u8> = rest.drain(..end + 2).collect();
+                let event = event_of(&String::from_utf8_lossy(&block));
+                // An event without a task, such as a pause, may keep the agents of these tasks from
+                // starting.
+                is_changed |= event.is_some_and(|event| {
+                    event.task_id.is_none_or(|task| self.open.contains(&task))
+                });
+            }
+        }
+    }
+
+    async fn look(&mut self) -> Result<Found, CliError> {
+        let mut being_kept = Vec::new();
+        // A task that was told is not told again if the next one can't be read.
+        let mut n = 0;
+        while let Some(id) = self.open.get(n).cloned() {
+            let task: TaskDetail = self.client.get(&format!("/tasks/{id}")).await?;
+            // The launches are read after the task, so that none is missed that ended it.
+            if let Some(launch) = self.find_output(&task).await? {
+                return Ok(Found::Output(launch));
+            }
+            let is_waited_for = is_being_kept(&task);
+            match end_of(&task) {
+                Some(end) if !is_waited_for => {
+                    self.tell(&task, &end)?;
+                    self.over.push(task);
+                    self.open.remove(n);
+                }
+                _ => {
+                    being_kept.extend(is_waited_for.then_some(id));
+                    n += 1;
+                }
+            }
+        }
+        for id in being_kept {
+            until_kept(self.client, &id).await?;
+            let task: TaskDetail = self.client.get(&format!("/tasks/{id}")).await?;
+            if let Some(end) = end_of(&task) {
+                self.tell(&task, &end)?;
+                self.over.push(task);
+                self.open.retain(|other| *other != id);
+            }
+        }
+        Ok(if self.open.is_empty() { Found::Ends } else { Found::Nothing })
+    }
+
+    /// Returns the oldest launch for a task whose output was not printed, if output is wanted.
+    async fn find_output(&self, detail: &TaskDetail) -> Result<Option<LaunchId>, CliError> {
+        if self.shown != Shown::Output {
+            return Ok(None);
+        }
+        let query = format!("/launches?project={}&purpose=task", detail.task.project_id);
+        let launches: Vec<LaunchBody> = self.client.get(&query).await?;
+        let is_wanted = |launch: &LaunchBody| {
+            let task = launch.task_id.as_ref().or(launch.claimed_task_id.as_ref());
+            task == Some(&detail.task.id) && !self.printed.contains(&launch.launch_id)
         };
-        match followed.await {
-            Ok(true) => return Ok(()),
-            Ok(false) => {
-                let ended = "the daemon ended the stream of events";
-                following.lost(CliError::Lost(ended.to_owned())).await?;
-            }
-            Err(error) => following.lost(error).await?,
-        }
+        Ok(launches.into_iter().rev().find(is_wanted).map(|launch| launch.launch_id))
     }
-}
 
-async fn look(
-    client: &Client,
-    open: &mut Vec<TaskId>,
-    over: &mut Vec<TaskDetail>,
-    form: Form,
-) -> Result<(), CliError> {
-    let mut being_kept = Vec::new();
-    // A task that was told is not told again if the next one can't be read.
-    let mut n = 0;
-    while let Some(id) = open.get(n) {
-        let task: TaskDetail = client.get(&format!("/tasks/{id}")).await?;
-        let is_waited_for = is_being_kept(&task);
-        match end_of(&task) {
-            Some(end) if !is_waited_for => {
-                tell(&task, &end, form)?;
-                over.push(task);
-                open.remove(n);
+    /// Prints the output of a launch until it has ended, and then its outcome.
+    async fn print_output(&mut self, launch: LaunchId) -> Result<(), CliError> {
+        let path = format!("/launches/{launch}");
+        let begun = loop {
+            let now: LaunchBody = self.client.get(&path).await?;
+            if now.pid.is_some() || now.outcome.is_some() {
+                break now;
             }
-            _ => {
-                being_kept.extend(is_waited_for.then(|| id.clone()));
-                n += 1;
+            // No event tells that the process of a launch has begun.
+            tokio::time::sleep(LOOK_AGAIN).await;
+        };
+        self.printed.insert(launch.clone());
+        if begun.pid.is_some() {
+            say(&format!("{launch} runs"));
+            match logs::follow(self.client, &launch).await {
+                // The reader of the output is gone. The agent goes on.
+                Err(CliError::Hushed) => return Err(CliError::Hushed),
+                Err(error) => {
+                    error.print();
+                    say("the output is not printed; waiting for the end of the task");
+                    return Ok(());
+                }
+                Ok(()) => {}
             }
         }
+        let ended: LaunchBody = self.client.get(&path).await?;
+        let outcome = ended.outcome.unwrap_or_default();
+        let reason = ended.reason.map_or_else(String::new, |reason| format!(" ({reason})"));
+        say(&format!("{launch} ended: {}", plain(&format!("{outcome}{reason}"))));
+        Ok(())
     }
-    for id in being_kept {
-        until_kept(client, &id).await?;
-        let task: TaskDetail = client.get(&format!("/tasks/{id}")).await?;
-        if let Some(end) = end_of(&task) {
-            tell(&task, &end, form)?;
-            over.push(task);
-            open.retain(|other| *other != id);
-        }
-    }
-    Ok(())
-}
 
-/// Tells a person how a task is over.
-fn tell(task: &TaskDetail, end: &str, form: Form) -> Result<(), CliError> {
-    if form.json {
-        return Ok(());
+    /// Tells a person how a task is over.
+    fn tell(&self, task: &TaskDetail, end: &str) -> Result<(), CliError> {
+        let line = format!("{} {end}", task.task.short_id);
+        match self.shown {
+            Shown::Nothing => Ok(()),
+            Shown::Ends => print_line(&line),
+            Shown::Output => {
+                say(&line);
+                Ok(())
+            }
+        }
     }
-    print_line(&format!("{} {end}", task.task.short_id))
 }
 
 /// Returns whether the work on a finished task is still being kept.

@@ -138,6 +138,7 @@ impl From<&Instance> for LaunchBody {
                 .to_owned(),
             task_id: None,
             task_short_id: None,
+            claimed_task_id: None,
             pid,
             // The record was made when the process was wanted. Only the server knows the moment of
             // the claim.

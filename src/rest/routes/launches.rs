@@ -41,6 +41,9 @@ pub struct LaunchBody {
     /// The short id of the task, such as `SHOP-12`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task_short_id: Option<ShortId>,
+    /// The task that ordered its start; absent after the agent took a task.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub claimed_task_id: Option<TaskId>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<i32>,
     pub claimed_at: Timestamp,
@@ -114,6 +117,7 @@ impl From<Launch> for LaunchBody {
             project_id: launch.key.project,
             purpose: launch.key.purpose,
             ai_type: launch.ai_type,
+            claimed_task_id: launch.claimed_task.filter(|_| launch.task.is_none()),
             task_id: launch.task,
             task_short_id: None,
             pid: launch.pid,

@@ -313,7 +313,7 @@ fn status_shows_what_runs_what_waits_and_what_ended() {
             "parked": [],
             "ended": [launch("agt_failed", json!({
                 "state": "ended", "ended_at": "[ended_at]", "outcome": "never_authenticated", "exit_code": 3,
-                "failure": { "class": "crash" },
+                "failure": { "class": "crash" }, "claimed_task_id": "tsk_failed",
             }))],
             "counters": null,
         })

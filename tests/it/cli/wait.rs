@@ -1,11 +1,10 @@
-//! `task wait`, `task add --wait` and `run-once`: commands that end with the work of agents.
+//! `task wait` and `task add --wait`: commands that end with the work of agents.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::Stdio;
 
 use super::check_fails;
 use crate::daemon::Daemon;
-use crate::support::until;
 
 #[test]
 fn a_wait_ends_with_the_outcome_of_the_tasks() {
@@ -68,56 +67,78 @@ fn a_task_is_added_and_waited_for() {
     );
 }
 
+/// Adds a task for `agt` and follows it.
+const FOLLOW: [&str; 11] = [
+    "task",
+    "add",
+    "--project",
+    "prj",
+    "--title",
+    "t",
+    "--assignee",
+    "agt",
+    "--wait",
+    "--follow",
+    "--status=in_progress",
+];
+
 #[test]
-fn an_agent_runs_once_in_the_foreground() {
-    let daemon = Daemon::running("backoff: { initial: 1h, max: 1h }");
+fn the_output_of_the_agent_is_followed_until_its_task_is_over() {
+    let daemon = Daemon::running("");
     daemon.project("prj");
-    daemon.agent("agt", "prj", &["print:hello", "authenticate", "get-my-task", "exit:3"]);
-    check_fails(&daemon, &["run-once", "agt", "prj"], 1, "set a task of it in_progress");
-    daemon.done(&["stop", "agt", "prj"]);
-    daemon.task("tsk", "prj", "agt");
-    daemon.until_ended("agt");
-    let said = daemon.cli(&["run-once", "agt", "prj"]);
-    assert!(said.code == 1 && said.stdout.starts_with("hello\n"), "{said:?}");
-    assert!(said.stderr.contains("exited_without_report; it is held until `resume"), "{said:?}");
-
-    // The agent is repaired, and runs once more.
-    daemon.steps("agt", &["print:better", "authenticate", "get-my-task", "report:success"]);
-    let said = daemon.cli(&["run-once", "agt", "prj"]);
-    assert!(said.code == 0 && said.stdout.starts_with("better\n"), "{said:?}");
-    assert_eq!(daemon.ended("agt").len(), 3);
-
-    // It refuses while the agent runs.
-    daemon.steps("agt", &["authenticate", "write:ready", "sleep:600"]);
-    daemon.task("tsk_2", "prj", "agt");
-    daemon.written_pid("ready");
-    check_fails(&daemon, &["run-once", "agt", "prj"], 1, "It is running already");
-    until("it still runs", || daemon.open("agt").len() == 1);
+    let report = ["authenticate", "get-my-task", "print:works", "report:success", "print:leaves"];
+    daemon.agent("agt", "prj", &[&["print:begins"][..], &report].concat());
+    let said = daemon.cli(&FOLLOW);
+    assert_eq!(said.code, 0, "{said:?}");
+    let lines: Vec<&str> = said.stdout.lines().collect();
+    assert_eq!((lines.first(), lines.last()), (Some(&"begins"), Some(&"leaves")), "{said:?}");
+    assert!(lines.contains(&"works") && !said.stdout.contains("PRJ-1"), "{said:?}");
+    let told: Vec<&str> = said.stderr.lines().collect();
+    assert_eq!(told.len(), 4, "{said:?}");
+    assert!(told[0].starts_with("agent-coordinator: PRJ-1  tsk_"), "{said:?}");
+    assert!(told[1].ends_with(" runs") && told[2].ends_with(" ended: completed"), "{said:?}");
+    assert_eq!(told[3], "agent-coordinator: PRJ-1 is done");
+    check_fails(
+        &daemon,
+        &["task", "add", "--project", "prj", "--title", "t", "--follow"],
+        2,
+        "--wait",
+    );
+    check_fails(&daemon, &[&FOLLOW[..], &["--json"]].concat(), 2, "--json");
 }
 
 #[test]
-fn ctrl_c_stops_the_agent_that_runs_once() {
-    let daemon = Daemon::running("backoff: { initial: 1h, max: 1h }");
+fn each_launch_for_a_task_is_followed_also_one_without_a_session() {
+    let daemon = Daemon::running("backoff: { initial: 1ms, max: 1ms }\nstart: { limit: 2 }");
     daemon.project("prj");
-    daemon.agent("agt", "prj", &["exit:3"]);
+    daemon.agent("agt", "prj", &["print:hello", "exit:3"]);
+    let said = daemon.cli(&FOLLOW);
+    assert_eq!((said.code, said.stdout.as_str()), (4, "hello\nhello\n"), "{said:?}");
+    assert_eq!(said.stderr.matches(" ended: never_authenticated").count(), 2, "{said:?}");
+    assert!(said.stderr.contains("PRJ-1 needs a person: "), "{said:?}");
+}
+
+#[test]
+fn ctrl_c_ends_only_the_command_that_follows() {
+    let daemon = Daemon::running("");
+    daemon.project("prj");
+    // The output of another task of the agent is not printed.
+    daemon.agent("agt", "prj", &["print:other", "authenticate", "get-my-task", "report:success"]);
     daemon.task("tsk", "prj", "agt");
     daemon.until_ended("agt");
-    daemon.steps("agt", &["print:hello", "authenticate", "sleep:600"]);
+    daemon.steps("agt", &["print:hello", "authenticate", "get-my-task", "sleep:600"]);
     let mut command = daemon.command();
-    command.args(["run-once", "agt", "prj"]).stdin(Stdio::null());
-    let mut running = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    command.args(FOLLOW).stdin(Stdio::null());
+    let mut following = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
-    let mut lines = BufReader::new(running.stdout.take().unwrap());
+    let mut lines = BufReader::new(following.stdout.take().unwrap());
     lines.read_line(&mut line).unwrap();
     assert_eq!(line, "hello\n");
-    let pid = nix::unistd::Pid::from_raw(running.id().try_into().unwrap());
+    let pid = nix::unistd::Pid::from_raw(following.id().try_into().unwrap());
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).unwrap();
-    let output = running.wait_with_output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(3), "{said}");
-    assert!(said.contains("stopping the agent"), "{said}");
-    assert!(said.contains("stopped (") && said.contains("it is held until"), "{said}");
-    assert_eq!(daemon.open("agt").len(), 0);
+    let output = following.wait_with_output().unwrap();
+    assert!(!output.status.success(), "{output:?}");
+    assert_eq!(daemon.open("agt").len(), 1);
 }
 
 #[test]
