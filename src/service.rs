@@ -23,7 +23,6 @@ mod import;
 mod launches;
 mod lookup;
 mod maintenance;
-mod pause_file;
 pub mod people;
 mod removals;
 mod repeats;
@@ -109,7 +108,7 @@ use crate::domain::{
     AgentId, CoordinatorId, FileOwners, Guidance, Language, Refusal, Secret, Timestamp,
 };
 use crate::nudge::{Nudge, Wakeups};
-use crate::rows::{Publish, Store};
+use crate::rows::{Publish, Store, pauses};
 use crate::store::StoreError;
 use crate::workspace::Checkouts;
 use chats::presence::Attendances;
@@ -117,7 +116,6 @@ use clocks::Clocks;
 use coordinators::board::CoordinatorBoard;
 use core::Core;
 use launches::shims::Shims;
-use pause_file::PauseFile;
 use waiting::Waiting;
 use world::World;
 
@@ -200,7 +198,6 @@ struct Shared {
     clocks: Arc<Clocks>,
     attendances: Arc<Attendances>,
     shims: Arc<Shims>,
-    pause_file: Arc<PauseFile>,
     coordinators: Arc<CoordinatorBoard>,
     /// The clones on this host, if the coordinator runs in this process.
     checkouts: Arc<OnceLock<Arc<Checkouts>>>,
@@ -227,7 +224,6 @@ pub struct Service {
     core: Arc<Core>,
     waiting: Waiting,
     board: Arc<CoordinatorBoard>,
-    pause_file: Arc<PauseFile>,
     ending: CancellationToken,
 }
 
@@ -256,7 +252,6 @@ impl Service {
             waiting,
             attendances: Arc::default(),
             shims: Arc::default(),
-            pause_file: Arc::default(),
             coordinators: Arc::default(),
             checkouts: Arc::default(),
             ending: CancellationToken::new(),
@@ -278,7 +273,6 @@ impl Service {
             core: shared.core,
             waiting: shared.waiting,
             board: shared.coordinators,
-            pause_file: shared.pause_file,
             ending: shared.ending,
         }
     }
@@ -297,19 +291,23 @@ impl Service {
     }
 
     /// Holds starts while there is a pause file, or allows them again. Returns whether that has
-    /// changed.
-    pub fn hold_starts(&self, pause_file: Option<&Path>) -> bool {
-        let is_news = self.pause_file.set(pause_file);
-        if is_news {
-            self.waiting.coordinators.wake();
-            self.waiting.forges.wake();
+    /// changed. Called by one task at a time.
+    pub async fn hold_starts(&self, pause_file: Option<&Path>) -> Result<bool, ServiceError> {
+        let file = pause_file.map(|file| file.display().to_string());
+        // Most looks at the file change nothing, and do not use the only writer.
+        let before = self.core.read(|tx| Ok(pauses::file(tx)?)).await?;
+        if before == file {
+            return Ok(false);
         }
-        is_news
+        let is_news = before.is_some() != file.is_some();
+        self.core.write(move |tx| Ok(pauses::set_file(tx, file.as_deref())?)).await?;
+        self.waiting.forges.wake();
+        Ok(is_news)
     }
 
     /// Returns whether the pause file keeps agents from starting.
-    pub fn are_starts_held(&self) -> bool {
-        self.pause_file.exists()
+    pub async fn are_starts_held(&self) -> Result<bool, ServiceError> {
+        self.core.read(|tx| Ok(pauses::file(tx)?.is_some())).await
     }
 
     /// Ends all waits for news. Later calls do not wait either.

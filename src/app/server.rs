@@ -95,7 +95,7 @@ impl Server {
         }
         service.launches.count_ended_launches().await?;
         // This comes before any start.
-        service.hold_starts(forge::pause_file(&config.forges.pause_resume));
+        service.hold_starts(forge::pause_file(&config.forges.pause_resume)).await?;
         let mcp = McpServer::new(service.clone(), coordinator_token(config, &made_token));
         let manifest_before = Mutex::default();
         let locks = (lock, store_lock);

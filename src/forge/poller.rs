@@ -348,9 +348,11 @@ impl Poller {
         hides_blockers: bool,
         problem: &mut Option<String>,
     ) {
-        let ours = match self.ours().await {
-            Ok(ours) => ours,
-            Err(error) => {
+        let service = &self.host_state.service;
+        let is_held = service.are_starts_held().await.map_err(|error| said(&error));
+        let (ours, is_held) = match (self.ours().await, is_held) {
+            (Ok(ours), Ok(is_held)) => (ours, is_held),
+            (Err(error), _) | (_, Err(error)) => {
                 *problem = Some(error);
                 return;
             }
@@ -369,7 +371,6 @@ impl Poller {
                 continue;
             }
             not_free.insert(here);
-            let is_held = self.host_state.service.are_starts_held();
             if our.is_some_and(|our| is_suspect(our, item, rules, is_held)) {
                 self.suspects.insert(here);
             }
@@ -404,8 +405,8 @@ impl Poller {
     async fn suspect(&mut self) -> Result<(), String> {
         let now = self.host_state.service.time();
         let service = Arc::clone(&self.host_state.service);
+        let is_held = service.are_starts_held().await.map_err(|error| said(&error))?;
         let before = std::mem::take(&mut self.suspects);
-        let is_held = service.are_starts_held();
         self.to_ask.clear();
         for item in self.ours().await? {
             let here = within(&item);

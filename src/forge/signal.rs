@@ -36,13 +36,22 @@ pub(super) async fn follow(
     loop {
         let pause_file = pause_file(settings);
         let is_held = pause_file.is_some();
-        if service.hold_starts(pause_file) {
-            let file = settings.signal_file.display();
-            if is_held {
+        let file = settings.signal_file.display();
+        match service.hold_starts(pause_file).await {
+            Ok(false) => {}
+            Ok(true) if is_held => {
                 tracing::warn!(%file, "the pause file exists: no agent is started, and work of forges is paused");
-            } else {
+            }
+            Ok(true) => {
                 tracing::info!(%file, "the pause file is gone: agents are started again");
                 pokes.wake_where(|_| true);
+            }
+            Err(error) => {
+                tracing::warn!(
+                    %file,
+                    error = %ErrorChain(&error),
+                    "could not store whether the pause file exists; will try again"
+                );
             }
         }
         if is_held && let Err(error) = pause_all(service).await {

@@ -29,7 +29,6 @@ use super::clocks::Clocks;
 use super::core::Core;
 use super::launches::change::want_stop;
 use super::launches::shims::Shims;
-use super::pause_file::PauseFile;
 use super::waiting::Waiting;
 use super::workspaces::{self, Room};
 use super::{ServiceError, Shared};
@@ -99,7 +98,6 @@ pub struct Coordinators {
     clocks: Arc<Clocks>,
     attendances: Arc<Attendances>,
     shims: Arc<Shims>,
-    pause_file: Arc<PauseFile>,
     board: Arc<CoordinatorBoard>,
     checkouts: workspaces::OwnCheckouts,
     /// The latest start of each coordinator outside this process.
@@ -119,7 +117,6 @@ impl Coordinators {
             clocks,
             attendances,
             shims,
-            pause_file,
             coordinators: board,
             checkouts,
             ending,
@@ -136,7 +133,6 @@ impl Coordinators {
             clocks,
             attendances,
             shims,
-            pause_file,
             board,
             checkouts,
             incarnations,
@@ -166,9 +162,8 @@ impl Coordinators {
             Ok((startable, open, answered, shared, jobs))
         });
         let (startable, launches, answered, shared_directories, jobs) = read.await?;
-        let startable = startable
-            .into_iter()
-            .filter_map(|facts| self.pause_file.apply(facts).candidate(backoff, aging, at));
+        let startable =
+            startable.into_iter().filter_map(|facts| facts.candidate(backoff, aging, at));
         let launches = launches.into_iter().map(|launch| {
             let idle_ms = self.clocks.idle_for(&self.heard, &launch).and_then(millis);
             let is_shim_unknown = launch.pid.is_some() && !self.shims.is_reported(&launch.id);

@@ -15,7 +15,6 @@ use crate::nudge::Wakeups;
 use super::Shared;
 use super::coordinators::board::CoordinatorBoard;
 use super::core::Core;
-use super::pause_file::PauseFile;
 use super::waiting::Waiting;
 use waiting::{RepositoryKey, WaitingItems};
 
@@ -126,13 +125,12 @@ pub struct Forges {
     waiting: Waiting,
     board: ForgeBoard,
     coordinators: Arc<CoordinatorBoard>,
-    pause_file: Arc<PauseFile>,
 }
 
 impl Forges {
     pub(super) fn new(shared: Shared) -> Self {
-        let Shared { core, waiting, coordinators, pause_file, .. } = shared;
-        Self { core, waiting, board: ForgeBoard::default(), coordinators, pause_file }
+        let Shared { core, waiting, coordinators, .. } = shared;
+        Self { core, waiting, board: ForgeBoard::default(), coordinators }
     }
 
     /// Listens for requests to ask the forges at once, also those that failed.

@@ -32,7 +32,6 @@ use crate::store::{HistoryFilter, LaunchFilter, Read};
 
 use super::coordinators::board::CoordinatorBoard;
 use super::core::Core;
-use super::pause_file::PauseFile;
 use super::waiting::Waiting;
 use super::workspaces::OwnCheckouts;
 use super::{Heard, ServiceError, Shared};
@@ -44,7 +43,6 @@ pub struct Launches {
     heard: Heard,
     waiting: Waiting,
     shims: Arc<Shims>,
-    pause_file: Arc<PauseFile>,
     coordinators: Arc<CoordinatorBoard>,
     checkouts: OwnCheckouts,
     /// The folders are shared by all followers of the output of launches.
@@ -53,14 +51,12 @@ pub struct Launches {
 
 impl Launches {
     pub(super) fn new(shared: Shared) -> Self {
-        let Shared { core, heard, waiting, shims, pause_file, coordinators, checkouts, .. } =
-            shared;
+        let Shared { core, heard, waiting, shims, coordinators, checkouts, .. } = shared;
         Self {
             core,
             heard,
             waiting,
             shims,
-            pause_file,
             coordinators,
             checkouts,
             output_folders: SharedFolders::default(),

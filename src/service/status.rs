@@ -2,7 +2,6 @@
 //! coordinator about its processes.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::clock;
@@ -45,7 +44,7 @@ pub struct StatusView {
     pub parked: Vec<Account>,
     pub parking: Parking,
     /// The pause file, if it exists.
-    pub pause_file: Option<PathBuf>,
+    pub pause_file: Option<String>,
     pub forges: Vec<ForgeStatus>,
     /// The items with pending work.
     pub forge_items: Vec<ForgeItem>,
@@ -74,6 +73,7 @@ struct Rows {
     ended: Vec<Launch>,
     short_ids: BTreeMap<TaskId, ShortId>,
     paused_since: Option<Timestamp>,
+    pause_file: Option<String>,
     held: Vec<StartHistory>,
     parked: Vec<Account>,
     forge_items: Vec<ForgeItem>,
@@ -151,6 +151,7 @@ impl Service {
                 open,
                 ended,
                 paused_since: pauses::since(tx)?,
+                pause_file: pauses::file(tx)?,
                 held: start_histories::list_held(tx)?,
                 parked: accounts::list_parked(tx)?,
                 forge_items,
@@ -173,7 +174,7 @@ impl Service {
             Err(error) => return Err(error),
         };
         let Rows { open, ended, short_ids, paused_since, held, .. } = rows;
-        let Rows { parked, forge_items, stuck, to_merge, .. } = rows;
+        let Rows { pause_file, parked, forge_items, stuck, to_merge, .. } = rows;
         let abandoned = open.iter().filter(|launch| self.board.is_abandoned(launch, now));
         Ok(StatusView {
             abandoned: abandoned.map(|launch| launch.id.clone()).collect(),
@@ -190,7 +191,7 @@ impl Service {
             held,
             parked,
             parking: self.core.settings().parking,
-            pause_file: self.pause_file.get(),
+            pause_file,
             forges: self.forges.all(),
             forge_items,
             stuck,

@@ -84,6 +84,7 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     migration(27, "begun writes", include_str!("migrations/0027_begun_writes.sql")),
     migration(28, "creation digests", include_str!("migrations/0028_creation_digests.sql")),
     migration(29, "no samples", include_str!("migrations/0029_no_samples.sql")),
+    migration(30, "pause file", include_str!("migrations/0030_pause_file.sql")),
 ];
 
 const fn migration(version: i64, description: &'static str, sql: &'static str) -> Migration {

@@ -397,7 +397,7 @@ impl From<StatusView> for StatusBody {
             parked: parked.collect(),
             not_installed: Vec::new(),
             pause_file: view.pause_file.is_some(),
-            pause_file_path: view.pause_file.map(|path| path.display().to_string()),
+            pause_file_path: view.pause_file,
             forges: view.forges.into_iter().map(ForgeBody::from).collect(),
             forge_items,
             stuck: view.stuck.into_iter().map(StuckBody::from).collect(),

@@ -91,7 +91,7 @@ impl From<Why> for WhyBody {
         if let Some(path) = why.pause_file
             && let Some(paused) = rules.iter_mut().find(|rule| rule.rule == StartReason::Paused)
         {
-            paused.detail = Some(format!("the pause file `{}` exists; remove it", path.display()));
+            paused.detail = Some(format!("the pause file `{path}` exists; remove it"));
         }
         let is_about_clone = |rule: &&mut RuleBody| {
             rule.keeps

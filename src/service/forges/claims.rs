@@ -5,7 +5,6 @@
 //! stores the claims. The task that carries out pending writes makes the claim at the forge.
 
 use std::convert::Infallible;
-use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock;
@@ -61,7 +60,7 @@ impl Forges {
         // Items of a host that takes no claims would block agents and slots for items of other
         // hosts.
         served.retain(|line| self.board.takes_claims(line.workers.host));
-        if served.is_empty() || self.pause_file.exists() {
+        if served.is_empty() {
             return Ok(());
         }
         let Some(work) = self.open_work().await? else {
@@ -147,11 +146,10 @@ impl Forges {
     async fn open_work(&self) -> Result<Option<OpenWork>, ServiceError> {
         let backoff = self.core.settings().backoff;
         let now = self.core.now();
-        let pause_file = Arc::clone(&self.pause_file);
-        let reason = move |facts: StartFacts| pause_file.apply(facts).reason(backoff, now);
-        let work = self.core.read(move |tx| match pauses::since(tx)? {
-            Some(_) => Ok(None),
-            None => Ok(Some(read_open_work(tx, &reason)?)),
+        let reason = move |facts: StartFacts| facts.reason(backoff, now);
+        let work = self.core.read(move |tx| {
+            let is_paused = pauses::is_paused(tx)?;
+            Ok(if is_paused { None } else { Some(read_open_work(tx, &reason)?) })
         });
         let hosts_in_trouble = self.board.hosts_in_trouble();
         Ok(work.await?.map(|work| OpenWork { hosts_in_trouble, ..work }))

@@ -71,7 +71,7 @@ impl Launches {
         let by = coordinator.cloned();
         let settings = self.core.settings();
         let inputs = self.heard.inputs(&self.core);
-        let question = Question { keys, by, settings, is_held: self.pause_file.exists() };
+        let question = Question { keys, by, settings };
         // Most answers are no, and do not use the only writer.
         let first = question.clone();
         let now = self.core.now();
@@ -115,7 +115,6 @@ struct Question {
     keys: Vec<InstanceKey>,
     by: Option<CoordinatorId>,
     settings: Arc<Settings>,
-    is_held: bool,
 }
 
 impl Question {
@@ -149,7 +148,6 @@ impl Question {
         now: Timestamp,
     ) -> Result<ControlFlow<ShouldStart, StartFacts>, ServiceError> {
         let mut facts = startable::of_key(tx, key)?;
-        facts.is_paused |= self.is_held;
         workspaces::look_up(tx, &mut facts, None)?;
         Ok(match facts.reason(self.settings.backoff, now) {
             StartReason::Ready if workspaces::is_elsewhere(&facts, self.by.as_ref()) => {

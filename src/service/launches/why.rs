@@ -1,7 +1,6 @@
 //! `why`: each rule that lets a pair start or keeps it from starting.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::domain::account::Parking;
@@ -42,7 +41,7 @@ pub struct Why {
     pub account: Account,
     pub parking: Parking,
     /// The pause file, if it exists.
-    pub pause_file: Option<PathBuf>,
+    pub pause_file: Option<String>,
     /// The reason, for people, why the clone for its task is not ready.
     pub about_clone: Option<String>,
     /// The git work tree of the project, if several agents work in it at once.
@@ -75,6 +74,7 @@ struct ReadKeys {
     /// The names of the agents whose chats are open.
     talkers: BTreeMap<AgentId, String>,
     paused_since: Option<Timestamp>,
+    pause_file: Option<String>,
 }
 
 impl Launches {
@@ -129,9 +129,10 @@ impl Launches {
             let chats = open.iter().filter(|launch| launch.key.purpose == Purpose::Chat);
             let talkers = agents::names(tx, &chats.map(|it| it.key.agent.clone()).collect())?;
             let paused_since = pauses::since(tx)?;
-            Ok(ReadKeys { keys: facts, open, talkers, paused_since })
+            let pause_file = pauses::file(tx)?;
+            Ok(ReadKeys { keys: facts, open, talkers, paused_since, pause_file })
         });
-        let ReadKeys { keys, open, talkers, paused_since } = read.await?;
+        let ReadKeys { keys, open, talkers, paused_since, pause_file } = read.await?;
         let at = self.core.now();
         // The coordinator in this process is present before it has reported.
         let is_own = self.checkouts.get().is_some();
@@ -152,15 +153,14 @@ impl Launches {
             let host = self.coordinators.deferral_of(&why.key, at).map(|(host, _)| host);
             let chat = chat_before(&why, host.as_ref(), &open, &talkers);
             let facts = WaitFacts { paused_since, chat, silent_host, ..why.facts };
-            all.push(Why { facts, ..why });
+            all.push(Why { facts, pause_file: pause_file.clone(), ..why });
         }
         Ok(all)
     }
 
     /// Returns the answers of the rules for one key. `launch` is its open launch.
     fn why_read(&self, read: ReadKey, launch: Option<&Launch>, at: Timestamp) -> Why {
-        let ReadKey { start, last_end, agent, project, stopped_by } = read;
-        let facts = self.pause_file.apply(start);
+        let ReadKey { start: facts, last_end, agent, project, stopped_by } = read;
         let abandoned = launch.filter(|launch| self.coordinators.is_abandoned(launch, at));
         let (host, deferred) = self.coordinators.deferral_of(&facts.key, at).unzip();
         let host = host.and_then(|id| match self.coordinators.machine_of(&id) {
@@ -172,7 +172,7 @@ impl Launches {
             rulings: facts.rulings(self.core.settings().backoff, at).to_vec(),
             crowd: self.coordinators.crowd_of(&facts.key, at),
             abandoned: abandoned.map(|launch| launch.id.clone()),
-            pause_file: self.pause_file.get(),
+            pause_file: None,
             about_clone: facts.about_clone(),
             waiting_since: facts.waiting_since,
             facts: WaitFacts {

@@ -74,6 +74,40 @@ fn the_pause_file_works_without_a_forge_and_is_named() {
 }
 
 #[test]
+fn the_pause_file_and_a_person_pause_independently_also_over_restarts() {
+    let mut daemon = Daemon::running("");
+    daemon.with_one_task(&["authenticate", "get-my-task", "report:success"]);
+    daemon.until_ended("agt");
+    let file = daemon.state().join("contexts/pause_signal");
+    let is_paused = |daemon: &Daemon| {
+        let status = daemon.status();
+        ["paused", "pause_file"].map(|what| status[what] == true)
+    };
+    // A file that is made while no daemon runs holds the first start.
+    daemon.kill();
+    std::fs::write(&file, "").unwrap();
+    daemon.start();
+    assert_eq!(is_paused(&daemon), [false, true]);
+    daemon.done(&["pause"]);
+    assert_eq!(is_paused(&daemon), [true, true]);
+    daemon.done(&["resume"]);
+    assert_eq!(is_paused(&daemon), [false, true]);
+    daemon.done(&["pause"]);
+    std::fs::remove_file(&file).unwrap();
+    until("the end of the file is noticed", || is_paused(&daemon) == [true, false]);
+    // So does the end of a file.
+    std::fs::write(&file, "").unwrap();
+    until("the file is noticed", || is_paused(&daemon) == [true, true]);
+    daemon.kill();
+    std::fs::remove_file(&file).unwrap();
+    daemon.start();
+    assert_eq!(is_paused(&daemon), [true, false]);
+    daemon.done(&["resume"]);
+    daemon.task("next", "prj", "agt");
+    until("it works again", || daemon.task_status("next") == "done");
+}
+
+#[test]
 fn a_pause_keeps_what_runs_and_starts_nothing() {
     let daemon = Daemon::running("");
     daemon.project("prj");

@@ -76,6 +76,8 @@ fn answers(tx: &mut Read<'_>) -> Vec<String> {
     ask!(answers, tasks::list_failed(tx));
     ask!(answers, accounts::list_parked(tx));
     ask!(answers, pauses::since(tx));
+    ask!(answers, pauses::file(tx));
+    ask!(answers, pauses::is_paused(tx));
     ask!(answers, events::list(tx, 2, 3));
     ask!(answers, events::span(tx));
     for at in [0, 2, 1_000_000_000_000] {

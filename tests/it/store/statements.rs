@@ -221,7 +221,10 @@ fn changes(bed: &Bed) {
         attention::put(tx, &mark)?;
         attention::forget_before(tx, at(1))
     });
-    bed.write("pauses", |tx| pauses::set(tx, Some(at(1))));
+    bed.write("pauses", |tx| {
+        pauses::set(tx, Some(at(1)))?;
+        pauses::set_file(tx, Some("/pause"))
+    });
     bed.write("creation_digests", |tx| {
         let of = Removable::Task(id("t"));
         let digest = Content::of_task(&task("t", "p", None)).digest([1; 16]);
@@ -386,7 +389,7 @@ fn questions(bed: &Bed) {
         assert!(all.iter().any(|launch| !launch.newest_of.is_empty()));
         launch_retention::launches(tx, at(1_000), all.first(), 9)
     });
-    bed.read("pauses", pauses::since);
+    bed.read("pauses", |tx| Ok((pauses::since(tx)?, pauses::file(tx)?, pauses::is_paused(tx)?)));
     bed.read("project_keys", |tx| {
         project_keys::get(tx, &"SHOP".parse().unwrap())?;
         project_keys::list(tx)?;
