@@ -48,19 +48,12 @@ pub(super) enum AgentCommand {
     Archive(ChangeAgent),
     /// Give an archived agent its former status
     Unarchive(ChangeAgent),
-    /// Delete an agent that does not work, after a question; it can be undone for a while
+    /// Delete an agent that does not work, after a question; it can't be undone
     Delete {
         /// Agent: its id, its name, or the beginning of its id
         agent: Named<AgentId>,
         #[command(flatten)]
         delete: DeleteArguments,
-    },
-    /// Undo the deletion of an agent
-    Undelete {
-        /// Agent: its id, as `agent delete` printed it
-        agent: AgentId,
-        #[command(flatten)]
-        form: Form,
     },
 }
 
@@ -114,11 +107,6 @@ impl AgentCommand {
             }
             Self::Archive(agent) => agent.run(client, "archive", "archived").await,
             Self::Unarchive(agent) => agent.run(client, "unarchive", "no longer archived").await,
-            // A name or the beginning of an id would be looked up among those that exist.
-            Self::Undelete { agent, form } => {
-                let told = |agent: &AgentBody| format!("{} is back", plain(&agent.name));
-                removal::change(client, &format!("/agents/{agent}"), "undelete", form, told).await
-            }
             Self::Delete { agent, delete } => {
                 let path = format!("/agents/{}", agent.id(client).await?);
                 delete.run(client, &path, false).await

@@ -56,8 +56,8 @@ pub(super) enum ProjectCommand {
     Archive(ChangeProject),
     /// Give an archived project its former status
     Unarchive(ChangeProject),
-    /// Delete a project with its finished tasks, its chats and its output, after a question; it can
-    /// be undone for a while
+    /// Delete a project with its finished tasks, its chats and its output, after a question; it
+    /// can't be undone
     Delete {
         /// Project: its id, its key, its name, or the beginning of its id
         project: Named<ProjectId>,
@@ -66,13 +66,6 @@ pub(super) enum ProjectCommand {
         discard: bool,
         #[command(flatten)]
         delete: DeleteArguments,
-    },
-    /// Undo the deletion of a project
-    Undelete {
-        /// Project: its id, as `project delete` printed it
-        project: ProjectId,
-        #[command(flatten)]
-        form: Form,
     },
 }
 
@@ -145,12 +138,6 @@ impl ProjectCommand {
             Self::Archive(project) => project.run(client, "archive", "archived").await,
             Self::Unarchive(project) => {
                 project.run(client, "unarchive", "no longer archived").await
-            }
-            // A name or the beginning of an id would be looked up among those that exist.
-            Self::Undelete { project, form } => {
-                let told = |project: &ProjectBody| format!("{} is back", plain(&project.name));
-                removal::change(client, &format!("/projects/{project}"), "undelete", form, told)
-                    .await
             }
             Self::Delete { project, discard, delete } => {
                 let path = format!("/projects/{}", project.id(client).await?);

@@ -1,4 +1,4 @@
-//! `delete`, `undelete`, `archive` and `unarchive` of tasks, agents and projects.
+//! `delete`, `archive` and `unarchive` of tasks, agents and projects.
 
 use std::io::{self, IsTerminal as _, Write as _};
 
@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use super::client::Client;
 use super::error::CliError;
 use super::output::{Form, plain, print_json, print_line};
-use crate::domain::removal::{AffectedKind, RemovableKind};
+use crate::domain::removal::AffectedKind;
 use crate::rest::routes::removals::{AffectedBody, Archived, DeletionBody};
 
 /// The choices of a deletion.
@@ -80,9 +80,7 @@ impl DeleteArguments {
         if self.form.json {
             return print_json(&deleted);
         }
-        let undo = undo_command(&deleted);
-        let until = deleted.undo_until.map(|until| format!(" until {until}")).unwrap_or_default();
-        print_line(&format!("{} is deleted; undo{until}: {undo}", plain(&deleted.what)))
+        print_line(&format!("{} is deleted", plain(&deleted.what)))
     }
 
     fn show(self, preview: &DeletionBody) -> Result<(), CliError> {
@@ -101,14 +99,6 @@ fn refusal(preview: &DeletionBody) -> Option<String> {
     let hint = preview.hint.as_ref().map(|hint| format!("\nhint: {}", plain(hint)));
     Some(refused + &hint.unwrap_or_default())
 }
-
-fn undo_command(deleted: &DeletionBody) -> String {
-    let short_id = deleted.what.strip_prefix("Task ").filter(|_| deleted.kind == TASK);
-    let kind = deleted.kind;
-    format!("agent-coordinator {kind} undelete {}", short_id.unwrap_or(&deleted.id))
-}
-
-const TASK: RemovableKind = RemovableKind::Task;
 
 /// Returns the lines that name all that a deletion affects.
 fn lines(preview: &DeletionBody) -> Vec<String> {
@@ -155,7 +145,7 @@ fn confirmed(preview: &DeletionBody) -> Result<bool, CliError> {
     for line in lines(preview) {
         let _ = writeln!(shown, "{line}");
     }
-    ask("Delete all this?")
+    ask("Delete all this for good?")
 }
 
 /// Returns whether a question can be asked.
@@ -173,7 +163,7 @@ pub(super) fn ask(question: &str) -> Result<bool, CliError> {
     Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
 }
 
-/// Does `what` (`undelete`, `archive` or `unarchive`) with the thing at `path`, and prints `done`.
+/// Does `what` (`archive` or `unarchive`) with the thing at `path`, and prints `done`.
 pub(super) async fn change<T: Serialize + DeserializeOwned>(
     client: &Client,
     path: &str,
@@ -188,6 +178,7 @@ pub(super) async fn change<T: Serialize + DeserializeOwned>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::RemovableKind;
 
     #[test]
     fn the_question_names_what_is_affected() {
@@ -207,7 +198,6 @@ mod tests {
             refused: None,
             refused_code: None,
             hint: None,
-            undo_until: None,
         };
         let expected = [
             "Task SHOP-1 Log in [31m, with:",
@@ -215,6 +205,5 @@ mod tests {
             "  1 message of chats",
         ];
         assert_eq!(lines(&preview), expected);
-        assert_eq!(undo_command(&preview), "agent-coordinator task undelete SHOP-1");
     }
 }

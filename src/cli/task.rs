@@ -106,7 +106,7 @@ pub(super) enum TaskCommand {
     Archive(ChangeTask),
     /// Show an archived task again
     Unarchive(ChangeTask),
-    /// Delete a finished task with its subtasks, after a question; it can be undone for a while
+    /// Delete a finished task with its subtasks, after a question; it can't be undone
     Delete {
         /// Task: its id, its short id such as SHOP-12, or the beginning of its id
         task: Named<TaskId>,
@@ -115,13 +115,6 @@ pub(super) enum TaskCommand {
         discard: bool,
         #[command(flatten)]
         delete: DeleteArguments,
-    },
-    /// Undo the deletion of a task
-    Undelete {
-        /// Task: its id or its short id, as `task delete` printed it
-        task: TaskId,
-        #[command(flatten)]
-        form: Form,
     },
 }
 
@@ -239,11 +232,6 @@ impl TaskCommand {
             Self::Restore(restore) => restore.run(client, environment).await,
             Self::Archive(task) => task.run(client, "archive", "archived").await,
             Self::Unarchive(task) => task.run(client, "unarchive", "shown again").await,
-            // A name or the beginning of an id would be looked up among those that exist.
-            Self::Undelete { task, form } => {
-                let told = |task: &TaskBody| format!("{} is back", task.short_id);
-                removal::change(client, &format!("/tasks/{task}"), "undelete", form, told).await
-            }
             Self::Delete { task, discard, delete } => {
                 let id = task.id(client).await?;
                 telling(client, &id, delete.run(client, &format!("/tasks/{id}"), discard)).await

@@ -28,6 +28,12 @@ const MAX_QUOTED: usize = 60;
 /// probably another kind of file.
 const MAX_NEAREST: usize = 100;
 
+/// The keys of earlier versions by their paths, each with what to do.
+const REMOVED: &[(&str, &str)] = &[(
+    "retention.deleted",
+    "delete this key: a deletion is final, and what is archived can come back",
+)];
+
 /// The place in the file that sets a setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SettingPlace {
@@ -368,6 +374,13 @@ impl Drop for Section<'_, '_> {
     fn drop(&mut self) {
         for (i, entry) in self.entries.iter().enumerate() {
             let key = quotable(&entry.key);
+            let removed = REMOVED.iter().find(|(removed, _)| *removed == join(&self.pattern, &key));
+            if let Some((removed, instead)) = removed {
+                let message = format!("`{removed}` was removed");
+                let problem = Problem::new(message, entry.key_span.clone());
+                self.reader.note(problem.help(*instead));
+                continue;
+            }
             let message = if self.path.is_empty() {
                 format!("unknown key `{key}`")
             } else {

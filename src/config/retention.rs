@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::declaration::keys;
-use super::kinds::{DAY, HOUR, MIB, SECOND, TIB, durations, numbers, sizes};
+use super::kinds::{DAY, HOUR, MIB, TIB, durations, numbers, sizes};
 use crate::domain::retention::Retention;
 
 const CENTURY: Duration = Duration::from_hours(24 * 36_525);
@@ -31,8 +31,5 @@ keys! {
         /// The greatest total size of the output of agents that have ended. The oldest output is
         /// removed first.
         output_size: sizes(MIB..=1024 * TIB), Now;
-
-        /// Deleted tasks, agents and projects. Their deletion can be undone for this time.
-        deleted: durations(SECOND..=30 * DAY), Now;
     }
 }

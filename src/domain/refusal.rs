@@ -21,7 +21,7 @@ use std::path::PathBuf;
 pub use columns::{JapaneseText, RefusalKind};
 
 use columns::RefusalKind::{
-    Conflict, Forbidden, Invalid, NotFound, Outdated, TooMany, Unauthenticated, Unavailable,
+    Conflict, Forbidden, Gone, Invalid, NotFound, Outdated, TooMany, Unauthenticated, Unavailable,
 };
 use columns::{Hint, refusals};
 
@@ -468,16 +468,12 @@ refusals! {
             hint: "merge it with `task merge`, or delete with `--discard`, which gives the work up",
                 "マージするか、作業を破棄して削除してください";
         }
-        UndoOver { kind: RemovableKind, id: String } => {
-            code: "undo_over", Conflict;
-            en: "The {kind} {id} was deleted, and that can't be undone any more";
-            ja: "{id} の削除はもう元に戻せません";
-        }
-        /// An undo needs something that does not exist any more.
-        CannotComeBack { what: String, missing: String } => {
-            code: "cannot_come_back", Conflict;
-            en: "{what} can't come back: {missing}";
-            ja_heading: "必要なものが残っていないため、元に戻せません";
+        DeletionIsFinal { kind: RemovableKind, id: String } => {
+            code: "deletion_is_final", Gone;
+            en: "A deletion is final: the {kind} {id} can't be brought back";
+            ja: "{id} の削除は元に戻せません";
+            hint: "archive what may be needed again: `unarchive` shows it at any time",
+                "後で必要になるものは、削除せずにアーカイブしてください";
         }
         DeletedId { kind: RemovableKind, id: String } => {
             code: "deleted_id", Conflict;

@@ -1,16 +1,13 @@
 //! Archiving and deleting what has ended: tasks, agents and projects.
 //!
-//! Archived things can be shown and brought back at any time. A deletion can be undone for a while.
-//! Then its rows are removed for good, and only the last names stay.
-
-use serde::{Deserialize, Serialize};
+//! Archived things can be shown and brought back at any time. A deletion is final: only the last
+//! names stay.
 
 use super::agent::{Agent, Assignment, Project};
 use super::id::{AgentId, ProjectId, TaskId, WorkspaceId};
 use super::refusal::Refusal;
 use super::short_id::ShortId;
 use super::task::{Task, TaskStatus};
-use super::time::Timestamp;
 use super::words::words;
 use super::workspace::{Workspace, WorkspaceState};
 
@@ -216,64 +213,19 @@ fn first(mut all: Vec<String>) -> Vec<String> {
     all
 }
 
-/// A deletion that can still be undone, with all that comes back then.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Deletion {
-    pub of: Removable,
-    pub deleted_at: Timestamp,
-    /// The last time at which it can be undone.
-    pub undo_until: Timestamp,
-    pub content: DeletedContent,
-}
-
-/// The rows that a deletion took out of the other tables.
+/// The things that a deletion takes out of their tables.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DeletedContent {
     pub projects: Vec<Project>,
     pub agents: Vec<Agent>,
     pub tasks: Vec<Task>,
     pub assignments: Vec<Assignment>,
-    /// The dependencies of tasks that stay.
-    pub links: Vec<DeletedLink>,
-}
-
-/// A dependency that a task lost.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DeletedLink {
-    pub task: TaskId,
-    pub dependency: TaskId,
-}
-
-/// The last name of something that was deleted.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DeletedName {
-    pub of: Removable,
-    /// Only a task has one.
-    pub short_id: Option<String>,
-    pub name: String,
-}
-
-impl Deletion {
-    /// Checks that it can still be undone.
-    ///
-    /// # Errors
-    /// `UndoOver`.
-    pub fn check_undo(&self, now: Timestamp) -> Result<(), Refusal> {
-        if now > self.undo_until {
-            return Err(undo_over(&self.of));
-        }
-        Ok(())
-    }
-}
-
-/// Returns the refusal of an undo that comes too late.
-pub fn undo_over(of: &Removable) -> Refusal {
-    Refusal::UndoOver { kind: of.kind(), id: of.id().to_owned() }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::Timestamp;
     use crate::domain::task::NewTask;
     use crate::domain::workspace::Content;
 
@@ -415,18 +367,5 @@ mod tests {
         let facts = RemovalFacts { of_forge, ..of_tasks(&[task(1, TaskStatus::Done, &[])]) };
         assert_eq!(facts.check(RemovalAction::Archive, false), Ok(()));
         assert_eq!(facts.check(RemovalAction::Delete, true).unwrap_err().code(), "of_forge");
-    }
-
-    #[test]
-    fn a_deletion_can_be_undone_until_its_time_is_over() {
-        let deletion = Deletion {
-            of: Removable::Agent("agt".parse().unwrap()),
-            deleted_at: NOW,
-            undo_until: Timestamp::from_millis(2_000),
-            content: DeletedContent::default(),
-        };
-        assert_eq!(deletion.check_undo(Timestamp::from_millis(2_000)), Ok(()));
-        let late = deletion.check_undo(Timestamp::from_millis(2_001)).unwrap_err();
-        assert_eq!(late.code(), "undo_over");
     }
 }

@@ -22,8 +22,6 @@ pub struct Retention {
     pub output: Duration,
     /// The greatest total size of the output of agents that have ended, in bytes.
     pub output_size: u64,
-    /// The time for which a deletion can be undone.
-    pub deleted: Duration,
 }
 
 impl Default for Retention {
@@ -35,7 +33,6 @@ impl Default for Retention {
             chats: None,
             output: Duration::from_hours(30 * 24),
             output_size: 10 << 30,
-            deleted: Duration::from_mins(1),
         }
     }
 }
@@ -159,7 +156,6 @@ mod tests {
             chats: Some(ms(70)),
             output: ms(60),
             output_size: 25,
-            deleted: ms(30),
         }
     }
 

@@ -25,6 +25,7 @@ impl From<Refusal> for Problem {
 const fn status_of(kind: RefusalKind) -> StatusCode {
     match kind {
         RefusalKind::NotFound => StatusCode::NOT_FOUND,
+        RefusalKind::Gone => StatusCode::GONE,
         RefusalKind::Invalid => StatusCode::UNPROCESSABLE_ENTITY,
         RefusalKind::Unauthenticated => StatusCode::UNAUTHORIZED,
         RefusalKind::Forbidden => StatusCode::FORBIDDEN,

@@ -1,5 +1,5 @@
 //! The requests that created tasks, agents and projects under ids of their clients. A row stays
-//! while its object can exist, also while the deletion of the object can be undone.
+//! as long as its object.
 
 use crate::domain::Removable;
 use crate::domain::repeat::ContentDigest;

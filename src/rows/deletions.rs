@@ -1,104 +1,12 @@
-//! Things that people deleted: their rows, as long as that can be undone, and their last names for
-//! good.
-
-use std::collections::BTreeMap;
-
-use serde::{Deserialize, Serialize};
-use serde_json::Value as Json;
+//! What people deleted. All of it is removed, and only the last names stay.
 
 use crate::domain::event::NewEvent;
-use crate::domain::removal::{DeletedContent, DeletedLink, DeletedName, Deletion, RemovableKind};
-use crate::domain::{Assignment, Removable, ShortId, TaskId, Timestamp};
-use crate::store::{BoxError, Cell, Cells, Columns, Entity, Read, StoreError, Value, cell};
+use crate::domain::removal::{DeletedContent, RemovableKind};
+use crate::domain::{Assignment, ProjectId, Removable, ShortId, TaskId};
+use crate::store::{BoxError, Cells, Read, StoreError, Value, cell};
 
 use super::audit::{Entry, Fields, plain};
-use super::record::Record as _;
-use super::{Transaction, Wake, assignments};
-
-/// The rows of a deletion as they are stored.
-#[derive(Default, Serialize, Deserialize)]
-#[serde(default)]
-struct Content {
-    projects: Vec<Row>,
-    agents: Vec<Row>,
-    tasks: Vec<Row>,
-    assignments: Vec<Assignment>,
-    links: Vec<DeletedLink>,
-}
-
-/// The cells of a row by their columns.
-type Row = BTreeMap<String, Json>;
-
-/// The column after those of the entity.
-const REVISION: &str = "revision";
-
-/// A stored row that is read like one of a table.
-struct StoredRow<'a> {
-    columns: Vec<&'static str>,
-    row: &'a Row,
-}
-
-impl Columns for StoredRow<'_> {
-    fn cell(&self, column: usize) -> Result<Cell<'_>, BoxError> {
-        let name = self.columns.get(column).copied().unwrap_or(REVISION);
-        Ok(match self.row.get(name) {
-            // An older version has stored the row without its revision.
-            None if name == REVISION => Cell::Int(0),
-            None | Some(Json::Null) => Cell::Null,
-            Some(Json::Bool(is_true)) => Cell::Int(i64::from(*is_true)),
-            Some(Json::Number(number)) => {
-                Cell::Int(number.as_i64().ok_or_else(|| format!("{number} is too great"))?)
-            }
-            Some(Json::String(text)) => Cell::Text(text),
-            Some(_) => return Err(format!("the cell `{name}` has a list or an object").into()),
-        })
-    }
-
-    fn name(&self, column: usize) -> Option<&str> {
-        self.columns.get(column).copied()
-    }
-}
-
-fn row_of<E: Entity>(entity: &E) -> Row {
-    let json = |value: Value<'_>| match value {
-        Value::Null => Json::Null,
-        Value::Int(number) => number.into(),
-        Value::Bool(is_true) => is_true.into(),
-        Value::Text(text) => text.into(),
-    };
-    let cells = E::columns().into_iter().zip(entity.values());
-    let mut row: Row = cells.map(|(name, value)| (name.to_owned(), json(value))).collect();
-    row.insert(REVISION.to_owned(), entity.revision().into());
-    row
-}
-
-fn entity_of<E: Entity>(row: &Row) -> Result<E, BoxError> {
-    E::read(&mut Cells::new(&StoredRow { columns: E::columns(), row }))
-}
-
-fn entities<E: Entity>(rows: &[Row]) -> Result<Vec<E>, BoxError> {
-    rows.iter().map(entity_of).collect()
-}
-
-fn to_stored(content: &DeletedContent) -> Content {
-    Content {
-        projects: content.projects.iter().map(row_of).collect(),
-        agents: content.agents.iter().map(row_of).collect(),
-        tasks: content.tasks.iter().map(row_of).collect(),
-        assignments: content.assignments.clone(),
-        links: content.links.clone(),
-    }
-}
-
-fn from_stored(content: Content) -> Result<DeletedContent, BoxError> {
-    Ok(DeletedContent {
-        projects: entities(&content.projects)?,
-        agents: entities(&content.agents)?,
-        tasks: entities(&content.tasks)?,
-        assignments: content.assignments,
-        links: content.links,
-    })
-}
+use super::{Transaction, Wake, creation_digests};
 
 fn read_removable(cells: &mut Cells<'_>) -> Result<Removable, BoxError> {
     Ok(match cells.get()? {
@@ -108,51 +16,22 @@ fn read_removable(cells: &mut Cells<'_>) -> Result<Removable, BoxError> {
     })
 }
 
-fn read(cells: &mut Cells<'_>) -> Result<Deletion, BoxError> {
-    Ok(Deletion {
-        of: read_removable(cells)?,
-        deleted_at: cells.get()?,
-        undo_until: cells.get()?,
-        content: from_stored(cells.json()?)?,
-    })
-}
-
 pub(super) fn key_values(of: &Removable) -> [Value<'_>; 2] {
     [of.kind().into(), of.id().into()]
 }
 
-/// Returns the deletion of a thing, if it can perhaps be undone.
-pub fn find(tx: &mut Read<'_>, of: &Removable) -> Result<Option<Deletion>, StoreError> {
-    let sql = "SELECT kind, object_id, deleted_at, undo_until, content FROM deletions \
-        WHERE kind = ?1 AND object_id = ?2";
-    tx.row("deletion", sql, &key_values(of), read)
-}
-
-/// Returns whether the rows of a deleted thing are kept.
-pub fn exists(tx: &mut Read<'_>, of: &Removable) -> Result<bool, StoreError> {
-    tx.exists("SELECT 1 FROM deletions WHERE kind = ?1 AND object_id = ?2", &key_values(of))
-}
-
-/// Returns the things whose deletion cannot be undone any more, the oldest first.
-pub fn list_over(tx: &mut Read<'_>, now: Timestamp) -> Result<Vec<Removable>, StoreError> {
-    let sql = "SELECT kind, object_id FROM deletions WHERE undo_until < ?1 \
-        ORDER BY undo_until, kind, object_id";
-    tx.rows("deletion", sql, &[now.into()], read_removable)
-}
-
-/// Takes the rows of a deletion out of their tables, and keeps them until it cannot be undone any
-/// more. The last names of its things are `names`.
-///
-/// # Errors
-/// A failed statement.
+/// Removes things with all that belongs to them, except for the launches of a project and the
+/// workspaces of tasks. Their last names stay. `of` is the thing that a person deleted.
 pub fn add(
     tx: &mut Transaction<'_>,
-    deletion: &Deletion,
-    names: &[DeletedName],
+    of: &Removable,
+    content: &DeletedContent,
 ) -> Result<(), StoreError> {
-    let Deletion { of, deleted_at, undo_until, content } = deletion;
     for task in &content.tasks {
         tx.execute("DELETE FROM tasks WHERE id = ?1", &[(&task.id).into()])?;
+        forget_task(tx, &task.id)?;
+        let of = Removable::Task(task.id.clone());
+        leave_name(tx, &of, Some(task.short_id.to_string()), &task.title)?;
     }
     for Assignment { project, agent } in &content.assignments {
         let sql = "DELETE FROM assignments WHERE project_id = ?1 AND agent_id = ?2";
@@ -160,69 +39,45 @@ pub fn add(
     }
     for agent in &content.agents {
         tx.execute("DELETE FROM agents WHERE id = ?1", &[(&agent.id).into()])?;
+        leave_name(tx, &Removable::Agent(agent.id.clone()), None, &agent.name)?;
     }
     for project in &content.projects {
         tx.execute("DELETE FROM projects WHERE id = ?1", &[(&project.id).into()])?;
+        leave_name(tx, &Removable::Project(project.id.clone()), None, &project.name)?;
     }
-    for DeletedName { of, short_id, name } in names {
-        let sql = "INSERT INTO deleted_names (kind, object_id, short_id, name) \
-            VALUES (?1, ?2, ?3, ?4)";
-        let [kind, id] = key_values(of);
-        tx.execute(sql, &[kind, id, short_id.into(), name.into()])?;
-    }
-    let sql = "INSERT INTO deletions (kind, object_id, deleted_at, undo_until, content) \
+    forget_chats(tx, of)?;
+    tell(tx, of, content)
+}
+
+/// Stores the last name of a thing, in place of the request that created it.
+fn leave_name(
+    tx: &mut Transaction<'_>,
+    of: &Removable,
+    short_id: Option<String>,
+    name: &str,
+) -> Result<(), StoreError> {
+    creation_digests::forget(tx, of)?;
+    let has_launches = matches!(of, Removable::Project(_));
+    let sql = "INSERT INTO deleted_names (kind, object_id, short_id, name, has_launches) \
         VALUES (?1, ?2, ?3, ?4, ?5)";
     let [kind, id] = key_values(of);
-    let content = Value::json(&to_stored(content));
-    tx.execute(sql, &[kind, id, (*deleted_at).into(), (*undo_until).into(), content])?;
-    tell(tx, deletion, Change::Deleted)
+    tx.execute(sql, &[kind, id, short_id.into(), name.into(), has_launches.into()]).map(drop)
 }
 
-/// Brings the rows of a deletion back.
-///
-/// # Errors
-/// A failed statement.
-pub fn undo(tx: &mut Transaction<'_>, deletion: &Deletion) -> Result<(), StoreError> {
-    let DeletedContent { projects, agents, tasks, assignments, links: _ } = &deletion.content;
-    for project in projects {
-        put_back(tx, project, &project.id)?;
-        forget_name(tx, &Removable::Project(project.id.clone()))?;
-    }
-    for agent in agents {
-        put_back(tx, agent, &agent.id)?;
-        forget_name(tx, &Removable::Agent(agent.id.clone()))?;
-    }
-    for assignment in assignments {
-        assignments::add(tx, assignment)?;
-    }
-    for task in tasks {
-        put_back(tx, task, &task.id)?;
-        forget_name(tx, &Removable::Task(task.id.clone()))?;
-    }
-    forget(tx, &deletion.of)?;
-    tell(tx, deletion, Change::Undone)
+/// Returns the deleted projects that may have launches left.
+pub fn list_with_launches(tx: &mut Read<'_>) -> Result<Vec<ProjectId>, StoreError> {
+    let sql = "SELECT object_id FROM deleted_names WHERE has_launches = TRUE ORDER BY object_id";
+    tx.rows("name", sql, &[], cell)
 }
 
-fn put_back<E: Entity>(
+/// Notes that a deleted project has no launches any more.
+pub fn note_without_launches(
     tx: &mut Transaction<'_>,
-    entity: &E,
-    id: &impl ToString,
+    project: &ProjectId,
 ) -> Result<(), StoreError> {
-    if tx.put_back(entity)? {
-        return Ok(());
-    }
-    Err(StoreError::Outdated { what: E::NAME, id: id.to_string() })
-}
-
-/// Forgets the rows of a deletion.
-pub fn forget(tx: &mut Transaction<'_>, of: &Removable) -> Result<(), StoreError> {
-    let sql = "DELETE FROM deletions WHERE kind = ?1 AND object_id = ?2";
-    tx.execute(sql, &key_values(of)).map(drop)
-}
-
-fn forget_name(tx: &mut Transaction<'_>, of: &Removable) -> Result<(), StoreError> {
-    let sql = "DELETE FROM deleted_names WHERE kind = ?1 AND object_id = ?2";
-    tx.execute(sql, &key_values(of)).map(drop)
+    let sql = "UPDATE deleted_names SET has_launches = FALSE \
+        WHERE kind = 'project' AND object_id = ?1";
+    tx.execute(sql, &[project.into()]).map(drop)
 }
 
 /// Returns the last name of a deleted thing; `None` if none with this id was deleted.
@@ -243,11 +98,8 @@ pub fn find_short(tx: &mut Read<'_>, short_id: &ShortId) -> Result<Option<TaskId
     tx.row("name", sql, &[short_id.to_string().into()], cell)
 }
 
-/// Removes what belongs to a task that was deleted for good.
-///
-/// # Errors
-/// A failed statement.
-pub fn forget_task(tx: &mut Transaction<'_>, task: &TaskId) -> Result<(), StoreError> {
+/// Removes what belongs to a deleted task.
+fn forget_task(tx: &mut Transaction<'_>, task: &TaskId) -> Result<(), StoreError> {
     tx.execute("DELETE FROM executions WHERE task_id = ?1", &[task.into()])?;
     tx.execute("DELETE FROM checks WHERE task_id = ?1", &[task.into()])?;
     tx.execute("DELETE FROM comments WHERE task_id = ?1", &[task.into()])?;
@@ -256,11 +108,8 @@ pub fn forget_task(tx: &mut Transaction<'_>, task: &TaskId) -> Result<(), StoreE
     tx.execute(sql, &[task.into()]).map(drop)
 }
 
-/// Removes what belongs to an agent or a project that was deleted for good.
-///
-/// # Errors
-/// A failed statement.
-pub fn forget_chats(tx: &mut Transaction<'_>, of: &Removable) -> Result<(), StoreError> {
+/// Removes what belongs to a deleted agent or project.
+fn forget_chats(tx: &mut Transaction<'_>, of: &Removable) -> Result<(), StoreError> {
     match of {
         Removable::Task(_) => Ok(()),
         Removable::Agent(agent) => {
@@ -313,9 +162,9 @@ pub fn list_wanted_chats(tx: &mut Read<'_>, of: &Removable) -> Result<Vec<Assign
     }
 }
 
-/// The workspaces of which nothing is left, and whose tasks were deleted for good.
+/// The workspaces of which nothing is left, and whose tasks were deleted.
 const ORPHANS: &str = "FROM workspaces WHERE state = 'removed' AND content IS NULL \
-    AND forever_at IS NOT NULL AND NOT EXISTS (SELECT 1 FROM deletions) \
+    AND forever_at IS NOT NULL \
     AND NOT EXISTS (SELECT 1 FROM tasks WHERE tasks.id = workspaces.task_id)";
 
 /// Returns whether [`forget_workspaces`] would remove a row.
@@ -323,12 +172,12 @@ pub fn has_empty_workspaces(tx: &mut Read<'_>) -> Result<bool, StoreError> {
     tx.exists(&format!("SELECT 1 {ORPHANS} LIMIT 1"), &[])
 }
 
-/// Removes the rows of workspaces of which nothing is left, and whose tasks were deleted for good.
+/// Removes the rows of workspaces of which nothing is left, and whose tasks were deleted.
 pub fn forget_workspaces(tx: &mut Transaction<'_>) -> Result<(), StoreError> {
     tx.execute(&format!("DELETE {ORPHANS}"), &[]).map(drop)
 }
 
-fn name_of(Deletion { of, content, .. }: &Deletion) -> String {
+fn name_of(of: &Removable, content: &DeletedContent) -> String {
     let task = || content.tasks.first().map(|task| format!("{} {}", task.short_id, task.title));
     let agent = || content.agents.first().map(|agent| agent.name.clone());
     let project = || content.projects.first().map(|project| project.name.clone());
@@ -340,49 +189,41 @@ fn name_of(Deletion { of, content, .. }: &Deletion) -> String {
     name.unwrap_or_default()
 }
 
-/// A change of what is deleted.
-#[derive(Clone, Copy)]
-enum Change {
-    Deleted,
-    Undone,
-}
-
 /// Adds the events and the entry of the audit log, and wakes the listeners that a deletion
 /// concerns.
-fn tell(tx: &mut Transaction<'_>, deletion: &Deletion, change: Change) -> Result<(), StoreError> {
-    let (action, kinds) = match change {
-        Change::Deleted => ("delete", ["task.deleted", "agent.deleted", "project.deleted"]),
-        Change::Undone => ("undelete", ["task.undeleted", "agent.undeleted", "project.undeleted"]),
-    };
-    let Deletion { of, content, .. } = deletion;
+fn tell(
+    tx: &mut Transaction<'_>,
+    of: &Removable,
+    content: &DeletedContent,
+) -> Result<(), StoreError> {
     let now = tx.now();
     for task in &content.tasks {
         tx.event(NewEvent {
             project: Some(task.project.clone()),
             task: Some(task.id.clone()),
             detail: Some(task.short_id.to_string()),
-            ..NewEvent::new(kinds[0], now)
+            ..NewEvent::new("task.deleted", now)
         });
     }
     for agent in &content.agents {
         tx.event(NewEvent {
             agent: Some(agent.id.clone()),
             detail: Some(agent.name.clone()),
-            ..NewEvent::new(kinds[1], now)
+            ..NewEvent::new("agent.deleted", now)
         });
     }
     for project in &content.projects {
         tx.event(NewEvent {
             project: Some(project.id.clone()),
             detail: Some(project.name.clone()),
-            ..NewEvent::new(kinds[2], now)
+            ..NewEvent::new("project.deleted", now)
         });
     }
     let what = of.kind().as_str();
     let id = of.id().to_owned();
     // The id says nothing to a reader when the row is gone.
-    let before = Fields::from([("name", plain(name_of(deletion)))]);
-    tx.audit(|_| Ok(Some(Entry::bare(action, what, id).with_before(before))))?;
+    let before = Fields::from([("name", plain(name_of(of, content)))]);
+    tx.audit(|_| Ok(Some(Entry::bare("delete", what, id).with_before(before))))?;
     tx.wake(Wake::Coordinators);
     tx.wake(Wake::ChatExport);
     Ok(())

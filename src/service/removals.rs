@@ -1,28 +1,24 @@
-//! Archiving, deleting and undoing: what people do with tasks, agents and projects that have ended.
+//! Archiving and deleting: what people do with tasks, agents and projects that have ended.
 //!
-//! A deletion takes rows out of their tables in one transaction, and keeps them as they were until
-//! it cannot be undone any more. So no other code has to know of deleted things: the next
-//! transaction finds that they do not exist. `maintenance` then removes the rest for good.
+//! A deletion is final, and removes its rows in one transaction. So no other code has to know of
+//! deleted things: the next transaction finds that they do not exist. `maintenance` then removes
+//! the launches of a deleted project.
 
 mod facts;
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::domain::agent::{AgentStatus, ProjectStatus};
-use crate::domain::removal::{
-    Affected, DeletedContent, DeletedLink, DeletedName, Deletion, RemovalAction, RemovalFacts,
-    undo_over,
-};
+use crate::domain::removal::{Affected, DeletedContent, RemovalAction, RemovalFacts};
 use crate::domain::task::Actor;
 use crate::domain::workspace::WorkspaceState;
-use crate::domain::{Agent, Assignment, Project, Refusal, Removable, Task, TaskId, Timestamp};
+use crate::domain::{Agent, Assignment, Project, Refusal, Removable, Task, TaskId};
 use crate::rows::{Transaction, agents, assignments, deletions, projects, tasks, workspaces};
 use crate::store::{Read, StoreError};
 
 use super::core::Core;
 use super::tasks::ids::short_id_in;
-use super::tasks::rules::{change_task, graph_around, tasks_below, write_task};
+use super::tasks::rules::{change_task, tasks_below, write_task};
 use super::workspaces::until_none_is_kept;
 use super::{Heard, Inputs, ServiceError, Shared, catalog, tasks as all_tasks};
 
@@ -36,8 +32,6 @@ pub struct RemovalView {
     pub affected: Vec<Affected>,
     /// The reason why it cannot be deleted.
     pub refusal: Option<Refusal>,
-    /// The last time at which the deletion can be undone, after one.
-    pub undo_until: Option<Timestamp>,
 }
 
 /// Archived and deleted tasks, agents and projects.
@@ -74,8 +68,7 @@ impl Removals {
             .await
     }
 
-    /// Deletes a thing that has ended, with all that belongs to it. It can be undone for
-    /// `retention.deleted`.
+    /// Deletes a thing that has ended, with all that belongs to it. It does not come back.
     ///
     /// # Errors
     /// `TaskNotFound`, `AgentNotFound`, `ProjectNotFound`, and those of [`RemovalFacts::check`].
@@ -92,9 +85,8 @@ impl Removals {
                 let facts = facts::of(tx, &of)?;
                 facts.check(RemovalAction::Delete, discards)?;
                 let view = facts::view(tx, &of, &facts)?;
-                let undo_until = tx.now() + inputs.settings.retention.deleted;
-                delete(tx, &inputs, &of, facts, undo_until)?;
-                Ok(RemovalView { undo_until: Some(undo_until), ..view })
+                delete(tx, &inputs, &of, facts)?;
+                Ok(view)
             })
             .await
     }
@@ -114,29 +106,6 @@ impl Removals {
             Ok(false)
         })
         .await
-    }
-
-    /// Undoes a deletion. A thing that exists stays as it is.
-    ///
-    /// # Errors
-    /// `UndoOver`; `CannotComeBack` if something that it needs was deleted, too; `TaskNotFound`,
-    /// `AgentNotFound` and `ProjectNotFound` for what was never deleted.
-    pub async fn undelete(&self, of: &Removable) -> Result<(), ServiceError> {
-        let of = of.clone();
-        let inputs = self.heard.inputs(&self.core);
-        self.core
-            .write(move |tx| {
-                if exists(tx, &of)? {
-                    return Ok(());
-                }
-                let Some(deletion) = deletions::find(tx, &of)? else {
-                    let was_deleted = deletions::name(tx, &of)?.is_some();
-                    return Err(if was_deleted { undo_over(&of) } else { not_found(&of) }.into());
-                };
-                deletion.check_undo(tx.now())?;
-                undelete(tx, &inputs, deletion)
-            })
-            .await
     }
 
     /// Archives a thing that has ended, so that boards and lists leave it out. One that is archived
@@ -174,7 +143,7 @@ impl Removals {
         let Some(short_id) = short_id_in(&id) else { return Ok(id) };
         self.core
             .read(move |tx| {
-                if exists(tx, &Removable::Task(id.clone()))? {
+                if tasks::get(tx, &id)?.is_some() {
                     return Ok(id.clone());
                 }
                 let there = tasks::find_short(tx, &short_id)?.map(|task| task.id);
@@ -211,28 +180,11 @@ pub(super) fn refuse_id(tx: &mut Read<'_>, of: &Removable) -> Result<Option<Refu
     Ok(was_deleted.then(refusal))
 }
 
-fn exists(tx: &mut Read<'_>, of: &Removable) -> Result<bool, StoreError> {
-    Ok(match of {
-        Removable::Task(id) => tasks::get(tx, id)?.is_some(),
-        Removable::Agent(id) => agents::get(tx, id)?.is_some(),
-        Removable::Project(id) => projects::get(tx, id)?.is_some(),
-    })
-}
-
-fn not_found(of: &Removable) -> Refusal {
-    match of.clone() {
-        Removable::Task(task) => Refusal::TaskNotFound { task },
-        Removable::Agent(agent) => Refusal::AgentNotFound { agent },
-        Removable::Project(project) => Refusal::ProjectNotFound { project },
-    }
-}
-
 fn delete(
     tx: &mut Transaction<'_>,
     inputs: &Inputs,
     of: &Removable,
     facts: RemovalFacts,
-    undo_until: Timestamp,
 ) -> Result<(), ServiceError> {
     let RemovalFacts { tasks, dependents, .. } = facts;
     let mut content = DeletedContent { tasks, ..DeletedContent::default() };
@@ -248,149 +200,36 @@ fn delete(
         Removable::Agent(id) => content.agents.extend(agents::get(tx, id)?),
         Removable::Project(id) => content.projects.extend(projects::get(tx, id)?),
     }
-    content.links = unlink(tx, inputs, &content.tasks, &dependents)?;
-    let names = names_of(&content);
-    let deletion = Deletion { of: of.clone(), deleted_at: tx.now(), undo_until, content };
-    Ok(deletions::add(tx, &deletion, &names)?)
-}
-
-/// Takes tasks that are deleted out of the dependencies of those that stay. Returns the lost
-/// dependencies.
-fn unlink(
-    tx: &mut Transaction<'_>,
-    inputs: &Inputs,
-    going: &[Task],
-    dependents: &[Task],
-) -> Result<Vec<DeletedLink>, ServiceError> {
-    let mut links = Vec::new();
-    for before in dependents {
-        let goes = |id: &TaskId| going.iter().any(|task| task.id == *id);
-        let (lost, kept): (Vec<TaskId>, Vec<TaskId>) =
-            before.dependencies.iter().cloned().partition(goes);
-        let after = Task { dependencies: kept, ..before.clone() };
-        let news = change_task(tx, Some(before), &after, Actor::Person)?.news;
-        inputs.tell_agents(tx, &news, None)?;
-        let link = |dependency| DeletedLink { task: before.id.clone(), dependency };
-        links.extend(lost.into_iter().map(link));
-    }
-    Ok(links)
-}
-
-fn names_of(content: &DeletedContent) -> Vec<DeletedName> {
-    let tasks = content.tasks.iter().map(|task| DeletedName {
-        of: Removable::Task(task.id.clone()),
-        short_id: Some(task.short_id.to_string()),
-        name: task.title.clone(),
-    });
-    let agents = content.agents.iter().map(|agent| DeletedName {
-        of: Removable::Agent(agent.id.clone()),
-        short_id: None,
-        name: agent.name.clone(),
-    });
-    let projects = content.projects.iter().map(|project| DeletedName {
-        of: Removable::Project(project.id.clone()),
-        short_id: None,
-        name: project.name.clone(),
-    });
-    tasks.chain(agents).chain(projects).collect()
-}
-
-fn undelete(
-    tx: &mut Transaction<'_>,
-    inputs: &Inputs,
-    mut deletion: Deletion,
-) -> Result<(), ServiceError> {
-    let content = &mut deletion.content;
-    if let (Removable::Task(_), Some(task)) = (&deletion.of, content.tasks.first()) {
-        let what = format!("Task {}", task.short_id);
-        let key = projects::get(tx, &task.project)?.map(|project| project.key);
-        let Some(key) = key else {
-            let missing = "its project does not exist".to_owned();
-            return Err(Refusal::CannotComeBack { what, missing }.into());
-        };
-        if let Some(parent) = &task.parent
-            && tasks::get(tx, parent)?.is_none()
-        {
-            let missing = "the task that it is part of does not exist".to_owned();
-            return Err(Refusal::CannotComeBack { what, missing }.into());
-        }
-        // The project may have got another key meanwhile.
-        for task in &mut content.tasks {
-            task.short_id.key = key.clone();
-        }
-    }
-    let coming: BTreeSet<TaskId> = content.tasks.iter().map(|task| task.id.clone()).collect();
-    for task in &mut content.tasks {
-        let mut dependencies = Vec::new();
-        for id in std::mem::take(&mut task.dependencies) {
-            let is_kept =
-                coming.contains(&id) || is_there(tx, &deletion.of, &Removable::Task(id.clone()))?;
-            dependencies.extend(is_kept.then_some(id));
-        }
-        task.dependencies = dependencies;
-    }
-    let mut assignments = Vec::new();
-    for assignment in std::mem::take(&mut content.assignments) {
-        let other = match &deletion.of {
-            Removable::Agent(_) => Removable::Project(assignment.project.clone()),
-            _ => Removable::Agent(assignment.agent.clone()),
-        };
-        assignments.extend(is_there(tx, &deletion.of, &other)?.then_some(assignment));
-    }
-    content.assignments = assignments;
-    for DeletedLink { task, .. } in &content.links {
-        is_there(tx, &deletion.of, &Removable::Task(task.clone()))?;
-    }
-    deletions::undo(tx, &deletion)?;
-    for task in &deletion.content.tasks {
-        check_restored(tx, task)?;
-    }
-    for DeletedLink { task, dependency } in deletion.content.links {
-        let Some(before) = tasks::get(tx, &task)? else { continue };
-        if before.dependencies.contains(&dependency) {
-            continue;
-        }
-        let mut after = before.clone();
-        after.dependencies.push(dependency);
-        match change_task(tx, Some(&before), &after, Actor::Person) {
-            Ok(changed) => inputs.tell_agents(tx, &changed.news, None)?,
-            // It was begun or changed meanwhile, so that it may not depend on this task any more.
-            Err(ServiceError::Refused(_)) => {}
-            Err(error) => return Err(error),
+    unlink(tx, inputs, &content.tasks, &dependents)?;
+    deletions::add(tx, of, &content)?;
+    // The coordinator removes the files of workspaces.
+    let now = tx.now();
+    for task in &content.tasks {
+        for workspace in workspaces::list_of_task(tx, &task.id)? {
+            let orphan = workspace.clone().orphaned(now);
+            if orphan != workspace {
+                workspaces::put(tx, &orphan)?;
+            }
         }
     }
     Ok(())
 }
 
-/// Returns whether something that comes back with `of` finds its other side.
-///
-/// # Errors
-/// `CannotComeBack` if that was deleted and can come back itself.
-fn is_there(tx: &mut Read<'_>, of: &Removable, other: &Removable) -> Result<bool, ServiceError> {
-    if exists(tx, other)? {
-        return Ok(true);
+/// Takes tasks that are deleted out of the dependencies of those that stay.
+fn unlink(
+    tx: &mut Transaction<'_>,
+    inputs: &Inputs,
+    going: &[Task],
+    dependents: &[Task],
+) -> Result<(), ServiceError> {
+    for before in dependents {
+        let stays = |id: &&TaskId| going.iter().all(|task| task.id != **id);
+        let dependencies = before.dependencies.iter().filter(stays).cloned().collect();
+        let after = Task { dependencies, ..before.clone() };
+        let news = change_task(tx, Some(before), &after, Actor::Person)?.news;
+        inputs.tell_agents(tx, &news, None)?;
     }
-    if !deletions::exists(tx, other)? {
-        return Ok(false);
-    }
-    let named = |of: &Removable| format!("{} `{}`", of.kind(), of.id());
-    Err(Refusal::CannotComeBack {
-        what: format!("The {}", named(of)),
-        missing: format!("the {} was deleted, too: undelete that first", named(other)),
-    }
-    .into())
-}
-
-/// Checks that a task which came back does not wait for itself: others may depend on new tasks by
-/// now.
-fn check_restored(tx: &mut Read<'_>, task: &Task) -> Result<(), ServiceError> {
-    let graph = graph_around(tx, &[(None, task)])?;
-    if graph.find_cycle(&task.id).is_none() {
-        return Ok(());
-    }
-    let what = format!("Task {}", task.short_id);
-    let missing = "it would wait for itself, by tasks that were changed since".to_owned();
-    Err(Refusal::CannotComeBack { what, missing }.into())
+    Ok(())
 }
 
 fn set_archived(

@@ -180,26 +180,17 @@ impl<'a, C> Write<'a, C> {
     /// The errors of [`Write::execute`].
     pub fn put<E: Entity>(&mut self, entity: &E) -> Result<bool, StoreError> {
         match entity.revision() {
-            0 => self.put_back(entity),
+            0 => {
+                let mut args = entity.values();
+                args.push(1_i64.into());
+                Ok(self.execute(&insert::<E>(), &args)? == 1)
+            }
             revision => {
                 let mut args = entity.values();
                 args.push(revision.into());
                 Ok(self.execute(&update::<E>(), &args)? == 1)
             }
         }
-    }
-
-    /// Writes a row again that was removed. Its revision is greater than before, so that an edit on
-    /// the basis of an earlier one conflicts.
-    ///
-    /// Returns whether there was no such row. Nothing is written otherwise.
-    ///
-    /// # Errors
-    /// The errors of [`Write::execute`].
-    pub fn put_back<E: Entity>(&mut self, entity: &E) -> Result<bool, StoreError> {
-        let mut args = entity.values();
-        args.push((entity.revision() + 1).into());
-        Ok(self.execute(&insert::<E>(), &args)? == 1)
     }
 
     /// Sends `text`, which has no line end, to the other programs that use the database, with the

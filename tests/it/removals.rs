@@ -1,19 +1,17 @@
-//! Archiving, deleting and undoing: the rules on a real store, and the commands with the real
-//! binary.
+//! Archiving and deleting: the rules on a real store, and the commands with the real binary.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 
 use agent_coordinator::domain::agent::{AgentEdit, AgentStatus, ProjectEdit, ProjectStatus};
 use agent_coordinator::domain::{
-    AgentId, InstanceKey, ProjectId, Purpose, Refusal, Removable, TaskId, TaskStatus, Timestamp,
+    AgentId, InstanceKey, ProjectId, Purpose, Refusal, Removable, TaskId, TaskStatus,
 };
 use agent_coordinator::nudge::Nudge;
 use agent_coordinator::rows::Store;
-use agent_coordinator::service::world::{SystemWorld, World};
+use agent_coordinator::service::world::SystemWorld;
 use agent_coordinator::service::{
     ArchivedTasks, NewTask, Service, ServiceError, TaskEdit, TaskFilter,
 };
@@ -25,31 +23,6 @@ use crate::questions::Questions as _;
 use crate::service::settings;
 use crate::support::{git, until};
 use crate::workspaces::{Bed, COMMITS};
-
-const BEGIN: i64 = 1_700_000_000_000;
-
-/// A world whose clock stands still until a test sets it.
-struct StillWorld(AtomicI64);
-
-impl World for StillWorld {
-    fn now(&self) -> Timestamp {
-        Timestamp::from_millis(self.0.load(Ordering::SeqCst))
-    }
-
-    fn fill(&self, bytes: &mut [u8]) {
-        SystemWorld.fill(bytes);
-    }
-
-    fn unique(&self) -> String {
-        SystemWorld.unique()
-    }
-}
-
-/// Returns a server on `store`, so many milliseconds after the beginning.
-fn server(store: &Arc<Store>, at: i64) -> Arc<Service> {
-    let world = Arc::new(StillWorld(AtomicI64::new(BEGIN + at)));
-    Arc::new(Service::new(store.clone(), world, settings(), Nudge::new()))
-}
 
 fn id<T: std::str::FromStr<Err: std::fmt::Debug>>(text: &str) -> T {
     text.parse().unwrap()
@@ -70,7 +43,8 @@ fn project(text: &str) -> Removable {
 /// Makes the project `shop` with the agent `ann`, in a new store.
 async fn shop() -> (Arc<Store>, Arc<Service>) {
     let store = Arc::new(Store::in_memory().unwrap());
-    let service = server(&store, 0);
+    let world = Arc::new(SystemWorld);
+    let service = Arc::new(Service::new(store.clone(), world, settings(), Nudge::new()));
     let edit = AgentEdit { name: Some("Ann".to_owned()), ..AgentEdit::default() };
     service.catalog.add_agent(Some(id("ann")), &edit).await.unwrap();
     let edit = ProjectEdit {
@@ -117,8 +91,8 @@ fn refused<T: std::fmt::Debug>(result: Result<T, ServiceError>) -> Refusal {
 }
 
 #[tokio::test]
-async fn a_deleted_task_is_gone_and_an_undo_brings_all_of_it_back() {
-    let (store, service) = shop().await;
+async fn a_deleted_task_is_gone_with_its_subtasks_and_no_id_is_given_again() {
+    let (_store, service) = shop().await;
     add_done(&service, new_task("tsk")).await;
     let part = NewTask { parent: Some(id("tsk")), ..new_task("part") };
     set(&service, "tsk", TaskStatus::Todo).await;
@@ -127,10 +101,8 @@ async fn a_deleted_task_is_gone_and_an_undo_brings_all_of_it_back() {
     set(&service, "tsk", TaskStatus::InProgress).await;
     set(&service, "tsk", TaskStatus::Done).await;
     add(&service, NewTask { dependencies: vec![id("tsk")], ..new_task("next") }).await;
-    let before = service.tasks.view(&id("tsk")).await.unwrap();
 
     let view = service.removals.delete(&task("tsk"), false).await.unwrap();
-    assert_eq!(view.undo_until, Some(Timestamp::from_millis(BEGIN + 60_000)));
     let names: Vec<_> = view.affected.iter().flat_map(|them| them.names.clone()).collect();
     let expected = ["SHOP-1 title of tsk", "SHOP-2 title of part", "SHOP-3 title of next"];
     assert_eq!(names, expected);
@@ -141,41 +113,17 @@ async fn a_deleted_task_is_gone_and_an_undo_brings_all_of_it_back() {
     assert_eq!(next.dependencies, [] as [TaskId; 0]);
     assert_eq!(service.tasks.full_id(id("SHOP-1")).await.unwrap(), id::<TaskId>("SHOP-1"));
 
-    // Another server, within the minute.
-    let later = server(&store, 60_000);
-    later.maintenance.cleanup().await.unwrap();
-    let found = later.removals.full_id(id("SHOP-1")).await.unwrap();
-    later.removals.undelete(&Removable::Task(found)).await.unwrap();
-    let after = later.tasks.view(&id("tsk")).await.unwrap();
-    // An edit of the task as it was before it was deleted is refused.
-    let revision = before.task.revision + 1;
-    let same = agent_coordinator::domain::Task { revision, ..before.task };
-    assert_eq!(after.task, same);
-    assert_eq!(after.subtasks.len(), 1);
-    let next = later.tasks.view(&id("next")).await.unwrap().task;
-    assert_eq!(next.dependencies, [id::<TaskId>("tsk")]);
-    // Undoing it twice changes nothing.
-    later.removals.undelete(&task("tsk")).await.unwrap();
-    later.removals.delete(&task("tsk"), false).await.unwrap();
-}
-
-#[tokio::test]
-async fn an_undo_comes_too_late_after_its_time_and_no_id_is_given_again() {
-    let (store, service) = shop().await;
-    add_done(&service, new_task("tsk")).await;
-    service.removals.delete(&task("tsk"), false).await.unwrap();
-    let late = server(&store, 60_001);
-    let refusal = refused(late.removals.undelete(&task("tsk")).await);
-    let expected = "The task tsk was deleted, and that can't be undone any more";
-    assert_eq!((refusal.code(), refusal.to_string().as_str()), ("undo_over", expected));
-    late.maintenance.cleanup().await.unwrap();
-    assert_eq!(refused(late.removals.undelete(&task("tsk")).await).code(), "undo_over");
-    assert_eq!(refused(late.tasks.add(&new_task("tsk")).await).code(), "deleted_id");
-    add(&late, new_task("other")).await;
-    let other = late.tasks.view(&id("other")).await.unwrap().task;
-    assert_eq!(other.short_id.to_string(), "SHOP-2");
-    // A task that never was is another matter.
-    assert_eq!(refused(late.removals.undelete(&task("never")).await).code(), "task_not_found");
+    let found = service.removals.full_id(id("SHOP-1")).await.unwrap();
+    assert_eq!(found, id::<TaskId>("tsk"));
+    service.maintenance.cleanup().await.unwrap();
+    assert_eq!(refused(service.tasks.add(&new_task("tsk")).await).code(), "deleted_id");
+    add(&service, new_task("other")).await;
+    let other = service.tasks.view(&id("other")).await.unwrap().task;
+    assert_eq!(other.short_id.to_string(), "SHOP-4");
+    assert_eq!(
+        refused(service.removals.delete(&task("tsk"), false).await).code(),
+        "task_not_found"
+    );
 }
 
 #[tokio::test]
@@ -236,7 +184,7 @@ async fn an_edit_of_the_status_archives_only_what_has_ended() {
 }
 
 #[tokio::test]
-async fn what_is_unarchived_has_its_former_status_and_what_comes_back_a_new_revision() {
+async fn what_is_unarchived_has_its_former_status() {
     let (_store, service) = shop().await;
     let inactive = AgentEdit { status: Some(AgentStatus::Inactive), ..AgentEdit::default() };
     service.catalog.set_agent(&id("ann"), &inactive).await.unwrap();
@@ -246,21 +194,15 @@ async fn what_is_unarchived_has_its_former_status_and_what_comes_back_a_new_revi
         service.removals.archive(&of).await.unwrap();
         service.removals.unarchive(&of).await.unwrap();
     }
-    let before = service.catalog.agent(&id("ann")).await.unwrap();
-    assert_eq!(before.status, AgentStatus::Inactive);
+    let of_agent = service.catalog.agent(&id("ann")).await.unwrap();
+    assert_eq!(of_agent.status, AgentStatus::Inactive);
     let (of_project, _) = service.catalog.project(&id("shop")).await.unwrap();
     assert_eq!(of_project.status, ProjectStatus::Inactive);
-
-    service.removals.delete(&agent("ann"), false).await.unwrap();
-    service.removals.undelete(&agent("ann")).await.unwrap();
-    let edit = AgentEdit { seen: Some(before.revision), ..AgentEdit::default() };
-    let refusal = refused(service.catalog.set_agent(&id("ann"), &edit).await);
-    assert_eq!(refusal.code(), "precondition_failed");
 }
 
 #[tokio::test]
 async fn a_deleted_agent_leaves_its_tasks_and_its_last_name() {
-    let (store, service) = shop().await;
+    let (_store, service) = shop().await;
     add_done(&service, new_task("tsk")).await;
     service.removals.delete(&agent("ann"), false).await.unwrap();
     let kept = service.tasks.view(&id("tsk")).await.unwrap().task;
@@ -271,28 +213,19 @@ async fn a_deleted_agent_leaves_its_tasks_and_its_last_name() {
     let edit = AgentEdit::default();
     let again = service.catalog.add_agent(Some(id("ann")), &edit).await;
     assert_eq!(refused(again).code(), "deleted_id");
-
-    service.removals.undelete(&agent("ann")).await.unwrap();
-    let (_, members) = service.catalog.project(&id("shop")).await.unwrap();
-    assert_eq!(members, [id::<AgentId>("ann")]);
-    assert_eq!(service.catalog.agent(&id("ann")).await.unwrap().name, "Ann");
-    service.removals.delete(&agent("ann"), false).await.unwrap();
-    let late = server(&store, 60_001);
-    late.maintenance.cleanup().await.unwrap();
-    assert_eq!(refused(late.removals.undelete(&agent("ann")).await).code(), "undo_over");
-    assert_eq!(late.removals.names().await.unwrap().len(), 1);
-    assert!(late.tasks.view(&id("tsk")).await.is_ok());
+    service.maintenance.cleanup().await.unwrap();
+    assert_eq!(service.removals.names().await.unwrap().len(), 1);
+    assert!(service.tasks.view(&id("tsk")).await.is_ok());
 }
 
 #[tokio::test]
-async fn a_project_goes_with_its_tasks_and_comes_back_with_them() {
-    let (store, service) = shop().await;
+async fn a_project_goes_with_its_tasks_and_its_key_is_free_but_not_its_numbers() {
+    let (_store, service) = shop().await;
     add_done(&service, new_task("tsk")).await;
     add_done(&service, new_task("tsk_2")).await;
     service.removals.delete(&project("shop"), false).await.unwrap();
     assert_eq!(refused(service.catalog.project(&id("shop")).await).code(), "project_not_found");
     assert_eq!(refused(service.tasks.view(&id("tsk")).await).code(), "task_not_found");
-    // Its key is not given away while it may come back.
     let edit = ProjectEdit {
         name: Some("Shop".to_owned()),
         working_directory: Some(PathBuf::from("/other")),
@@ -300,63 +233,13 @@ async fn a_project_goes_with_its_tasks_and_comes_back_with_them() {
     };
     let other: ProjectId = service.catalog.add_project(None, &edit).await.unwrap().thing();
     let (other, _) = service.catalog.project(&other).await.unwrap();
-    assert_eq!(other.key.to_string(), "SHOP2");
+    assert_eq!(other.key.to_string(), "SHOP");
+    let new = NewTask { project: other.id, assignee: None, ..new_task("tsk_3") };
+    add(&service, new).await;
+    let short_id = service.tasks.view(&id("tsk_3")).await.unwrap().task.short_id;
+    assert_eq!(short_id.to_string(), "SHOP-3");
     let again = service.catalog.add_project(Some(id("shop")), &edit).await;
     assert_eq!(refused(again).code(), "deleted_id");
-
-    service.removals.undelete(&project("shop")).await.unwrap();
-    let (back, members) = service.catalog.project(&id("shop")).await.unwrap();
-    assert_eq!((back.key.to_string(), members), ("SHOP".to_owned(), vec![id("ann")]));
-    let short_id = service.tasks.view(&id("tsk_2")).await.unwrap().task.short_id;
-    assert_eq!(short_id.to_string(), "SHOP-2");
-
-    service.removals.delete(&project("shop"), false).await.unwrap();
-    let late = server(&store, 60_001);
-    late.maintenance.cleanup().await.unwrap();
-    assert_eq!(refused(late.removals.undelete(&project("shop")).await).code(), "undo_over");
-}
-
-#[tokio::test]
-async fn a_task_comes_back_only_to_what_it_belongs_to() {
-    let (_store, service) = shop().await;
-    add(&service, new_task("tsk")).await;
-    add(&service, NewTask { parent: Some(id("tsk")), ..new_task("part") }).await;
-    set(&service, "tsk", TaskStatus::Cancelled).await;
-    service.removals.delete(&task("part"), false).await.unwrap();
-    service.removals.delete(&task("tsk"), false).await.unwrap();
-    let refusal = refused(service.removals.undelete(&task("part")).await);
-    assert_eq!(refusal.code(), "cannot_come_back");
-    service.removals.undelete(&task("tsk")).await.unwrap();
-    service.removals.undelete(&task("part")).await.unwrap();
-    assert_eq!(service.tasks.view(&id("tsk")).await.unwrap().subtasks.len(), 1);
-}
-
-#[tokio::test]
-async fn what_was_deleted_later_comes_back_first() {
-    let (_store, service) = shop().await;
-    add(&service, new_task("one")).await;
-    set(&service, "one", TaskStatus::Cancelled).await;
-    let depends = NewTask { dependencies: vec![id("one")], ..new_task("two") };
-    add(&service, depends).await;
-    set(&service, "two", TaskStatus::Cancelled).await;
-    for name in ["two", "one"] {
-        service.removals.delete(&task(name), false).await.unwrap();
-    }
-    let refusal = refused(service.removals.undelete(&task("two")).await);
-    assert!(refusal.to_string().contains("the task `one` was deleted, too"), "{refusal}");
-    service.removals.undelete(&task("one")).await.unwrap();
-    service.removals.undelete(&task("two")).await.unwrap();
-    let two = service.tasks.view(&id("two")).await.unwrap().task;
-    assert_eq!(two.dependencies, [id::<TaskId>("one")]);
-    // The assignment went with the agent.
-    service.removals.delete(&agent("ann"), false).await.unwrap();
-    service.removals.delete(&project("shop"), false).await.unwrap();
-    let refusal = refused(service.removals.undelete(&agent("ann")).await);
-    assert_eq!(refusal.code(), "cannot_come_back");
-    service.removals.undelete(&project("shop")).await.unwrap();
-    service.removals.undelete(&agent("ann")).await.unwrap();
-    let (_, members) = service.catalog.project(&id("shop")).await.unwrap();
-    assert_eq!(members, [id::<AgentId>("ann")]);
 }
 
 #[tokio::test]
@@ -421,8 +304,8 @@ fn with_done_task(settings: &str) -> Daemon {
 }
 
 #[test]
-fn the_command_line_asks_deletes_and_undoes_also_after_a_restart() {
-    let mut daemon = with_done_task("");
+fn the_command_line_asks_before_it_deletes_for_good() {
+    let daemon = with_done_task("");
     // A script has no terminal for the question.
     let said = daemon.cli(&["task", "delete", "PRJ-1"]);
     assert_eq!(said.code, 2, "{said:?}");
@@ -432,30 +315,27 @@ fn the_command_line_asks_deletes_and_undoes_also_after_a_restart() {
     assert_eq!(daemon.task_status("tsk"), "done");
 
     let said = daemon.done(&["task", "delete", "PRJ-1", "--yes"]);
-    assert!(said.starts_with("Task PRJ-1 is deleted; undo until "), "{said}");
-    assert!(said.ends_with(": agent-coordinator task undelete PRJ-1\n"), "{said}");
+    assert_eq!(said, "Task PRJ-1 is deleted\n");
     assert_eq!(daemon.cli(&["task", "show", "tsk"]).code, 1);
     assert_eq!(daemon.json(&["task", "list", "--all"]), Value::Array(Vec::new()));
-    assert!(daemon.terminate().success());
-    daemon.start();
-    assert_eq!(daemon.done(&["task", "undelete", "PRJ-1"]), "PRJ-1 is back\n");
-    assert_eq!(daemon.json(&["task", "show", "tsk"])["executions"].as_array().unwrap().len(), 1);
+    // Earlier versions could undo it for a while.
+    for path in ["/api/tasks/PRJ-1/undelete", "/api/tasks/tsk/undelete"] {
+        let answer = ask(&daemon, "POST", path);
+        assert_eq!(answer.status, 410, "{}", answer.body);
+        for words in ["deletion_is_final", "A deletion is final: the task ", "archive what"] {
+            assert!(answer.body.contains(words), "{words}: {}", answer.body);
+        }
+    }
 
-    let deleted = daemon.json(&["task", "delete", "tsk", "--yes"]);
-    assert_eq!((&deleted["kind"], &deleted["id"]), (&"task".into(), &"tsk".into()));
-    assert!(deleted["undo_until"].is_string(), "{deleted}");
-    daemon.done(&["agent", "delete", "agt", "--yes"]);
+    let deleted = daemon.json(&["agent", "delete", "agt", "--yes"]);
+    assert_eq!((&deleted["kind"], &deleted["id"]), (&"agent".into(), &"agt".into()));
+    assert!(deleted.get("undo_until").is_none(), "{deleted}");
     let said = daemon.done(&["project", "delete", "prj", "--dry-run"]);
     assert!(said.starts_with("Project prj, with:\n") && said.contains("1 launch with"), "{said}");
     daemon.done(&["project", "delete", "prj", "--yes"]);
     assert_eq!(daemon.json(&["project", "list", "--all"]), Value::Array(Vec::new()));
-    let said = daemon.cli(&["task", "undelete", "PRJ-1"]);
-    assert!(said.code == 1 && said.stderr.contains("its project does not exist"), "{said:?}");
-    daemon.done(&["project", "undelete", "prj"]);
-    daemon.done(&["agent", "undelete", "agt"]);
-    daemon.done(&["task", "undelete", "PRJ-1"]);
     let audit = daemon.log();
-    assert!(audit.contains("PRJ-1 a title") && audit.contains("undelete"), "{audit}");
+    assert!(audit.contains("PRJ-1 a title"), "{audit}");
 }
 
 #[test]
@@ -491,9 +371,9 @@ fn bad_requests_are_answered_with_what_is_wrong() {
         ("DELETE", "/api/tasks/none", 404, "task_not_found"),
         ("GET", "/api/tasks/none/deletion", 404, "task_not_found"),
         ("POST", "/api/tasks/none/archive", 404, "task_not_found"),
-        ("POST", "/api/tasks/none/undelete", 404, "task_not_found"),
+        ("POST", "/api/tasks/none/undelete", 410, "deletion_is_final"),
         ("DELETE", "/api/agents/none", 404, "agent_not_found"),
-        ("POST", "/api/agents/none/undelete", 404, "agent_not_found"),
+        ("POST", "/api/agents/none/undelete", 410, "deletion_is_final"),
         ("DELETE", "/api/projects/none", 404, "project_not_found"),
         ("POST", "/api/projects/none/unarchive", 404, "project_not_found"),
         ("DELETE", "/api/projects/prj?discard=perhaps", 400, "invalid_query"),
@@ -522,9 +402,8 @@ fn no_tool_of_agents_deletes() {
 }
 
 #[test]
-fn work_that_is_not_merged_is_given_up_only_on_request_and_its_files_go_after_the_undo() {
-    let settings = "workspace: { keep: off }\nretention: { deleted: 5s }\n\
-        session: { cleanup_interval: 1s }";
+fn work_that_is_not_merged_is_given_up_only_on_request_and_its_files_go() {
+    let settings = "workspace: { keep: off }";
     let agents: &[(&str, &[&str])] = &[("one", COMMITS)];
     let bed = Bed::configured(settings, agents).daemon_with_clones(agents);
     let daemon = &bed.daemon;
@@ -538,34 +417,23 @@ fn work_that_is_not_merged_is_given_up_only_on_request_and_its_files_go_after_th
         assert!(said.stderr.contains("--discard"), "{said:?}");
     }
     daemon.done(&["task", "delete", "PRJ-1", "--yes", "--discard"]);
-    assert!(tree.join("one.txt").is_file(), "an undo finds the files");
-    daemon.done(&["task", "undelete", "PRJ-1"]);
-    let again = daemon.json(&["workspace", "show", "tsk"]);
-    assert_eq!(again["content"], kept["content"]);
-    assert!(again["discarded_at"].is_null(), "{again}");
-
-    daemon.done(&["task", "delete", "PRJ-1", "--yes", "--discard"]);
     until("the files are gone", || !tree.exists());
     // The kept commit stays for its 14 days.
     let keep = fs::read_dir(tree.parent().unwrap().parent().unwrap()).unwrap();
     let keep = keep.map(|entry| entry.unwrap().path()).find(|path| path.ends_with("keep.git"));
     let commit = kept["content"]["kept_commit"].as_str().unwrap();
     assert_eq!(git(&keep.unwrap(), &["cat-file", "-t", commit]), "commit");
-    let said = daemon.cli(&["task", "undelete", "PRJ-1"]);
-    assert!(said.code == 1 && said.stderr.contains("can't be undone"), "{said:?}");
 }
 
 #[test]
 fn a_deleted_project_takes_its_launches_and_their_output_along() {
-    let daemon = with_done_task("retention: { deleted: 1s }\nsession: { cleanup_interval: 1s }");
+    let daemon = with_done_task("session: { cleanup_interval: 1s }");
     let launch = daemon.until_ended("agt")["launch_id"].as_str().unwrap().to_owned();
     let folder = daemon.state().join("ended").join(&launch);
     until("the folder of the launch is moved", || folder.is_dir());
     daemon.done(&["project", "delete", "prj", "--yes"]);
     until("the output is gone", || !folder.exists());
     until("the launch is gone", || daemon.ended("agt").is_empty());
-    let said = daemon.cli(&["project", "undelete", "prj"]);
-    assert!(said.code == 1 && said.stderr.contains("can't be undone"), "{said:?}");
     // Its folder is the person's.
     assert!(daemon.work().is_dir());
 }

@@ -5,6 +5,8 @@
 pub enum RefusalKind {
     /// The named object does not exist.
     NotFound,
+    /// The object existed, and does not come back.
+    Gone,
     /// The request is not valid in any state.
     Invalid,
     /// The caller has not proved who it is.

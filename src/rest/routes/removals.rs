@@ -9,7 +9,7 @@ use super::projects::ProjectBody;
 use super::tasks::TaskBody;
 use crate::domain::removal::{Affected, AffectedKind, RemovableKind};
 use crate::domain::words::words;
-use crate::domain::{AgentId, Language, ProjectId, Removable, TaskId, Timestamp};
+use crate::domain::{AgentId, Language, ProjectId, Refusal, Removable, TaskId};
 use crate::rest::api::{Api, about};
 use crate::rest::extract::{InPath, InQuery, InTask};
 use crate::rest::{Problem, RestState};
@@ -80,9 +80,6 @@ pub struct DeletionBody {
     /// The way out of this reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
-    /// The last time at which `undelete` brings it back; absent before it is deleted.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub undo_until: Option<Timestamp>,
 }
 
 /// Things of one kind that a deletion takes along or touches.
@@ -114,7 +111,6 @@ impl From<RemovalView> for DeletionBody {
             refused: view.refusal.as_ref().map(ToString::to_string),
             hint: hint.map(str::to_owned),
             refused_code: view.refusal.map(|refusal| refusal.code().to_owned()),
-            undo_until: view.undo_until,
         }
     }
 }
@@ -136,7 +132,7 @@ pub(super) fn routes() -> Api {
         .post(
             "/tasks/{id}/undelete",
             undelete::<InPath<TaskId>>,
-            of_task("Undoes the deletion of a task"),
+            about("Is refused with 410: a deletion is final, and an archived task can come back"),
         )
         .post("/tasks/{id}/archive", archive::<InTask>, of_task("Archives a task"))
         .post("/tasks/{id}/unarchive", unarchive::<InTask>, of_task("Shows an archived task again"))
@@ -145,7 +141,7 @@ pub(super) fn routes() -> Api {
         .post(
             "/agents/{id}/undelete",
             undelete::<Agent>,
-            of_agent("Undoes the deletion of an agent"),
+            about("Is refused with 410: a deletion is final, and an archived agent can come back"),
         )
         .post("/agents/{id}/archive", archive::<Agent>, of_agent("Archives an agent"))
         .post(
@@ -166,7 +162,9 @@ pub(super) fn routes() -> Api {
         .post(
             "/projects/{project}/undelete",
             undelete::<Project>,
-            of_project("Undoes the deletion of a project"),
+            about(
+                "Is refused with 410: a deletion is final, and an archived project can come back",
+            ),
         )
         .post("/projects/{project}/archive", archive::<Project>, of_project("Archives a project"))
         .post(
@@ -220,17 +218,10 @@ async fn delete<P: Into<Removable>>(
     Ok(Json(view.into()))
 }
 
-async fn undelete<P: Into<Removable>>(
-    State(state): State<RestState>,
-    place: P,
-) -> Result<Json<ThingBody>, Problem> {
-    let of = match place.into() {
-        Removable::Task(id) => Removable::Task(state.service.removals.full_id(id).await?),
-        of => of,
-    };
-    state.service.removals.undelete(&of).await?;
-    tracing::info!(kind = %of.kind(), id = of.id(), "deletion of a task, an agent or a project undone");
-    ThingBody::read(&state, &of).await
+/// Refuses what earlier versions did for a while after a deletion.
+async fn undelete<P: Into<Removable>>(place: P) -> Problem {
+    let of = place.into();
+    Refusal::DeletionIsFinal { kind: of.kind(), id: of.id().to_owned() }.into()
 }
 
 async fn archive<P: Into<Removable>>(

@@ -1,14 +1,15 @@
 //! The dialog that asks before something is archived or deleted, and what it does.
 
 use askama::Template;
+use axum::Router;
 use axum::extract::State;
-use axum::response::{IntoResponse as _, Response};
+use axum::http::StatusCode;
+use axum::response::Response;
 use axum::routing::{get, post};
-use axum::{Json, Router};
 use serde::Deserialize;
 
 use super::layout::{Frame, rendered};
-use crate::domain::{Removable, RemovableKind, Timestamp};
+use crate::domain::{Removable, RemovableKind};
 use crate::rest::extract::{InForm, InPath, parsed};
 use crate::rest::{Problem, RestState};
 
@@ -19,7 +20,6 @@ enum Deed {
     Archive,
     Unarchive,
     Delete,
-    Undelete,
 }
 
 #[derive(Template)]
@@ -107,21 +107,14 @@ async fn act(
     State(state): State<RestState>,
     InPath((kind, id, deed)): InPath<(RemovableKind, String, Deed)>,
     InForm(fields): InForm<DeedFields>,
-) -> Result<Response, Problem> {
+) -> Result<StatusCode, Problem> {
     let of = removable(kind, &id)?;
     let removals = &state.service.removals;
-    let mut undo_for = None;
     match deed {
         Deed::Archive => removals.archive(&of).await?,
         Deed::Unarchive => removals.unarchive(&of).await?,
-        Deed::Undelete => removals.undelete(&of).await?,
-        Deed::Delete => {
-            let view = removals.delete(&of, fields.discard).await?;
-            let now = state.service.time();
-            let millis = |until: Timestamp| until.since(now).as_millis();
-            undo_for = view.undo_until.and_then(|until| u64::try_from(millis(until)).ok());
-        }
+        Deed::Delete => drop(removals.delete(&of, fields.discard).await?),
     }
     tracing::info!(%kind, id, action = ?deed, "done on a page");
-    Ok(Json(serde_json::json!({ "undoFor": undo_for })).into_response())
+    Ok(StatusCode::NO_CONTENT)
 }

@@ -80,8 +80,8 @@ texts! {
     deleting_takes: "Deleting this also deletes or changes:", "削除すると、次のものも削除または変更されます:";
     give_up_work: "Discard work that is not merged", "マージしていない作業を破棄する";
     removal_hint:
-        "You can undo a deletion for a short time. You can unarchive at any time.",
-        "削除は短時間なら元に戻せます。アーカイブはいつでも解除できます。";
+        "A deletion is final. You can unarchive at any time.",
+        "削除は元に戻せません。アーカイブはいつでも解除できます。";
     project_archived:
         "This project is archived. Its agents do not start, and lists leave it out.",
         "このプロジェクトはアーカイブ済みです。起動は行われず、一覧にも表示されません。";

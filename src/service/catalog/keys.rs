@@ -1,9 +1,9 @@
 //! The keys of projects, which begin the short ids of their tasks. A short id never names a second
 //! task, also if projects are deleted.
 
-use crate::domain::{Project, ProjectId, ProjectKey, Refusal, Removable};
+use crate::domain::{Project, ProjectId, ProjectKey, Refusal};
 use crate::rows::project_keys::{self, KeyRecord};
-use crate::rows::{Transaction, deletions, projects, tasks};
+use crate::rows::{Transaction, projects, tasks};
 use crate::store::{Read, StoreError};
 
 use crate::service::ServiceError;
@@ -63,8 +63,7 @@ pub(super) fn change(
     Ok(tasks::set_key(tx, id, key)?)
 }
 
-/// Returns the project other than `project` that has a key or had it, and that exists or can come
-/// back.
+/// Returns the project other than `project` that has a key or had it, and that exists.
 fn owner(
     tx: &mut Read<'_>,
     key: &ProjectKey,
@@ -72,9 +71,7 @@ fn owner(
 ) -> Result<Option<ProjectId>, StoreError> {
     let record = project_keys::get(tx, key)?.filter(|record| record.project != *project);
     let Some(KeyRecord { project, .. }) = record else { return Ok(None) };
-    let is_there = projects::get(tx, &project)?.is_some()
-        || deletions::exists(tx, &Removable::Project(project.clone()))?;
-    Ok(is_there.then_some(project))
+    Ok(projects::get(tx, &project)?.map(|project| project.id))
 }
 
 /// Records the key of a project. Its next number is greater than all that were given with this key,

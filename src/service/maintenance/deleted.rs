@@ -1,10 +1,10 @@
-//! Removes what people deleted, after that cannot be undone any more.
+//! Removes the launches of deleted projects with their output, and the rows of workspaces of deleted
+//! tasks.
 
-use crate::domain::removal::Deletion;
-use crate::domain::{LaunchId, ProjectId, Removable};
-use crate::rows::{Transaction, creation_digests, deletions, launches, workspaces};
-use crate::store::{LaunchFilter, StoreError};
-use crate::telemetry::{ErrorChain, counters};
+use crate::domain::{LaunchId, ProjectId};
+use crate::rows::{deletions, launches};
+use crate::store::LaunchFilter;
+use crate::telemetry::counters;
 
 use super::Maintenance;
 use crate::instance_dir;
@@ -14,65 +14,50 @@ use crate::service::ServiceError;
 const PAGE: usize = 200;
 
 impl Maintenance {
-    /// Removes what was deleted longer than `retention.deleted` ago, and returns how many things
-    /// that were. Cancel-safe: what is not removed yet is removed the next time.
+    /// Removes what deletions left, and returns the number of removed launches. Cancel-safe: what is
+    /// not removed yet is removed the next time.
     pub(super) async fn forget_deleted(&self) -> Result<u64, ServiceError> {
-        let now = self.clocks.now_by_age();
-        let read = self.core.read(move |tx| {
-            Ok((deletions::list_over(tx, now)?, deletions::has_empty_workspaces(tx)?))
+        let read = self.core.read(|tx| {
+            Ok((deletions::list_with_launches(tx)?, deletions::has_empty_workspaces(tx)?))
         });
-        let (over, has_empty_workspaces) = read.await?;
+        let (projects, has_empty_workspaces) = read.await?;
         let mut n_forgotten = 0;
-        for of in over {
-            if let Removable::Project(project) = &of {
-                self.forget_launches_of(project).await?;
-            }
-            let forgotten = self.core.write(move |tx| {
-                // An undo may have come first.
-                match deletions::find(tx, &of)?.filter(|found| found.undo_until < now) {
-                    Some(deletion) => Ok(forget(tx, &deletion).map(|()| true)?),
-                    None => Ok(false),
-                }
-            });
-            match forgotten.await {
-                Ok(is_forgotten) => n_forgotten += u64::from(is_forgotten),
-                // The others are not kept because of it.
-                Err(error) => {
-                    let error = ErrorChain(&error);
-                    tracing::warn!(%error, "could not remove something that was deleted");
-                }
-            }
+        for project in projects {
+            n_forgotten += self.forget_launches_of(&project).await?;
         }
         if has_empty_workspaces {
             self.core.write(|tx| Ok(deletions::forget_workspaces(tx)?)).await?;
         }
-        counters::FORGOTTEN.add_many("deleted", n_forgotten);
+        counters::FORGOTTEN.add_many("launch", n_forgotten);
         Ok(n_forgotten)
     }
 
-    async fn forget_launches_of(&self, project: &ProjectId) -> Result<(), ServiceError> {
+    /// Removes the launches of a deleted project, and returns their number.
+    async fn forget_launches_of(&self, project: &ProjectId) -> Result<u64, ServiceError> {
+        let mut n_forgotten = 0;
         loop {
-            let filter = LaunchFilter {
-                project: Some(project.clone()),
-                only_ended: true,
-                limit: PAGE,
-                ..LaunchFilter::default()
-            };
-            let of = Removable::Project(project.clone());
+            let project = project.clone();
             let forgotten = self.core.write(move |tx| {
-                if !deletions::exists(tx, &of)? {
-                    return Ok(Vec::new());
-                }
+                let filter = LaunchFilter {
+                    project: Some(project.clone()),
+                    only_ended: true,
+                    limit: PAGE,
+                    ..LaunchFilter::default()
+                };
                 let page = launches::list(tx, &filter)?;
                 let ids: Vec<LaunchId> = page.into_iter().map(|launch| launch.id).collect();
                 ids.iter().try_for_each(|id| launches::forget(tx, id))?;
+                if ids.len() < PAGE {
+                    deletions::note_without_launches(tx, &project)?;
+                }
                 Ok(ids)
             });
             let forgotten = forgotten.await?;
             let is_last = forgotten.len() < PAGE;
+            n_forgotten += forgotten.len() as u64;
             self.remove_output(forgotten).await;
             if is_last {
-                return Ok(());
+                return Ok(n_forgotten);
             }
         }
     }
@@ -99,23 +84,4 @@ impl Maintenance {
         // A panic was reported where it happened.
         let _ = removed.await;
     }
-}
-
-/// Removes what a deletion left in the other tables, and its rows. The coordinator removes the
-/// files of workspaces.
-fn forget(tx: &mut Transaction<'_>, deletion: &Deletion) -> Result<(), StoreError> {
-    let now = tx.now();
-    for task in &deletion.content.tasks {
-        deletions::forget_task(tx, &task.id)?;
-        creation_digests::forget(tx, &Removable::Task(task.id.clone()))?;
-        for workspace in workspaces::list_of_task(tx, &task.id)? {
-            let orphan = workspace.clone().orphaned(now);
-            if orphan != workspace {
-                workspaces::put(tx, &orphan)?;
-            }
-        }
-    }
-    deletions::forget_chats(tx, &deletion.of)?;
-    creation_digests::forget(tx, &deletion.of)?;
-    deletions::forget(tx, &deletion.of)
 }

@@ -25,20 +25,12 @@ const MAX_EVENTS: i64 = 2_000;
 impl Maintenance {
     /// Deletes old rows that are not needed any more. Cancel-safe: each transaction is whole.
     pub(in crate::service) async fn forget_the_past(&self) -> Result<(), ServiceError> {
-        let n_launches = self.forget_launches().await?;
+        let n_launches = self.forget_launches().await? + self.forget_deleted().await?;
         let n_events = self.forget_events().await?;
         let n_chats = self.forget_messages().await?;
         let n_items = self.forget_forge_items().await?;
-        let n_deleted = self.forget_deleted().await?;
-        if n_launches + n_events + n_chats + n_items + n_deleted > 0 {
-            tracing::info!(
-                n_launches,
-                n_events,
-                n_chats,
-                n_items,
-                n_deleted,
-                "removed old records"
-            );
+        if n_launches + n_events + n_chats + n_items > 0 {
+            tracing::info!(n_launches, n_events, n_chats, n_items, "removed old records");
         }
         Ok(())
     }

@@ -186,7 +186,6 @@ pub(super) fn view(
         name: name.unwrap_or_default(),
         affected,
         refusal: None,
-        undo_until: None,
     })
 }
 

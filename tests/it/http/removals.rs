@@ -41,12 +41,18 @@ impl Person {
 }
 
 #[test]
-fn a_dialog_names_what_goes_and_an_undo_brings_it_back() {
+fn a_dialog_names_what_goes_and_that_it_does_not_come_back() {
     let daemon = with_done_task();
     let panel = daemon.page("/ui/parts/tasks/tsk", "en");
     assert!(panel.contains(&format!("hx-get=\"{DIALOG}\"")), "{panel}");
     let dialog = daemon.page(DIALOG, "en");
-    for text in ["Archive or delete", "SHOP-1 Log &#60;b&#62;in", "1 task:", "value=\"delete\">"] {
+    for text in [
+        "Archive or delete",
+        "SHOP-1 Log &#60;b&#62;in",
+        "1 task:",
+        "value=\"delete\">",
+        "is final",
+    ] {
         assert!(dialog.contains(text), "no `{text}` in {dialog}");
     }
     let japanese = daemon.page(DIALOG, "ja");
@@ -54,22 +60,18 @@ fn a_dialog_names_what_goes_and_an_undo_brings_it_back() {
 
     let mut person = Person::of(&daemon, "operator");
     let answer = person.does("task/tsk/delete");
-    assert_eq!(answer.status, 200, "{answer:?}");
-    let undo_for: serde_json::Value = serde_json::from_str(&answer.body).unwrap();
-    assert!(undo_for["undoFor"].as_u64().unwrap() <= 60_000, "{undo_for}");
+    assert_eq!(answer.status, 204, "{answer:?}");
     assert_eq!(person.get("/ui/tasks/tsk").status, 404);
     let board = daemon.page("/ui/parts/projects/shop/board", "en");
     assert!(!board.contains("SHOP-1"), "{board}");
-    assert_eq!(person.does("task/tsk/undelete").status, 200);
-    let board = daemon.page("/ui/parts/projects/shop/board", "en");
-    assert!(board.contains("SHOP-1"), "{board}");
+    assert_eq!(person.does("task/tsk/undelete").status, 400);
 }
 
 #[test]
 fn what_is_archived_is_on_its_own_page_and_in_no_list() {
     let daemon = with_done_task();
     let mut person = Person::of(&daemon, "operator");
-    assert_eq!(person.does("task/tsk/archive").status, 200);
+    assert_eq!(person.does("task/tsk/archive").status, 204);
     assert!(!daemon.page("/ui/parts/projects/shop/board", "en").contains("SHOP-1"));
     assert!(daemon.page("/ui/projects/shop/edit", "en").contains("Archived tasks"));
     assert!(daemon.page("/ui/tasks/SHOP-1", "en").contains("<dd>Archived</dd>"));
@@ -78,7 +80,7 @@ fn what_is_archived_is_on_its_own_page_and_in_no_list() {
     for (kind, list) in [("agent/agt", "/ui/parts/agents"), ("project/shop", "/ui/parts/projects")]
     {
         assert!(!daemon.page(list, "en").contains("id=\"archived\""), "{kind}");
-        assert_eq!(person.does(&format!("{kind}/archive")).status, 200);
+        assert_eq!(person.does(&format!("{kind}/archive")).status, 204);
         assert!(daemon.page(list, "en").contains("id=\"archived\""), "{kind}");
     }
     for (language, text) in [("en", "This project is archived"), ("ja", "アーカイブ済みです")]
@@ -86,7 +88,7 @@ fn what_is_archived_is_on_its_own_page_and_in_no_list() {
         let page = daemon.page("/ui/projects/shop", language);
         assert!(page.contains(text) && page.contains("value=\"unarchive\""), "{page}");
     }
-    assert_eq!(person.does("project/shop/unarchive").status, 200);
+    assert_eq!(person.does("project/shop/unarchive").status, 204);
     assert!(!daemon.page("/ui/projects/shop", "en").contains("id=\"archived\""));
 }
 
@@ -95,7 +97,7 @@ fn a_deleted_agent_is_shown_by_its_last_name() {
     let daemon = with_done_task();
     daemon.done(&["agent", "set", "agt", "--name", "Grace"]);
     let mut person = Person::of(&daemon, "operator");
-    assert_eq!(person.does("agent/agt/delete").status, 200);
+    assert_eq!(person.does("agent/agt/delete").status, 204);
     assert!(daemon.page("/ui/tasks/tsk", "en").contains("Grace"));
     assert!(daemon.page("/ui/parts/projects/shop/board", "en").contains("Grace"));
 }

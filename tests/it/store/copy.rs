@@ -73,8 +73,6 @@ fn filled(folder: &Path) -> PathBuf {
          UPDATE sqlite_sequence SET seq = 9 WHERE name = 'messages';
          INSERT INTO comments (id, task_id, author, content, created_at) VALUES
              ('cmt_1', 't', 'é日本', 'two\nlines', 5), ('cmt_2', 't', NULL, 'x', 6);
-         INSERT INTO deletions (kind, object_id, deleted_at, undo_until, content) VALUES
-             ('task', 't_gone', 5, 6, '{\"tasks\":[]}');
          INSERT INTO deleted_names (kind, object_id, short_id, name) VALUES
              ('task', 't_gone', 'P-9', 'é日本'), ('agent', 'a_gone', NULL, 'Ann');
          INSERT INTO creation_digests (kind, object_id, digest) VALUES

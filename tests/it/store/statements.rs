@@ -17,7 +17,7 @@ use agent_coordinator::domain::creation::Creations;
 use agent_coordinator::domain::event::NewEvent;
 use agent_coordinator::domain::launch::Outcome;
 use agent_coordinator::domain::notice::WorkChange;
-use agent_coordinator::domain::removal::{DeletedContent, DeletedName, Deletion};
+use agent_coordinator::domain::removal::DeletedContent;
 use agent_coordinator::domain::repeat::Content;
 use agent_coordinator::domain::{
     Account, Agent, AttentionId, Credential, Execution, ForgeItem, Launch, LaunchState, Notice,
@@ -255,52 +255,33 @@ fn changes(bed: &Bed) {
     bed.write("tasks", |tx| tasks::set_key(tx, &id("p"), &"OTHER".parse().unwrap()));
 }
 
-/// Deletes things of each kind and undoes that.
+/// Deletes things of each kind.
 fn deletion(bed: &Bed) {
-    let kinds = || {
-        let (task, agent, project) = (id("t_gone"), id("a_gone"), id("p_gone"));
-        [Removable::Task(task), Removable::Agent(agent), Removable::Project(project)]
-    };
     bed.write("deletions", move |tx| {
-        let mut rows = DeletedContent {
+        let mut content = DeletedContent {
             projects: vec![project("p_gone")],
             agents: vec![agent("a_gone")],
             tasks: vec![task("t_gone", "p_gone", Some("a_gone"))],
             assignments: vec![assignment("p_gone", "a_gone")],
-            links: Vec::new(),
         };
-        for of in kinds() {
-            let name = DeletedName { of: of.clone(), short_id: None, name: "name".to_owned() };
-            let (deleted_at, undo_until) = (at(1), at(2));
-            let content = std::mem::take(&mut rows);
-            let deletion = Deletion { of: of.clone(), deleted_at, undo_until, content };
-            deletions::add(tx, &deletion, &[name])?;
-            assert_eq!(deletions::find(tx, &of)?, Some(deletion.clone()));
-            deletions::exists(tx, &of)?;
-            deletions::name(tx, &of)?;
+        for of in [
+            Removable::Task(id("t_gone")),
+            Removable::Agent(id("a_gone")),
+            Removable::Project(id("p_gone")),
+        ] {
             deletions::count_messages(tx, &of)?;
             deletions::count_launches(tx, &of)?;
             deletions::list_wanted_chats(tx, &of)?;
-            deletions::undo(tx, &deletion)?;
-            deletions::forget_chats(tx, &of)?;
+            deletions::add(tx, &of, &std::mem::take(&mut content))?;
+            assert!(deletions::name(tx, &of)?.is_some());
         }
-        deletions::list_over(tx, at(9))?;
+        assert_eq!(deletions::list_with_launches(tx)?.len(), 1);
+        deletions::note_without_launches(tx, &id("p_gone"))?;
+        assert_eq!(deletions::list_with_launches(tx)?.len(), 0);
         deletions::list_names(tx)?;
         deletions::find_short(tx, &"SHOP-1".parse().unwrap())?;
-        deletions::forget_task(tx, &id("t_gone"))?;
         deletions::has_empty_workspaces(tx)?;
-        deletions::forget_workspaces(tx)?;
-        // Later statements find only what they expect.
-        let of = Removable::Task(id("t_gone"));
-        let content = DeletedContent {
-            projects: vec![project("p_gone")],
-            agents: vec![agent("a_gone")],
-            tasks: vec![task("t_gone", "p_gone", Some("a_gone"))],
-            assignments: vec![assignment("p_gone", "a_gone")],
-            links: Vec::new(),
-        };
-        let (deleted_at, undo_until) = (at(1), at(2));
-        deletions::add(tx, &Deletion { of, deleted_at, undo_until, content }, &[])
+        deletions::forget_workspaces(tx)
     });
 }
 

@@ -34,7 +34,7 @@ function icon(name) {
 }
 
 // A mistake stays until it is closed, and interrupts a screen reader. Other notes end by themselves, unless the reader is at them.
-function toast(text, { detail = "", isBad = true, action = null, shownFor = SHOWN_FOR } = {}) {
+function toast(text, { detail = "", isBad = true, action = null } = {}) {
   const toast = make("div", { className: isBad ? "toast bad" : "toast", role: isBad ? "alert" : null }, icon(isBad ? "i-bad" : "i-yes"),
     make("span", {}, make("b", { textContent: text }), " ", make("bdi", { textContent: detail })));
   if (action) toast.append(makeButton("act", action.text, () => { toast.remove(); action.run(); }));
@@ -50,7 +50,7 @@ function toast(text, { detail = "", isBad = true, action = null, shownFor = SHOW
   while (toasts.children.length > MAX_TOASTS) (find(".toast:not(.bad)", toasts) ?? toasts.firstElementChild).remove();
   if (isBad) return;
   const end = () => (toast.matches(":hover, :focus-within") ? setTimeout(end, 1000) : toast.remove());
-  setTimeout(end, shownFor);
+  setTimeout(end, SHOWN_FOR);
 }
 
 function problemIn(text) {

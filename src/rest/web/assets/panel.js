@@ -343,18 +343,6 @@ dialog.addEventListener("click", (event) => {
 
 // ---- Archiving and deleting ---------------------------------------------------------------------------------------------------
 
-// The longest time that a timer of the browser can wait, in milliseconds.
-const LONGEST_TIMER = 2 ** 31 - 1;
-
-// The note about what was done. A deletion can be undone as long as the note is there.
-function tellRemoval({ text, undo, until }) {
-  const run = async () => {
-    const answer = await post(undo, {});
-    if (answer?.ok && !board()) location.reload();
-  };
-  toast(text, { isBad: false, action: undo ? { text: body.dataset.undo, run } : null, shownFor: undo ? Math.min(until - Date.now(), LONGEST_TIMER) : SHOWN_FOR });
-}
-
 document.addEventListener("submit", async (event) => {
   const form = event.target.closest?.("[data-removal]");
   if (!form) return;
@@ -366,18 +354,17 @@ document.addEventListener("submit", async (event) => {
   const answer = await post(`${path}/${deed}`, new FormData(form));
   event.submitter.disabled = false;
   if (!answer?.ok) return;
-  const { undoFor } = await answer.json();
-  const told = { text: form.dataset[deed], undo: undoFor === null ? null : `${path}/undelete`, until: Date.now() + undoFor };
+  const told = form.dataset[deed];
   closeDialog({ isDone: true });
   // A task in the panel leaves the board as it is. Other pages were about the thing itself.
-  if (find("#panel [data-shows-task]")) { closePanel(); tellRemoval(told); return; }
-  sessionStorage.setItem("told", JSON.stringify(told));
+  if (find("#panel [data-shows-task]")) { closePanel(); toast(told, { isBad: false }); return; }
+  sessionStorage.setItem("told", told);
   location.assign(form.dataset.back);
 });
 
 const toldBefore = sessionStorage.getItem("told");
 sessionStorage.removeItem("told");
-if (toldBefore) tellRemoval(JSON.parse(toldBefore));
+if (toldBefore) toast(toldBefore, { isBad: false });
 
 // ---- Keys ---------------------------------------------------------------------------------------------------------------------
 
