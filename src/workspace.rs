@@ -80,7 +80,7 @@ pub use author::Author;
 pub use behind::BehindOrder;
 pub use disk::Usage;
 pub use git::GitError;
-pub use merging::{MergeOrder, Merged, RevertOrder};
+pub use merging::{FoundRevert, MergeOrder, Merged, RevertOrder};
 pub use removal::Removal;
 pub use repository::{find_shared_tree, find_work_tree, git_folders};
 pub use results::{DiffKind, DiffOrder, MAX_DIFF};

@@ -269,8 +269,11 @@ fn print_fate(workspace: &WorkspaceBody) -> Result<(), CliError> {
     }
     if let Some(commit) = &workspace.reverted_by {
         let task = &workspace.short_id;
+        let other =
+            workspace.reverted_on.as_ref().filter(|on| Some(*on) != workspace.base.as_ref());
+        let into = other.map(|branch| format!(" --into {}", plain(branch))).unwrap_or_default();
         print_line(&format!(
-            "reverted by {commit}; `task merge {task} --again` merges it once more"
+            "reverted by {commit}; `task merge {task} --again{into}` merges it once more"
         ))?;
     }
     if let (Some(branch), Some(commit)) = (&workspace.published_branch, &workspace.published_commit)

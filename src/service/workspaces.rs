@@ -29,7 +29,7 @@ use crate::domain::{
 use crate::rows::{Transaction, projects, startable, tasks, workspaces};
 use crate::store::{Read, StoreError};
 use crate::telemetry::ErrorChain;
-use crate::workspace::{CheckoutError, Checkouts};
+use crate::workspace::{CheckoutError, Checkouts, FoundRevert};
 
 use super::core::Core;
 use super::tasks::mine::{in_check, in_progress};
@@ -71,8 +71,8 @@ pub struct WorkspaceView {
     pub task: Task,
     /// The folder of the agent; `None` if its files are gone or on another host.
     pub path: Option<PathBuf>,
-    /// The commit that reverted its merge, if that was looked for.
-    pub reverted_by: Option<String>,
+    /// The revert of its merge, if one was looked for and found.
+    pub revert: Option<FoundRevert>,
 }
 
 /// The workspaces of tasks.
@@ -212,7 +212,7 @@ impl Workspaces {
         let path = self.checkouts.get().filter(|_| has_files).map(|checkouts| {
             checkouts.directory(&workspace.project, &workspace.id, &workspace.subdirectory)
         });
-        WorkspaceView { workspace, task, path, reverted_by: None }
+        WorkspaceView { workspace, task, path, revert: None }
     }
 
     /// Returns the clones of this host, if they contain that of a task.

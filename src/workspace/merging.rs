@@ -33,8 +33,8 @@ use crate::domain::workspace::{
 };
 use crate::domain::{ProjectId, WorkspaceId};
 use crate::locks::lock;
-pub use earlier::RevertOrder;
 pub(super) use earlier::merged_ref;
+pub use earlier::{FoundRevert, RevertOrder};
 pub(super) use left::LastLook;
 use replay::Replay;
 pub(super) use signatures::Signatures;
@@ -270,7 +270,7 @@ impl Checkouts {
             }
         }
         let new = self.signed(&sides, &target, new).await?;
-        self.note_merge(&place, &order.branch, [&new, &result, &target]).await?;
+        self.note_merge(&place, (&order.branch, &branch), [&new, &result, &target]).await?;
         crash_point::reach(CrashPoint::MergeMade);
         let moved = BranchMove { branch: &branch, target: &target, new: &new };
         let delivered = self.deliver(&source, &place, moved).await?;

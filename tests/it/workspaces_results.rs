@@ -555,6 +555,14 @@ fn a_merge_and_its_revert_are_shown_and_the_result_is_merged_again() {
     assert!(newer.contains("had the result before") && newer.contains("--again"), "{newer}");
     daemon.done(&["task", "merge", "tsk", "--again"]);
     assert_eq!(bed.read("one.txt"), "one\n");
+    // Another branch gets the result, too.
+    git(&daemon.work(), &["checkout", "--quiet", "-b", "release", &format!("{merge}^")]);
+    daemon.done(&["task", "merge", "tsk", "--into", "release"]);
+    git(&daemon.work(), &["revert", "--no-edit", "HEAD"]);
+    let revert = git(&daemon.work(), &["rev-parse", "HEAD"]);
+    let shown = daemon.done(&["task", "show", "tsk"]);
+    let hint = format!("reverted by {revert}; `task merge PRJ-1 --again --into release` merges");
+    assert!(shown.contains(&hint), "{shown}");
 
     daemon.task("tsk_idle", "prj", "idle");
     until("the task without a change says so", || {

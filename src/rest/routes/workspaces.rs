@@ -66,9 +66,12 @@ pub struct WorkspaceBody {
     /// The commit by which the result came into the project's repository.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub merged_commit: Option<String>,
-    /// The commit that reverted it since, on the branch that the work began at.
+    /// The commit that reverted it since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reverted_by: Option<String>,
+    /// The branch that has both commits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reverted_on: Option<String>,
     /// The branch of the project's repository that has the result, or had an earlier one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub published_branch: Option<String>,
@@ -159,7 +162,8 @@ impl OtherTipBody {
 }
 
 impl From<WorkspaceView> for WorkspaceBody {
-    fn from(WorkspaceView { workspace, task, path, reverted_by }: WorkspaceView) -> Self {
+    fn from(WorkspaceView { workspace, task, path, revert }: WorkspaceView) -> Self {
+        let (reverted_by, reverted_on) = revert.map(|it| (it.by, it.branch)).unzip();
         let base = workspace.base_ref;
         let base = base.map(|name| name.strip_prefix("refs/heads/").unwrap_or(&name).to_owned());
         Self {
@@ -195,6 +199,7 @@ impl From<WorkspaceView> for WorkspaceBody {
             forever_at: workspace.forever_at,
             merged_commit: workspace.merged_commit,
             reverted_by,
+            reverted_on,
             published_branch: workspace.published_branch,
             published_commit: workspace.published_commit,
             created_at: workspace.created_at,

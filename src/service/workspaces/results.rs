@@ -110,17 +110,16 @@ impl Workspaces {
     pub async fn with_revert(&self, id: &TaskId) -> Result<WorkspaceView, ServiceError> {
         let view = self.of_task(id).await?;
         let Workspace { id, project, branch, base_ref, merged_commit, .. } = view.workspace.clone();
-        let (Some((into, merge)), Some(host)) = (base_ref.zip(merged_commit), self.checkouts.get())
-        else {
+        let (Some(merge), Some(host)) = (merged_commit, self.checkouts.get()) else {
             return Ok(view);
         };
         let of = project.clone();
         let source = self.core.read(move |tx| catalog::project(tx, &of)).await?.working_directory;
-        let order = RevertOrder { id, project, branch, source, into, merge };
+        let order = RevertOrder { id, project, branch, source, base_ref, merge };
         let find = host.revert_of(&order);
         let found = tokio::time::timeout(LONGEST_LOOK, find).await;
-        let reverted_by = found.ok().and_then(Result::ok).flatten();
-        Ok(WorkspaceView { reverted_by, ..view })
+        let revert = found.ok().and_then(Result::ok).flatten();
+        Ok(WorkspaceView { revert, ..view })
     }
 
     /// Merges the result of a task into a branch of the project's repository.

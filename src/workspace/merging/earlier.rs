@@ -2,8 +2,8 @@
 //!
 //! Each merge is noted in the keep repository before the source gets it, under
 //! `refs/agent-coordinator/merged/<branch>/<number>`. The note is a commit whose subject names the
-//! new commit of the source, the result, and the commit of the branch before. A merge has taken
-//! place if the branch contains its new commit.
+//! new commit of the source, the result, the commit of the branch before, and the branch. A merge
+//! has taken place if the branch contains its new commit.
 
 use std::path::PathBuf;
 
@@ -30,10 +30,20 @@ pub struct RevertOrder {
     pub branch: String,
     /// The directory of the project.
     pub source: PathBuf,
-    /// The branch of the source that got the result, as a full ref.
-    pub into: String,
-    /// The commit by which the result came into it.
+    /// The branch of the source that the work began at, as a full ref. It has the merge if the note
+    /// about that does not say another one.
+    pub base_ref: Option<String>,
+    /// The commit by which the result came into the source.
     pub merge: String,
+}
+
+/// A revert of a merge.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FoundRevert {
+    /// The branch that has the merge and its revert.
+    pub branch: String,
+    /// The commit that undoes the merge.
+    pub by: String,
 }
 
 /// A merge that was made.
@@ -43,6 +53,8 @@ struct Noted {
     new: String,
     result: String,
     target: String,
+    /// The branch of the source; `None` if an earlier version made the merge.
+    into: Option<String>,
 }
 
 /// Returns the names of the notes about the merges of a branch, up to the number.
@@ -57,16 +69,17 @@ impl Noted {
         // A longer name is of another branch.
         let number = words.next()?.strip_prefix('/')?.parse().ok()?;
         let mut next = || words.next().map(str::to_owned);
-        Some(Self { number, new: next()?, result: next()?, target: next()? })
+        Some(Self { number, new: next()?, result: next()?, target: next()?, into: next() })
     }
 }
 
 impl Checkouts {
-    /// Notes a merge: the new commit, the result and the commit of the branch before.
+    /// Notes a merge of the branch of a task into another one: the new commit, the result and the
+    /// commit of the branch before.
     pub(super) async fn note_merge(
         &self,
         place: &Place,
-        branch: &str,
+        (branch, into): (&str, &str),
         commits: [&String; 3],
     ) -> Result<(), CheckoutError> {
         let [new, result, target] = commits;
@@ -74,7 +87,7 @@ impl Checkouts {
         let tree = format!("{new}^{{tree}}");
         let is_first = self.resolve(place, target).await?.is_none();
         let parents = commits.into_iter().filter(|commit| !(is_first && *commit == target));
-        let subject = format!("{new} {result} {target}\n");
+        let subject = format!("{new} {result} {target} {into}\n");
         let note = self.commit(place, &tree, parents, &subject, ON_THE_WAY).await?;
         let name = format!("{}/{number}", merged_ref(branch));
         self.git.on(&place.keep(), ["update-ref", &name, &note]).run().await?;
@@ -168,7 +181,7 @@ impl Checkouts {
         let mut all = self.noted(place, &order.branch).await?;
         if let Some(new) = order.merged.as_ref().filter(|_| all.is_empty()) {
             let [new, result, target] = [new, result, &format!("{new}^1")].map(str::to_owned);
-            all.push(Noted { number: 0, new, result, target });
+            all.push(Noted { number: 0, new, result, target, into: None });
         }
         let mut found = Vec::new();
         for noted in all {
@@ -179,30 +192,39 @@ impl Checkouts {
         Ok(found)
     }
 
-    /// Returns the commit of a branch of the source that undoes a merge, or one of the commits that
-    /// the merge brought.
+    /// Returns the commit of the source that undoes a merge, or one of the commits that the merge
+    /// brought. It is on the branch that got the result.
     ///
     /// # Errors
-    /// Git cannot be run, or does not know the branch or the merge.
-    pub async fn revert_of(&self, order: &RevertOrder) -> Result<Option<String>, CheckoutError> {
+    /// Git cannot be run, or does not know the merge.
+    pub async fn revert_of(
+        &self,
+        order: &RevertOrder,
+    ) -> Result<Option<FoundRevert>, CheckoutError> {
         self.git.check().await?;
-        let RevertOrder { id, project, branch, source, into, merge } = order;
+        let RevertOrder { id, project, branch, source, base_ref, merge } = order;
+        let place = self.place(project, id);
+        let all = self.noted(&place, branch).await?;
+        let noted = all.iter().find(|noted| noted.new == *merge);
+        let base = base_ref.as_deref().and_then(|name| name.strip_prefix("refs/heads/"));
+        let Some(into) = noted.and_then(|noted| noted.into.as_deref()).or(base) else {
+            return Ok(None);
+        };
         let source = Source::of_folder(source).await?;
-        let range = format!("{merge}..{into}");
+        let range = format!("{merge}..refs/heads/{into}");
         let call = source.git(&self.git, list_reverts(&range)).long().cut_at(MAX_LISTED);
         let reverted = find_reverted(&parse_commits(&call.end().await?.stdout));
         if reverted.is_empty() {
             return Ok(None);
         }
-        let place = self.place(project, id);
-        let noted = self.noted(&place, branch).await?;
-        let brought = match noted.iter().find(|noted| noted.new == *merge) {
+        let brought = match noted {
             Some(noted) => self.brought_by(&place, noted).await?,
-            // An earlier version made it.
+            // A version before the notes made it.
             None => vec![merge.clone()],
         };
         let is_brought = |it: &&Reverted| brought.iter().any(|id| id.starts_with(&it.commit));
-        Ok(reverted.iter().find(is_brought).map(|it| it.by.clone()))
+        let found = reverted.iter().find(is_brought);
+        Ok(found.map(|it| FoundRevert { branch: into.to_owned(), by: it.by.clone() }))
     }
 
     /// Returns what is undone on the branch at `target`, as far as the result does not know of it.

@@ -69,10 +69,11 @@ impl Task {
     /// Returns the commit that undoes a merge into the branch.
     async fn revert_of(&self, merge: &str) -> Option<String> {
         let order = self.order(MergeStyle::Merge, Repeat::Once);
-        let MergeOrder { id, project, branch, source, .. } = order;
-        let into = "refs/heads/main".to_owned();
-        let order = RevertOrder { id, project, branch, source, into, merge: merge.to_owned() };
-        self.bed.checkouts.revert_of(&order).await.unwrap()
+        let MergeOrder { id, project, branch, source, base_ref, .. } = order;
+        let order = RevertOrder { id, project, branch, source, base_ref, merge: merge.to_owned() };
+        let found = self.bed.checkouts.revert_of(&order).await.unwrap()?;
+        assert_eq!(found.branch, self.git(&["branch", "--show-current"]));
+        Some(found.by)
     }
 
     /// Checks that a merge changes nothing, because the branch has the result.
@@ -338,6 +339,23 @@ async fn the_revert_of_any_commit_that_a_merge_brought_is_found() {
         let revert = task.head();
         task.of_person("later.txt", "later\n");
         assert_eq!(task.revert_of(&merge).await, Some(revert), "{style:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_revert_is_looked_for_on_the_branch_that_got_the_result() {
+    for style in STYLES {
+        let task = Task::new().await;
+        task.git(&["checkout", "--quiet", "-b", "release"]);
+        let order = task.order(style, Repeat::Once);
+        let order = MergeOrder { into: Some("release".to_owned()), ..order };
+        let merged = task.bed.checkouts.merge(&order).await.unwrap();
+        let Merged::Into { commit, .. } = merged else { panic!("{style:?}: {merged:?}") };
+        assert_eq!(task.revert_of(&commit).await, None, "{style:?}");
+        let mainline = ["revert", "--no-edit", "--mainline", "1", &commit];
+        let plain = ["revert", "--no-edit", &commit];
+        task.git(if style == MergeStyle::Merge { &mainline[..] } else { &plain[..] });
+        assert_eq!(task.revert_of(&commit).await, Some(task.head()), "{style:?}");
     }
 }
 
