@@ -22,8 +22,9 @@ const LONGEST_LOOK: Duration = Duration::from_secs(5);
 pub(in crate::workspace) type LastLook = Option<(Instant, Vec<LeftMerge>)>;
 
 impl Checkouts {
-    /// Returns the merges that could not be undone. One is forgotten when no file of its result
-    /// differs from the commit that is checked out in the repository.
+    /// Returns the merges that could not be undone, as far as their folders are there. One is
+    /// forgotten when no file of its result differs from the commit that is checked out in the
+    /// repository.
     pub async fn left_merges(&self) -> Vec<LeftMerge> {
         let mut last = self.left.lock().await;
         if let Some((at, found)) = last.as_ref()
@@ -42,9 +43,14 @@ impl Checkouts {
         found
     }
 
-    /// Returns the merge of a record that was set aside; `None` if a person has dealt with it.
+    /// Returns the merge of a record that was set aside; `None` if a person has dealt with it, or
+    /// while its folder is gone. It may come back, as after a mount.
     async fn look_at_left(&self, project: &ProjectId, path: &Path) -> Option<LeftMerge> {
         let (workspace, record) = Record::read_left(path)?;
+        let folder = record.folder.as_ref().unwrap_or(&record.directory).clone();
+        if folder.try_exists().is_ok_and(|exists| !exists) {
+            return None;
+        }
         let looked = tokio::time::timeout(LONGEST_LOOK, self.files_left(&record)).await;
         // Git may not know them now.
         let files = looked.ok().and_then(Result::ok);
@@ -58,7 +64,7 @@ impl Checkouts {
         Some(LeftMerge {
             workspace,
             project: project.clone(),
-            folder: record.folder.unwrap_or(record.directory),
+            folder,
             branch: record.branch,
             files: files.unwrap_or_default(),
             since: Timestamp::from_millis(since),
@@ -69,9 +75,6 @@ impl Checkouts {
     async fn files_left(&self, record: &Record) -> Result<Vec<String>, CheckoutError> {
         let Some(folder) = &record.folder else { return Ok(Vec::new()) };
         let source = Source::find_any(&self.git, &record.directory).await?;
-        if !folder.is_dir() {
-            return Ok(Vec::new());
-        }
         let of_result = self.planned(&source, folder, record, "--diff-filter=ADMT").await?;
         let now = Record { old: "HEAD".to_owned(), ..record.clone() };
         let mut differing = self.differing(&source, folder, &now.old).await?;

@@ -430,6 +430,20 @@ async fn files_that_a_merge_left_are_named_until_a_person_has_dealt_with_them() 
 }
 
 #[tokio::test]
+async fn files_that_a_merge_left_are_not_named_while_their_folder_is_gone() {
+    let task = Task::new().await;
+    task.cut_off().await;
+    task.bed.put("work.txt", "of a person\n");
+    task.restart().await;
+    let source = task.bed.source();
+    let aside = task.bed.folder.path().join("aside");
+    std::fs::rename(&source, &aside).unwrap();
+    assert!(task.left().await.is_empty());
+    std::fs::rename(&aside, &source).unwrap();
+    assert_eq!(task.left().await, [["work.txt"]]);
+}
+
+#[tokio::test]
 async fn a_merge_waits_until_an_earlier_one_is_undone() {
     let task = Task::new().await;
     let before = task.state();
