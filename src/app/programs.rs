@@ -2,15 +2,12 @@
 //! calls no model and keeps no credential.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use futures::future::join_all;
-use nix::libc;
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -46,8 +43,7 @@ pub const HOST: Host = Host {
 /// Returns whether a small file is a JSON object with an entry. An agent may write there, so a pipe
 /// is not waited for.
 fn has_entries(path: &Path) -> bool {
-    let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path).ok();
-    let file = file.filter(|file| file.metadata().is_ok_and(|found| found.is_file()));
+    let file = regular_file::open_followed(path).ok();
     let text = file.and_then(|file| regular_file::read_small_text_of(file).ok());
     let entries: Value = serde_json::from_str(&text.unwrap_or_default()).unwrap_or_default();
     entries.as_object().is_some_and(|entries| !entries.is_empty())

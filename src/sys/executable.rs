@@ -1,7 +1,6 @@
 //! Looks in the file system for the reason why a program or a directory starts no process.
 
 use std::ffi::OsStr;
-use std::fs::File;
 use std::io::{ErrorKind, Read as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -9,6 +8,7 @@ use std::path::Path;
 use rustix::fs::Access;
 
 use crate::domain::RunAs;
+use crate::sys::regular_file;
 
 /// Returns why no process can work in a directory, as this process or as `user`.
 pub fn fault_of_directory(directory: &Path, user: Option<&RunAs>) -> Option<String> {
@@ -67,14 +67,12 @@ pub fn interpreter_in_path(program: &Path) -> Option<String> {
     (is_name && Path::new(env).file_name() == Some(OsStr::new("env"))).then(|| (*name).to_owned())
 }
 
-/// Returns the words behind `#!` in the first line of a script. A pipe would keep its reader
-/// waiting.
+/// Returns the words behind `#!` in the first line of a script. A pipe that is put in its place is
+/// not waited for.
 fn first_line(program: &Path) -> Option<Vec<String>> {
-    if !program.is_file() {
-        return None;
-    }
     let mut start = [0; 256];
-    let n = File::open(program).and_then(|mut file| file.read(&mut start)).ok()?;
+    let mut script = regular_file::open_followed(program).ok()?;
+    let n = script.read(&mut start).ok()?;
     let line = start[..n].strip_prefix(b"#!")?.split(|&byte| byte == b'\n').next()?;
     Some(String::from_utf8_lossy(line).split_whitespace().map(str::to_owned).collect())
 }

@@ -46,6 +46,14 @@ pub fn open(path: &Path) -> io::Result<File> {
     open_at(CWD, path)
 }
 
+/// Opens a regular file for reading like [`open`], also behind links.
+///
+/// # Errors
+/// Returns the errors of [`open`].
+pub fn open_followed(path: &Path) -> io::Result<File> {
+    open(&path.canonicalize()?)
+}
+
 /// Opens a regular file for reading like [`open`], with a path that starts at `folder`.
 ///
 /// # Errors
@@ -203,6 +211,9 @@ mod tests {
             check_refused(read_small(&path(name)), kind);
             check_refused(open_or_make(&path(name)).map(drop), "not a regular file");
         }
+        symlink("pipe", path("to_pipe")).unwrap();
+        check_refused(open_followed(&path("to_pipe")), "pipe");
+        assert_eq!(read_small_text_of(open_followed(&path("link")).unwrap()).unwrap(), "secret");
         check_refused(read_small(Path::new("/dev/zero")), "a device");
         assert_eq!(std::fs::read_to_string(path("target")).unwrap(), "secret");
         for name in ["pipe", "loop", "link", "socket"] {
