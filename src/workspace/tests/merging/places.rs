@@ -1,9 +1,11 @@
-//! Each way to merge, for each place of the branch that gets the result and each owner of its
-//! repository.
+//! Each way to merge, for each place of the branch that gets the result, with and without hooks,
+//! and each owner of its repository.
 
 use std::os::unix::fs::MetadataExt as _;
 
+use super::hooks::write_hook;
 use super::*;
+use crate::domain::workspace::HookWish;
 use crate::workspace::tests::rights::{PERSON, give, mode};
 
 /// The ways to merge: the name, the style, and the number of parents of the new commit.
@@ -24,14 +26,26 @@ enum At {
 }
 
 async fn merge_in_each_way(at: At) {
-    Box::pin(merge_as(at, None)).await;
+    Box::pin(merge_as(at, None, HookWish::AsSet)).await;
+    Box::pin(merge_as(at, None, HookWish::Run)).await;
     if rustix::process::geteuid().is_root() {
-        Box::pin(merge_as(at, Some(PERSON))).await;
+        Box::pin(merge_as(at, Some(PERSON), HookWish::Run)).await;
+    }
+}
+
+/// Returns the hooks that judge a merge, each with a newline.
+fn judges(way: &str, at: At) -> &'static str {
+    match (way, at) {
+        ("merge", At::WorkTree | At::Linked) => "pre-merge-commit\ncommit-msg\n",
+        ("squash", At::WorkTree | At::Linked) => "pre-commit\ncommit-msg\n",
+        ("merge" | "squash", At::Nowhere | At::Bare) => "commit-msg\n",
+        _ => "",
     }
 }
 
 /// Merges one result into a branch for each way. Another user owns the repository, if one is given.
-async fn merge_as(at: At, owner: Option<u32>) {
+/// It has hooks if a person lets them run.
+async fn merge_as(at: At, owner: Option<u32>, wish: HookWish) {
     let bed = Bed::new();
     std::fs::write(bed.folder.path().join(".gitconfig"), "[safe]\n\tdirectory = *\n").unwrap();
     mode(bed.folder.path(), 0o711);
@@ -48,6 +62,13 @@ async fn merge_as(at: At, owner: Option<u32>) {
     bed.git(&work, &["worktree", "add", "--quiet", "--detach", linked.to_str().unwrap()]);
     bed.git(&work, &["clone", "--quiet", "--bare", ".", bare.to_str().unwrap()]);
     let source = if at == At::Bare { &bare } else { &work };
+    let common = if at == At::Bare { bare.clone() } else { work.join(".git") };
+    if wish == HookWish::Run {
+        for name in ["pre-merge-commit", "pre-commit", "commit-msg"] {
+            let note = format!("echo {name} >>\"$(git rev-parse --git-common-dir)/judged\"");
+            write_hook(&common.join("hooks"), name, &note);
+        }
+    }
     let place = match at {
         At::WorkTree => Some(&work),
         At::Linked => Some(&linked),
@@ -66,7 +87,7 @@ async fn merge_as(at: At, owner: Option<u32>) {
     bed.commit(&bed.tree("one"), "work.txt", "work\n");
     let result = bed.keep("one", &prepared).await.head_commit.unwrap();
     for (way, style, n_parents) in WAYS {
-        let said = format!("{at:?} {way} {owner:?}");
+        let said = format!("{at:?} {way} {owner:?} {wish:?}");
         if let Some(place) = place {
             bed.git(place, &["checkout", "--quiet", way]);
             settle();
@@ -75,7 +96,8 @@ async fn merge_as(at: At, owner: Option<u32>) {
         let before = tip();
         let into = Some(way.to_owned());
         let order = bed.merge_order("one", &prepared);
-        let order = MergeOrder { style, source: source.clone(), into, ..order };
+        let hooks = HookRule { wish, ..HookRule::default() };
+        let order = MergeOrder { style, source: source.clone(), into, hooks, ..order };
         let merged = bed.checkouts.merge(&order).await.unwrap();
         let Merged::Into { branch, commit } = merged else { panic!("{said}: {merged:?}") };
         assert_eq!((branch.as_str(), &tip()), (way, &commit), "{said}");
@@ -94,6 +116,9 @@ async fn merge_as(at: At, owner: Option<u32>) {
         }
         let again = bed.checkouts.merge(&order).await.unwrap();
         assert!(matches!(again, Merged::Already { .. }), "{said}: {again:?}");
+        let judged = std::fs::read_to_string(common.join("judged")).unwrap_or_default();
+        let _ = std::fs::remove_file(common.join("judged"));
+        assert_eq!(judged, if wish == HookWish::Run { judges(way, at) } else { "" }, "{said}");
         assert_eq!((tip(), bed.git(source, &["rev-parse", "main"])), (commit, begin.clone()));
     }
 }
