@@ -2,6 +2,8 @@
 
 use super::hooks::write_hook;
 use super::*;
+use crate::domain::workspace::HookWish;
+use crate::workspace::tests::rights::{PERSON, give, mode};
 
 /// A signing program that answers as GnuPG does.
 const SIGNS: &str = "cat >/dev/null; echo \"[GNUPG:] SIG_CREATED \" >&2; \
@@ -14,6 +16,31 @@ impl Task {
         write_hook(&folder, "gpg", script);
         self.git(&["config", "commit.gpgsign", "true"]);
         self.git(&["config", "gpg.program", folder.join("gpg").to_str().unwrap()]);
+    }
+
+    /// Lets the owner of the source sign with a new key of SSH. Returns false if the program that
+    /// makes it is not installed.
+    fn signs_by_key(&self, passphrase: &str) -> bool {
+        let folder = self.bed.source().join(".git");
+        let [key, signers] = ["key", "signers"].map(|name| folder.join(name));
+        let mut make = Command::new("ssh-keygen");
+        make.args(["-q", "-t", "ed25519", "-C", "ann", "-N", passphrase, "-f"]).arg(&key);
+        let Ok(made) = make.status() else {
+            println!("skipped: ssh-keygen is not installed");
+            return false;
+        };
+        assert!(made.success());
+        let public = std::fs::read_to_string(key.with_extension("pub")).unwrap();
+        std::fs::write(&signers, format!("ann {public}")).unwrap();
+        for (name, value) in [
+            ("commit.gpgsign", "true"),
+            ("gpg.format", "ssh"),
+            ("user.signingkey", key.to_str().unwrap()),
+            ("gpg.ssh.allowedSignersFile", signers.to_str().unwrap()),
+        ] {
+            self.git(&["config", name, value]);
+        }
+        true
     }
 }
 
@@ -38,6 +65,52 @@ async fn the_commits_of_a_merge_are_signed_as_the_owner_of_the_repository_would(
         }
         task.changes_nothing(style, Repeat::Once).await;
     }
+}
+
+/// Merges in a source whose owner signs with a real key, and has a hook.
+async fn merge_with_key(owner: Option<u32>) {
+    for style in STYLES {
+        let task = Task::new().await;
+        task.of_agent("more.txt", "more\n").await;
+        let folder = task.bed.folder.path();
+        std::fs::write(folder.join(".gitconfig"), "[safe]\n\tdirectory = *\n").unwrap();
+        if !task.signs_by_key("") {
+            return;
+        }
+        write_hook(&task.bed.source().join(".git/hooks"), "commit-msg", "exit 0");
+        if let Some(owner) = owner {
+            mode(folder, 0o711);
+            give(&task.bed.source(), owner);
+        }
+        let hooks = HookRule { wish: HookWish::Run, ..HookRule::default() };
+        let order = MergeOrder { hooks, ..task.order(style, Repeat::Once) };
+        let merged = task.bed.checkouts.merge(&order).await.unwrap();
+        assert!(matches!(merged, Merged::Into { .. }), "{style:?} {owner:?}: {merged:?}");
+        let (n_made, good) = if style == MergeStyle::Rebase { ("-2", "G\nG") } else { ("-1", "G") };
+        let signatures = task.git(&["log", "--first-parent", "--format=%G?", n_made]);
+        assert_eq!(signatures, good, "{style:?} {owner:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_real_key_signs_each_commit_of_a_merge() {
+    Box::pin(merge_with_key(None)).await;
+    if rustix::process::geteuid().is_root() {
+        Box::pin(merge_with_key(Some(PERSON))).await;
+    }
+}
+
+#[tokio::test]
+async fn a_key_with_a_passphrase_refuses_the_merge() {
+    let task = Task::new().await;
+    if !task.signs_by_key("secret") {
+        return;
+    }
+    let before = task.head();
+    let order = task.order(MergeStyle::Squash, Repeat::Once);
+    let refused = task.bed.checkouts.merge(&order).await.unwrap_err().to_string();
+    assert!(refused.contains("`commit.gpgsign`"), "{refused}");
+    assert_eq!((task.head(), task.has("work.txt")), (before, false));
 }
 
 #[tokio::test]
