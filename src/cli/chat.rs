@@ -117,6 +117,27 @@ enum Reading {
     Attending,
 }
 
+/// The state of a chat after its next messages were read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    /// The agent has answered all messages.
+    Answered,
+    /// There are more messages, or the agent has still to answer.
+    Open,
+    /// The chat has ended before the agent answered.
+    Over,
+}
+
+impl Standing {
+    const fn of(found: &MessagesBody) -> Self {
+        match (found.next_cursor.is_some(), found.is_answered, found.is_over) {
+            (false, true, _) => Self::Answered,
+            (false, false, true) => Self::Over,
+            (true, ..) | (false, false, false) => Self::Open,
+        }
+    }
+}
+
 /// The number of earlier messages that are shown when a chat is opened.
 const N_EARLIER: u16 = 10;
 
@@ -243,12 +264,13 @@ impl Chat {
             if let Some(newest) = found.messages.last() {
                 after = newest.id.clone();
             }
+            let standing = Standing::of(&found);
             let is_answer = |message: &MessageBody| message.sender_id == self.agent.as_str();
             answers.extend(found.messages.into_iter().filter(is_answer));
-            if found.is_answered && found.next_cursor.is_none() {
+            if standing == Standing::Answered {
                 return Ok(answers);
             }
-            self.check_goes_on(client).await?;
+            self.check_goes_on(client, standing).await?;
         }
     }
 
@@ -256,12 +278,13 @@ impl Chat {
     ///
     /// # Errors
     /// It was ended, or its agent cannot be started before a person does something.
-    async fn check_goes_on(&self, client: &Client) -> Result<(), CliError> {
+    async fn check_goes_on(&self, client: &Client, standing: Standing) -> Result<(), CliError> {
         let Self { agent, project } = self;
         let mut all: Vec<WhyBody> =
             client.get(&format!("/projects/{project}/agents/{agent}/why")).await?;
         all.retain(|why| why.purpose == Purpose::Chat);
         let text = match all.pop() {
+            _ if standing == Standing::Over => "the chat has ended".to_owned(),
             Some(WhyBody { waiting: Some(waiting), .. }) if waiting.needs_person => waiting.text,
             Some(WhyBody { reason: StartReason::NoWork, .. }) => "the chat has ended".to_owned(),
             _ => return Ok(()),
@@ -298,8 +321,7 @@ impl Chat {
         }
         let after = RefCell::new(earlier.messages.into_iter().next_back().map(|it| it.id));
         let own = RefCell::new(HashSet::new());
-        // Prints the next messages of others, and returns whether they are the last ones, and all
-        // messages are answered.
+        // Prints the next messages of others.
         let show = async |reading| {
             let seen = after.borrow().clone();
             let found = self.read(client, seen.as_ref(), 200, reading).await?;
@@ -308,7 +330,7 @@ impl Chat {
             if let Some(newest) = found.messages.last() {
                 after.replace(Some(newest.id.clone()));
             }
-            Ok::<bool, CliError>(found.is_answered && found.next_cursor.is_none())
+            Ok::<Standing, CliError>(Standing::of(&found))
         };
         let say_all = async {
             let mut lines = BufReader::new(tokio::io::stdin()).lines();
@@ -322,18 +344,25 @@ impl Chat {
             Ok::<(), CliError>(())
         };
         let mut say_all = std::pin::pin!(say_all);
+        let mut reading = Reading::Attending;
         loop {
             tokio::select! {
                 said = &mut say_all => break said?,
-                shown = show(Reading::Attending) => drop(shown?),
+                // The next line opens a chat that is over again.
+                shown = show(reading) => match shown? {
+                    Standing::Over => reading = Reading::Held,
+                    Standing::Answered | Standing::Open => reading = Reading::Attending,
+                },
             }
         }
-        if show(Reading::Now).await? {
+        let mut standing = show(Reading::Now).await?;
+        if standing == Standing::Answered {
             return Ok(());
         }
         eprintln!("Waiting for the answer of {}; Ctrl-C leaves.", self.agent);
-        while !show(Reading::Attending).await? {
-            self.check_goes_on(client).await?;
+        while standing != Standing::Answered {
+            self.check_goes_on(client, standing).await?;
+            standing = show(Reading::Attending).await?;
         }
         Ok(())
     }

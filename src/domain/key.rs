@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use super::agent::Assignment;
 use super::id::{AgentId, ProjectId};
 use super::printable::excerpt;
 
@@ -77,6 +78,11 @@ pub struct InstanceKey {
 impl InstanceKey {
     pub fn new(agent: AgentId, project: ProjectId, purpose: Purpose) -> Self {
         Self { agent, project, purpose }
+    }
+
+    /// Returns the agent in the project.
+    pub fn pair(&self) -> Assignment {
+        Assignment { project: self.project.clone(), agent: self.agent.clone() }
     }
 }
 

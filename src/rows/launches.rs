@@ -11,7 +11,7 @@ use crate::domain::secret::TokenHash;
 use crate::domain::totals::{EndedLaunch, Total, TotalKey, Totals};
 use crate::domain::{
     Activity, AgentId, Failure, InstanceKey, Launch, LaunchId, LaunchState, Outcome, ProjectId,
-    SessionId, TaskStatus, Timestamp, Usage,
+    Purpose, SessionId, TaskStatus, Timestamp, Usage,
 };
 use crate::store::{BoxError, Cells, LaunchEnd, LaunchFilter, Read, StoreError, Value};
 
@@ -331,6 +331,9 @@ pub fn put(tx: &mut Transaction<'_>, launch: &Launch) -> Result<(), StoreError> 
     tx.replace_audited(launch, &launch.id, |tx| get(tx, &launch.id))?;
     tx.wake(Wake::Coordinators);
     tx.wake(Wake::Agent(launch.key.clone()));
+    if launch.key.purpose == Purpose::Chat {
+        tx.wake(Wake::Chat(launch.key.pair()));
+    }
     Ok(())
 }
 
@@ -380,7 +383,6 @@ mod tests {
     use std::sync::{Arc, Mutex};
 
     use super::*;
-    use crate::domain::Purpose;
     use crate::rows::query_plan::scans;
     use crate::rows::{Context, Publish, Store};
 

@@ -92,5 +92,8 @@ pub fn write(
     if after.concerns_coordinators() {
         tx.wake(Wake::Coordinators);
     }
+    if after.wanted_since != before.wanted_since {
+        tx.wake(Wake::Chat(after.key.pair()));
+    }
     Ok(true)
 }

@@ -92,7 +92,8 @@ pub struct MessageQuery {
     #[schemars(range(max = u64::MAX))]
     pub wait: Option<u64>,
     /// True if the request is an open view of the chat. A few seconds after its last view is
-    /// closed, the chat ends. It counts only for operators.
+    /// closed, the chat ends. It counts only for operators. If the chat is over and a message is
+    /// not answered, such a request does not wait.
     #[serde(default)]
     pub attend: bool,
 }
@@ -103,10 +104,13 @@ pub struct MessageQuery {
 pub struct MessagesBody {
     pub messages: Vec<MessageBody>,
     /// True if the agent has answered all messages of people.
-    // A daemon of an earlier version does not send it. It also refuses `attend`, so no command waits
-    // for it there.
+    // A daemon of an earlier version does not send it and the next one. It also refuses `attend`, so
+    // no command waits for them there.
     #[serde(default)]
     pub is_answered: bool,
+    /// True if no agent is there or on its way, or if people have ended the chat.
+    #[serde(default)]
+    pub is_over: bool,
     /// If there are more: `after` for the next page where `after` was given, otherwise `before`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<MessageId>,
@@ -236,6 +240,7 @@ async fn read(
     Ok(Json(MessagesBody {
         messages: found.messages.into_iter().map(MessageBody::from).collect(),
         is_answered: found.is_answered,
+        is_over: found.is_over,
         next_cursor: found.next,
     }))
 }

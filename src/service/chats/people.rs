@@ -15,7 +15,7 @@ use crate::domain::{
     Assignment, InstanceKey, LaunchState, Message, Purpose, Refusal, StartHistory, Timestamp,
 };
 use crate::rows::{Transaction, assignments, launches, messages, start_histories, startable};
-use crate::store::{ChatEnd, MessageFilter, Read};
+use crate::store::{ChatEnd, MessageFilter, Read, StoreError};
 
 use super::agents::visible;
 use super::{Chats, silence};
@@ -48,6 +48,8 @@ pub struct Conversation {
     pub messages: Vec<Message>,
     /// True if the agent has answered all messages of people.
     pub is_answered: bool,
+    /// True if no agent is there or on its way, or if people have ended the chat.
+    pub is_over: bool,
     /// The beginning of the next page, if there is more. A request for later messages continues
     /// after the last of these; other requests continue before the first.
     pub next: Option<MessageId>,
@@ -179,7 +181,8 @@ impl Chats {
     }
 
     /// Returns the visible messages. With `timeout`, an empty page after a message is held for
-    /// that time, until there is a message. Cancel-safe.
+    /// that time, until there is a message. A view of a chat that is over is not held while there
+    /// is an unanswered message. Cancel-safe.
     ///
     /// # Errors
     /// `AgentNotFound`, `ProjectNotFound`; `MessageNotFound` for a message outside this chat.
@@ -200,6 +203,9 @@ impl Chats {
             let page = page.clone();
             let is_view = page.is_view;
             let found = self.core.read(move |tx| read_page(tx, &of, &page)).await?;
+            if is_view && found.is_over && !found.is_answered {
+                return Ok(found);
+            }
             if is_view && view.is_none() {
                 view = Some(self.attend(chat.clone()));
             }
@@ -278,7 +284,16 @@ fn read_page(
     };
     let next = next.filter(|_| surplus > 0).map(|message| message.id.clone());
     let is_answered = silence::is_answered(tx, key)?;
-    Ok(Conversation { messages, is_answered, next })
+    let is_over = is_over(tx, key)?;
+    Ok(Conversation { messages, is_answered, is_over, next })
+}
+
+/// Returns whether a message would have to open the chat again.
+fn is_over(tx: &mut Read<'_>, key: &InstanceKey) -> Result<bool, StoreError> {
+    let facts = startable::of_key(tx, key)?;
+    let open = facts.open.map(|open| launches::get(tx, &open.id)).transpose()?.flatten();
+    let goes_on = open.is_some_and(|launch| !launch.is_chat_over);
+    Ok(!goes_on && facts.record.wanted_since.is_none())
 }
 
 fn place_of(

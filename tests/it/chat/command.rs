@@ -2,13 +2,13 @@
 
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
-use rustix::process::Signal;
 use serde_json::Value;
 
 use super::{end, lively, quiet, said, say, sessions, until_listening};
 use crate::http::Web;
-use crate::support::{kill, until};
+use crate::support::until;
 
 /// Returns the name of a person at the control socket.
 fn me() -> String {
@@ -72,22 +72,26 @@ fn a_conversation_stays_until_the_agent_has_answered_and_then_ends_its_chat() {
 }
 
 #[test]
-fn a_wait_for_an_answer_fails_when_another_person_ends_the_chat() {
-    let daemon = quiet("");
-    let mut command = daemon.command();
-    command.args(["chat", "send", "--wait", "agt_a", "prj", "one"]);
-    let waiting = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    until("it is said", || said(&daemon).len() == 1);
-    // It goes on after the end, so that the second message makes it look at once.
-    let pid = i32::try_from(waiting.id()).unwrap();
-    kill(pid, Signal::STOP);
-    say(&daemon, "two");
-    end(&daemon);
-    kill(pid, Signal::CONT);
-    let told = waiting.wait_with_output().unwrap();
-    let stderr = String::from_utf8(told.stderr).unwrap();
-    let expected = "agent-coordinator: agt_a in prj does not answer: the chat has ended\n";
-    assert_eq!((told.status.code(), stderr.as_str()), (Some(1), expected));
+fn a_wait_for_an_answer_fails_at_once_when_another_person_ends_the_chat() {
+    // The chat waits for its agent, or the agent is silent and has `run.linger` to go.
+    for is_there in [false, true] {
+        let daemon = if is_there { lively("", &["authenticate", "sleep:600"]) } else { quiet("") };
+        let mut command = daemon.command();
+        command.args(["chat", "send", "--wait", "agt_a", "prj", "one"]);
+        let waiting = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        until("it is said", || said(&daemon).len() == 1);
+        if is_there {
+            until_listening(&daemon);
+        }
+        end(&daemon);
+        let ended = Instant::now();
+        let told = waiting.wait_with_output().unwrap();
+        // A request for messages is held for 30 s.
+        assert!(ended.elapsed() < Duration::from_secs(20), "{:?}", ended.elapsed());
+        let stderr = String::from_utf8(told.stderr).unwrap();
+        let expected = "agent-coordinator: agt_a in prj does not answer: the chat has ended\n";
+        assert_eq!((told.status.code(), stderr.as_str()), (Some(1), expected));
+    }
 }
 
 #[test]
