@@ -52,16 +52,45 @@ pub(super) async fn run<O: AsyncWrite + Unpin + Send + 'static>(
     let slots = Arc::new(Semaphore::new(MAX_IN_FLIGHT));
     let mut lines = BufReader::new(input).split(b'\n');
     let mut requests = JoinSet::new();
+    let mut client_gone = std::pin::pin!(client_gone);
     let carried = async {
-        while let Some(line) = lines.next_segment().await? {
+        // The line that was read during a handshake.
+        let mut ahead = None;
+        loop {
+            let line = match ahead.take() {
+                Some(line) => line,
+                None => match lines.next_segment().await? {
+                    Some(line) => line,
+                    None => return Ok::<(), CliError>(()),
+                },
+            };
             if line.trim_ascii().is_empty() {
                 continue;
             }
             let message: Value = serde_json::from_slice(&line).unwrap_or(Value::Null);
             if message["method"] == "initialize" {
                 // Later messages use the revision that the handshake agreed on.
-                bridge.carry(&line, &message, &CancellationToken::new()).await?;
-                continue;
+                let never = CancellationToken::new();
+                let mut handshake = std::pin::pin!(bridge.carry(&line, &message, &never));
+                ahead = tokio::select! {
+                    carried = &mut handshake => {
+                        carried?;
+                        continue;
+                    }
+                    next = lines.next_segment() => next?,
+                };
+                if ahead.is_some() {
+                    handshake.await?;
+                    continue;
+                }
+                return tokio::select! {
+                    carried = handshake => carried,
+                    () = tokio::time::sleep(LAST_ANSWERS) => Ok(()),
+                    () = client_gone.as_mut() => {
+                        bridge.closing.cancel();
+                        Ok(())
+                    }
+                };
             }
             if message["method"] == "notifications/cancelled" {
                 bridge.give_up(&message["params"]["requestId"]);
@@ -80,12 +109,11 @@ pub(super) async fn run<O: AsyncWrite + Unpin + Send + 'static>(
                 carried.unwrap_or(Ok(()))?;
             }
         }
-        Ok::<_, CliError>(())
-    }
-    .await;
+    };
+    let carried = carried.await;
     tokio::select! {
         _ = tokio::time::timeout(LAST_ANSWERS, all_ended(&mut requests)) => {}
-        () = client_gone => {}
+        () = &mut client_gone, if !bridge.closing.is_cancelled() => {}
     }
     // The requests that are left end now, and keep their reports.
     bridge.closing.cancel();
@@ -370,7 +398,8 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let other = json!({ "id": 1, "method": "initialize", "params": {} });
-        let input = Cursor::new(format!("{}\n{other}\n", report()).into_bytes());
+        let (mut client, input) = duplex(1024);
+        client.write_all(format!("{}\n{other}\n", report()).as_bytes()).await.unwrap();
         let (output, closed) = duplex(64);
         drop(closed);
         // The server answers the handshake alone.
@@ -393,6 +422,18 @@ mod tests {
         };
         assert!(matches!(ended, Err(CliError::Hushed)), "{ended:?}");
         assert!(mailbox.has_report());
+        drop(client);
+    }
+
+    #[tokio::test]
+    async fn a_handshake_without_an_answer_ends_when_the_client_leaves() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let input = Cursor::new(b"{\"id\":1,\"method\":\"initialize\"}\n");
+        let ended = run(&url, Mailbox::default(), input, Vec::new(), std::future::ready(()));
+        let ended = tokio::time::timeout(LAST_ANSWERS / 2, ended).await;
+        ended.expect("it does not wait").unwrap();
+        drop(listener);
     }
 
     #[tokio::test]

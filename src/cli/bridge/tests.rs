@@ -1,0 +1,323 @@
+//! Tests of the bridge with a server whose answers the test gives.
+
+use std::future::pending;
+use std::io;
+
+use tokio::io::{AsyncReadExt as _, DuplexStream, duplex};
+use tokio::net::UnixListener;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use super::*;
+
+/// A bridge, its client's ends, and the socket that it connects to.
+struct Bed {
+    _folder: tempfile::TempDir,
+    listener: UnixListener,
+    input: Option<DuplexStream>,
+    output: BufReader<DuplexStream>,
+    /// Its drop tells the bridge that the client has gone.
+    client: Option<oneshot::Sender<()>>,
+    bridge: JoinHandle<Result<(), CliError>>,
+}
+
+impl Bed {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("mcp.sock");
+        let listener = UnixListener::bind(&socket).unwrap();
+        let (input, bridge_input) = duplex(64);
+        let (bridge_output, output) = duplex(64);
+        let mailbox = Mailbox::made_in(folder.path());
+        let (client, gone) = oneshot::channel();
+        let client_gone = async {
+            let _ = gone.await;
+        };
+        let bridge = run(socket, mailbox, bridge_input, bridge_output, client_gone);
+        let bridge = tokio::spawn(bridge);
+        Self {
+            _folder: folder,
+            listener,
+            input: Some(input),
+            output: BufReader::new(output),
+            client: Some(client),
+            bridge,
+        }
+    }
+
+    async fn accept(&self) -> BufReader<UnixStream> {
+        BufReader::new(self.listener.accept().await.unwrap().0)
+    }
+
+    async fn send(&mut self, text: &str) {
+        self.input.as_mut().unwrap().write_all(text.as_bytes()).await.unwrap();
+    }
+
+    async fn answer(&mut self) -> String {
+        line(&mut self.output).await
+    }
+
+    /// Sends a report. Its answer is lost, or says that the store is away. Returns the
+    /// connection over which the bridge sends the report again.
+    async fn send_report_in_vain(&mut self, is_answered: bool) -> BufReader<UnixStream> {
+        self.send(&format!("{}\n", report())).await;
+        let mut server = self.accept().await;
+        line(&mut server).await;
+        if is_answered {
+            let answer = json!({ "id": 7, "result": result("unavailable") });
+            server.get_mut().write_all(format!("{answer}\n").as_bytes()).await.unwrap();
+        }
+        drop(server);
+        self.accept().await
+    }
+
+    async fn end(mut self) -> Result<(), CliError> {
+        self.input = None;
+        self.bridge.await.unwrap()
+    }
+}
+
+fn report() -> Value {
+    let arguments = json!({ "session_token": "sess_1", "result": "success" });
+    let call = json!({ "name": "report_completed", "arguments": arguments });
+    json!({ "id": 7, "method": "tools/call", "params": call })
+}
+
+/// Returns the result of a call with this error code.
+fn result(code: &str) -> Value {
+    json!({ "structuredContent": { "error_code": code } })
+}
+
+async fn line(reader: &mut (impl AsyncBufReadExt + Unpin)) -> String {
+    let mut line = String::new();
+    reader.read_line(&mut line).await.unwrap();
+    line
+}
+
+#[tokio::test]
+async fn bytes_go_through_as_they_are() {
+    let mut bed = Bed::new();
+    let request = format!(
+        "{{ \"id\" :1,\"method\":\"x\",\"big\":\"{}é\u{1f600}\" }}\r\n",
+        "y".repeat(100_000)
+    );
+    let mut input = bed.input.take().unwrap();
+    let (sent, mut server) = tokio::join!(input.write_all(request.as_bytes()), async {
+        let mut server = bed.accept().await;
+        assert_eq!(line(&mut server).await, request);
+        server
+    });
+    sent.unwrap();
+    bed.input = Some(input);
+    server.get_mut().write_all(b"{\"id\": 1,  \"result\": {}}\n").await.unwrap();
+    assert_eq!(bed.answer().await, "{\"id\": 1,  \"result\": {}}\n");
+    bed.end().await.unwrap();
+    let mut rest = Vec::new();
+    server.read_to_end(&mut rest).await.unwrap();
+    assert_eq!(rest, b"");
+}
+
+#[tokio::test]
+async fn a_restart_of_the_server_is_outlived_and_lost_calls_are_told() {
+    let mut bed = Bed::new();
+    bed.send("{\"id\":\"a\",\"method\":\"x\"}\n").await;
+    let mut server = bed.accept().await;
+    line(&mut server).await;
+    drop(server);
+    let lost: Value = serde_json::from_str(&bed.answer().await).unwrap();
+    assert_eq!((&lost["id"], &lost["error"]["code"]), (&json!("a"), &json!(CONNECTION_LOST)));
+    bed.send("{\"id\":\"b\",\"method\":\"x\"}\n").await;
+    let mut server = bed.accept().await;
+    assert_eq!(line(&mut server).await, "{\"id\":\"b\",\"method\":\"x\"}\n");
+    server.get_mut().write_all(b"{\"id\":\"b\",\"result\":{}}\n").await.unwrap();
+    assert_eq!(bed.answer().await, "{\"id\":\"b\",\"result\":{}}\n");
+    bed.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_line_that_no_connection_took_is_the_first_on_the_next() {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let request = b"{\"id\":1,\"method\":\"x\"}\n";
+    let input = io::Cursor::new(Vec::<u8>::new());
+    let output = Vec::<u8>::new();
+    let mut bridge = Bridge::new(PathBuf::new(), Mailbox::default(), input, output);
+    bridge.unsent = request.to_vec();
+    let server = async {
+        let mut server = BufReader::new(theirs);
+        assert_eq!(line(&mut server).await.as_bytes(), request);
+        server.get_mut().write_all(b"{\"id\":1,\"result\":{}}\n").await.unwrap();
+    };
+    let client_gone = std::pin::pin!(pending());
+    let (carried, ()) = tokio::join!(bridge.carry(ours, client_gone), server);
+    assert_eq!(carried.ok(), Some(Carried::InputEnded));
+    assert_eq!(bridge.output, b"{\"id\":1,\"result\":{}}\n");
+}
+
+#[tokio::test]
+async fn a_call_in_flight_is_answered_after_the_end_of_the_input() {
+    let mut bed = Bed::new();
+    bed.send("{\"id\":1,\"method\":\"x\"}\n").await;
+    let mut server = bed.accept().await;
+    line(&mut server).await;
+    bed.input = None;
+    server.get_mut().write_all(b"{\"id\":1,\"result\":{}}\n").await.unwrap();
+    assert_eq!(bed.answer().await, "{\"id\":1,\"result\":{}}\n");
+    bed.bridge.await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_stays_away_is_given_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let ended = run(
+        folder.path().join("mcp.sock"),
+        Mailbox::default(),
+        io::Cursor::new(b"a line\n"),
+        Vec::new(),
+        pending(),
+    )
+    .await;
+    assert!(matches!(ended, Err(CliError::NoDaemon { .. })));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_report_that_finds_no_server_is_kept_after_a_minute_or_when_the_client_leaves() {
+    for (is_open, is_gone, longest) in
+        [(true, false, TIMEOUT), (false, false, LAST_ANSWERS), (true, true, Duration::ZERO)]
+    {
+        let folder = tempfile::tempdir().unwrap();
+        let mailbox = Mailbox::made_in(folder.path());
+        let (mut client, input) = duplex(1024);
+        client.write_all(format!("{}\n", report()).as_bytes()).await.unwrap();
+        let client = is_open.then_some(client);
+        let client_gone = async {
+            if !is_gone {
+                pending::<()>().await;
+            }
+        };
+        let mut output = Vec::new();
+        let began = clock::now();
+        let socket = folder.path().join("mcp.sock");
+        let ended = run(socket, mailbox, input, &mut output, client_gone).await;
+        let lasted = clock::now() - began;
+        assert!(lasted < longest + FIRST_PAUSE, "{lasted:?}, not {longest:?}");
+        assert_eq!(ended.is_ok(), is_gone, "{ended:?}");
+        let answer: Value = serde_json::from_slice(&output).unwrap();
+        assert_eq!(answer["result"]["structuredContent"]["success"], true, "{answer}");
+        drop(client);
+    }
+}
+
+#[tokio::test]
+async fn other_lines_are_carried_while_a_report_is_sent_again() {
+    for is_answered in [false, true] {
+        let mut bed = Bed::new();
+        let mut again = bed.send_report_in_vain(is_answered).await;
+        let repeated: Value = serde_json::from_str(&line(&mut again).await).unwrap();
+        bed.send("{\"id\":8,\"method\":\"x\"}\n").await;
+        let mut server = bed.accept().await;
+        assert_eq!(line(&mut server).await, "{\"id\":8,\"method\":\"x\"}\n");
+        server.get_mut().write_all(b"{\"id\":8,\"result\":{}}\n").await.unwrap();
+        assert_eq!(bed.answer().await, "{\"id\":8,\"result\":{}}\n");
+        let answer = json!({ "id": repeated["id"], "result": result("subtasks_open") });
+        again.get_mut().write_all(format!("{answer}\n").as_bytes()).await.unwrap();
+        let answer: Value = serde_json::from_str(&bed.answer().await).unwrap();
+        assert_eq!(answer["id"], 7, "{is_answered}: {answer}");
+        bed.end().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_report_whose_answer_is_lost_or_unavailable_is_sent_again() {
+    for is_answered in [false, true] {
+        let mut bed = Bed::new();
+        let mut again = bed.send_report_in_vain(is_answered).await;
+        // The agent can mend this refusal.
+        let repeated: Value = serde_json::from_str(&line(&mut again).await).unwrap();
+        assert_eq!(repeated["params"], report()["params"]);
+        let answer = json!({ "id": repeated["id"], "result": result("subtasks_open") });
+        again.get_mut().write_all(format!("{answer}\n").as_bytes()).await.unwrap();
+        let answer: Value = serde_json::from_str(&bed.answer().await).unwrap();
+        assert_eq!(answer["id"], 7);
+        assert_eq!(answer["result"], result("subtasks_open"), "{is_answered}");
+        bed.end().await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_report_whose_answer_is_lost_for_a_minute_is_kept() {
+    let mut bed = Bed::new();
+    bed.send(&format!("{}\n", report())).await;
+    let mut server = bed.accept().await;
+    line(&mut server).await;
+    let Bed { _folder, listener, input, mut output, bridge, .. } = bed;
+    drop(listener);
+    drop(server);
+    let answer: Value = serde_json::from_str(&line(&mut output).await).unwrap();
+    assert_eq!(answer["result"]["structuredContent"]["success"], true, "{answer}");
+    drop(input);
+    bridge.await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_report_without_an_answer_is_kept_when_the_client_leaves() {
+    for is_answered in [false, true] {
+        let mut bed = Bed::new();
+        let mut again = bed.send_report_in_vain(is_answered).await;
+        line(&mut again).await;
+        let left_at = clock::now();
+        drop(bed.client.take());
+        let answer: Value = serde_json::from_str(&bed.answer().await).unwrap();
+        assert_eq!(answer["result"]["structuredContent"]["success"], true, "{answer}");
+        assert!(clock::now() < left_at + FIRST_PAUSE, "{is_answered}: it waited");
+        bed.bridge.await.unwrap().unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_report_is_kept_although_the_output_is_closed() {
+    for is_answered in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("mcp.sock");
+        let listener = UnixListener::bind(&socket).unwrap();
+        let mailbox = Mailbox::made_in(folder.path());
+        let other = json!({ "id": 1, "method": "x" });
+        let input = io::Cursor::new(format!("{other}\n{}\n", report()).into_bytes());
+        let (output, closed) = duplex(64);
+        drop(closed);
+        let server = async {
+            let mut server = BufReader::new(listener.accept().await.unwrap().0);
+            drop(listener);
+            line(&mut server).await;
+            line(&mut server).await;
+            if is_answered {
+                server.get_mut().write_all(b"{\"id\":1,\"result\":{}}\n").await.unwrap();
+            }
+        };
+        let bridge = run(socket, mailbox.clone(), input, output, pending());
+        let (ended, ()) = tokio::join!(bridge, server);
+        assert!(matches!(ended, Err(CliError::Hushed)), "{is_answered}: {ended:?}");
+        assert!(mailbox.has_report(), "{is_answered}");
+    }
+}
+
+#[tokio::test]
+async fn the_end_of_the_input_ends_the_bridge() {
+    let bed = Bed::new();
+    bed.end().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_asked_of_the_server_before_there_is_a_line() {
+    let mut bed = Bed::new();
+    bed.send("no line yet").await;
+    assert!(tokio::time::timeout(TIMEOUT, bed.accept()).await.is_err());
+    bed.send("\n").await;
+    let mut server = bed.accept().await;
+    assert_eq!(line(&mut server).await, "no line yet\n");
+    // The bridge does not connect after the server has closed either.
+    drop(server);
+    assert!(tokio::time::timeout(TIMEOUT, bed.accept()).await.is_err());
+    bed.send("the next\n").await;
+    assert_eq!(line(&mut bed.accept().await).await, "the next\n");
+    bed.end().await.unwrap();
+}
