@@ -31,7 +31,9 @@ use tokio_util::sync::CancellationToken;
 use tower_http::catch_panic::CatchPanicLayer;
 
 pub use problem::{FieldProblem, Problem};
-pub use programs::{FoundProgram, MissingProgram, ProgramLogin, Programs};
+pub use programs::{
+    FoundProgram, MissingProgram, ProgramList, ProgramLogin, Programs, UnfitProgram,
+};
 pub use routes::configuration::{ConfigurationHandle, ReloadRefused, ReloadRequest};
 pub use routes::coordinator::{CoordinatorLook, CoordinatorState};
 pub use webhook::WebhookEndpoint;

@@ -20,7 +20,9 @@ use crate::domain::{CommandSpec, Guidance};
 use crate::locks::lock;
 use crate::process::{StartFault, find_program};
 use crate::provider::{Host, Login, Providers, login_of, program_of};
-use crate::rest::{FoundProgram, MissingProgram, ProgramLogin, Programs};
+use crate::rest::{
+    FoundProgram, MissingProgram, ProgramList, ProgramLogin, Programs, UnfitProgram,
+};
 use crate::sys::ownership::is_only_of_root;
 use crate::sys::regular_file;
 use crate::sys::usual_folders::Elsewhere;
@@ -205,13 +207,23 @@ fn file_state(path: &Path) -> Option<FileState> {
     Some((metadata.len(), metadata.modified().ok()?))
 }
 
-/// Returns the programs that exist. Each one is asked for its version at the same time.
+/// Returns the programs that exist. Each one that can start is asked for its version at the same
+/// time.
 async fn look(
     providers: &Providers,
     environment: &Environment,
     versions: &Versions,
-) -> Vec<FoundProgram> {
-    let found = list(providers).into_iter().map(|(ai_type, entry, sight)| async move {
+) -> ProgramList {
+    let listed = list(providers);
+    let unfit = listed.iter().filter_map(|(ai_type, _, sight)| match sight {
+        Sight::Missing(Missing { problem, remedy, .. }) => {
+            let fault = format!("{problem}; {remedy}");
+            Some(UnfitProgram { ai_type: (*ai_type).to_owned(), fault })
+        }
+        Sight::Found(_) | Sight::Unknown => None,
+    });
+    let unfit = unfit.collect();
+    let found = listed.into_iter().map(|(ai_type, entry, sight)| async move {
         let Sight::Found(program) = sight else { return None };
         let (_, preset) = program_of_entry(&entry);
         let (version, login) = match preset {
@@ -234,7 +246,7 @@ async fn look(
         ProgramLogin::Unknown | ProgramLogin::NotNeeded => 1,
         ProgramLogin::No => 2,
     });
-    found
+    ProgramList { found, unfit }
 }
 
 /// Returns the program that an entry starts, and its preset.
@@ -343,6 +355,22 @@ mod tests {
         let listed = list(&looked);
         let [("codex", _, Sight::Found(program))] = &listed[..] else { panic!("{listed:?}") };
         assert_eq!(*program, folder.join("codex"));
+    }
+
+    #[tokio::test]
+    async fn pages_are_told_of_a_program_that_no_launch_finds() {
+        let home = tempfile::tempdir().unwrap();
+        let folder = home.path().join(".bun/bin");
+        std::fs::create_dir_all(&folder).unwrap();
+        write(&folder.join("codex"), "1.0");
+        let variables = [("PATH", "/nowhere"), ("HOME", home.path().to_str().unwrap())];
+        let environment = Environment::new(home.path(), variables);
+        let looked = providers(&Config::with_state_dir(home.path()), &environment);
+        let listed = look(&looked, &environment, &Versions::default()).await;
+        assert!(listed.found.is_empty(), "{listed:?}");
+        let [UnfitProgram { ai_type, fault }] = &listed.unfit[..] else { panic!("{listed:?}") };
+        let place = format!("; it is at `{}`: ", folder.join("codex").display());
+        assert!(ai_type == "codex" && fault.contains(&place), "{fault}");
     }
 
     #[test]

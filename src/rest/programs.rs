@@ -52,6 +52,22 @@ impl FoundProgram {
     }
 }
 
+/// An agent CLI with which no agent can be started as it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnfitProgram {
+    /// The kind of its agents.
+    pub ai_type: String,
+    /// The fault and the action that mends it, in English.
+    pub fault: String,
+}
+
+/// The agent CLIs of this machine.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ProgramList {
+    pub found: Vec<FoundProgram>,
+    pub unfit: Vec<UnfitProgram>,
+}
+
 /// A program of agents that is not installed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MissingProgram {
@@ -66,7 +82,7 @@ pub struct MissingProgram {
 pub struct Programs {
     /// The directory in which the daemon was started, if it may be the folder of a project.
     pub directory: Option<PathBuf>,
-    look: Arc<dyn Fn() -> BoxFuture<'static, Vec<FoundProgram>> + Send + Sync>,
+    look: Arc<dyn Fn() -> BoxFuture<'static, ProgramList> + Send + Sync>,
     find_missing: Arc<FindMissing>,
 }
 
@@ -77,7 +93,7 @@ impl Programs {
     /// Returns a search that `look` carries out.
     pub fn new(
         directory: Option<PathBuf>,
-        look: impl Fn() -> BoxFuture<'static, Vec<FoundProgram>> + Send + Sync + 'static,
+        look: impl Fn() -> BoxFuture<'static, ProgramList> + Send + Sync + 'static,
     ) -> Self {
         Self { directory, look: Arc::new(look), find_missing: Arc::new(|_| None) }
     }
@@ -97,21 +113,22 @@ impl Programs {
 
     /// Looks for the programs. It may take seconds. The bundled agent is always among them, before
     /// those that need a login first.
-    pub(super) async fn look(&self) -> Vec<FoundProgram> {
-        let mut found = (self.look)().await;
+    pub(super) async fn look(&self) -> ProgramList {
+        let mut list = (self.look)().await;
+        let found = &mut list.found;
         if !found.iter().any(|program| program.ai_type == EXAMPLE) {
             let needs_login = |program: &FoundProgram| program.login == ProgramLogin::No;
             let place = found.iter().position(needs_login).unwrap_or(found.len());
             found.insert(place, FoundProgram::bundled());
         }
-        found
+        list
     }
 }
 
 impl Default for Programs {
     /// Returns a search that finds only the bundled agent.
     fn default() -> Self {
-        Self::new(None, || Box::pin(async { Vec::new() }))
+        Self::new(None, || Box::pin(async { ProgramList::default() }))
     }
 }
 
@@ -134,10 +151,10 @@ mod tests {
         };
         let programs = Programs::new(None, move || {
             let found = programs.iter().map(program).collect::<Vec<_>>();
-            Box::pin(async move { found })
+            Box::pin(async move { ProgramList { found, unfit: Vec::new() } })
         });
-        let found = programs.look().await;
-        found.into_iter().map(|program| program.ai_type).collect::<Vec<_>>().join(" ")
+        let list = programs.look().await;
+        list.found.into_iter().map(|program| program.ai_type).collect::<Vec<_>>().join(" ")
     }
 
     #[tokio::test]

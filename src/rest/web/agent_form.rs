@@ -13,7 +13,7 @@ use crate::domain::agent::{AgentStatus, AiTypes, DEFAULT_AI_TYPE, ProjectStatus}
 use crate::domain::{Agent, AgentId, Project, ProjectId, Sent};
 use crate::rest::auth::Operator;
 use crate::rest::extract::{InForm, InPath, InQuery, given, needed};
-use crate::rest::programs::{FoundProgram, ProgramLogin};
+use crate::rest::programs::{FoundProgram, ProgramList, ProgramLogin, UnfitProgram};
 use crate::rest::{Problem, RestState};
 use crate::service::{AgentEdit, ProjectEdit};
 
@@ -38,6 +38,7 @@ struct AgentForm {
 struct KindsPart {
     frame: Frame,
     kinds: Vec<FoundKind>,
+    unfit: Vec<UnfitProgram>,
     /// The kind is one that was not found.
     is_other: bool,
 }
@@ -204,7 +205,9 @@ async fn found_kinds(
     InQuery(KindsQuery { ai_type }): InQuery<KindsQuery>,
 ) -> Response {
     // Only those who may change an agent learn what is installed.
-    let programs = if frame.may_change() { state.programs.look().await } else { Vec::new() };
+    let list =
+        if frame.may_change() { state.programs.look().await } else { ProgramList::default() };
+    let ProgramList { found: programs, unfit } = list;
     let chosen = ai_type.or_else(|| programs.first().map(|program| program.ai_type.clone()));
     let kind = |program: FoundProgram| FoundKind {
         is_chosen: chosen.as_ref() == Some(&program.ai_type),
@@ -212,7 +215,7 @@ async fn found_kinds(
     };
     let kinds: Vec<FoundKind> = programs.into_iter().map(kind).collect();
     let is_other = !kinds.iter().any(|kind| kind.is_chosen);
-    rendered(&KindsPart { frame, kinds, is_other })
+    rendered(&KindsPart { frame, kinds, unfit, is_other })
 }
 
 /// Returns the kinds that the form suggests. Those of existing agents are among them if

@@ -15,7 +15,7 @@ use crate::domain::agent::{AgentStatus, AiTypes, ProjectStatus};
 use crate::domain::{Agent, AgentId, Project, ProjectId, Sent, TaskId, TaskStatus};
 use crate::rest::auth::Operator;
 use crate::rest::extract::{InForm, needed};
-use crate::rest::programs::{FoundProgram, ProgramLogin};
+use crate::rest::programs::{FoundProgram, ProgramList, ProgramLogin, UnfitProgram};
 use crate::rest::{Problem, RestState};
 use crate::service::{AgentEdit, NewTask, ProjectEdit, TaskFilter};
 
@@ -38,6 +38,7 @@ pub(super) struct FirstRun {
 struct ProgramsPart {
     frame: Frame,
     programs: Vec<FoundProgram>,
+    unfit: Vec<UnfitProgram>,
     /// Coordinators on other machines may start kinds that this one does not know.
     are_others_elsewhere: bool,
 }
@@ -132,9 +133,11 @@ impl FirstRun {
 /// Returns the agent CLIs that were found. A CLI may take seconds to print its version.
 async fn programs(frame: Frame, State(state): State<RestState>) -> Response {
     // Only those who may make an agent learn what is installed.
-    let programs = if frame.may_change() { state.programs.look().await } else { Vec::new() };
+    let list =
+        if frame.may_change() { state.programs.look().await } else { ProgramList::default() };
+    let ProgramList { found: programs, unfit } = list;
     let are_others_elsewhere = state.service.catalog.ai_types() == AiTypes::Any;
-    rendered(&ProgramsPart { frame, programs, are_others_elsewhere })
+    rendered(&ProgramsPart { frame, programs, unfit, are_others_elsewhere })
 }
 
 /// Makes the agent and assigns it to the project.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 
 use super::daemon;
 use crate::daemon::Daemon;
@@ -50,6 +51,32 @@ fn a_task_that_an_agent_has_just_begun_shows_its_work() {
     let events = daemon.json(&["task", "history", "tsk"]);
     let done = events.as_array().unwrap().iter().find(|event| event["detail"] == "done").unwrap();
     assert_eq!(done["launch_id"], launch.as_str(), "{done}");
+}
+
+#[test]
+fn a_program_that_no_launch_finds_is_named_where_an_agent_is_made() {
+    let mut daemon = daemon(&[]);
+    daemon.terminate();
+    let home = tempfile::tempdir().unwrap();
+    let folder = home.path().join(".bun/bin");
+    fs::create_dir_all(&folder).unwrap();
+    let program = folder.join("codex");
+    fs::write(&program, "#!/bin/sh\n").unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let mut command = daemon.command();
+    command.env("HOME", home.path()).env("PATH", "/usr/bin:/bin");
+    daemon.spawn_as(command);
+    daemon.until_ready();
+    let place = format!("it is at `{}`: ", program.display());
+    for path in ["/ui/parts/first-run/programs", "/ui/parts/agents/kinds"] {
+        for (language, sentence) in [
+            ("en", "Agents of the kind codex cannot start:"),
+            ("ja", "種類「codex」のエージェントは、まだ起動できません。"),
+        ] {
+            let part = daemon.page(path, language);
+            assert!(part.contains(sentence) && part.contains(&place), "{path}: {part}");
+        }
+    }
 }
 
 /// Returns the tasks of the cards in a part of the page.

@@ -73,6 +73,13 @@ impl Words {
         )
     }
 
+    /// Returns the sentence about a CLI that is on this machine, but cannot be started as it is.
+    pub(in crate::rest::web) fn of_unfit_program(&self, ai_type: &str) -> String {
+        let english = format!("Agents of the kind {ai_type} cannot start:");
+        let japanese = format!("種類「{ai_type}」のエージェントは、まだ起動できません。");
+        if self.is_english() { english } else { japanese }
+    }
+
     pub(in crate::rest::web) fn bundled(&self) -> &'static str {
         self.language.either("Bundled", "同梱")
     }
