@@ -76,6 +76,7 @@ mod workspace_hooks;
 mod workspace_size;
 mod workspace_storm;
 mod workspaces;
+mod workspaces_before;
 mod workspaces_begin;
 mod workspaces_merge_hooks;
 mod workspaces_publish;
