@@ -99,14 +99,12 @@ impl Standings {
         }
         let works = |launch: &Launch| launch.task.clone().filter(|_| launch.report.is_none());
         let by_task = open.values().filter_map(|it| Some((works(it)?, it.key.clone()))).collect();
-        let mut short_ids = BTreeMap::new();
-        for other in open.values().filter_map(|launch| launch.task.as_ref()) {
-            let short_id = match tasks.iter().find(|task| task.id == *other) {
-                Some(task) => task.short_id.clone(),
-                None => state.service.tasks.view(other).await?.task.short_id,
-            };
-            short_ids.insert(other.clone(), short_id);
-        }
+        let of_launches: BTreeSet<TaskId> =
+            open.values().filter_map(|launch| launch.task.clone()).collect();
+        let others = of_launches.iter().filter(|task| !ids.contains(task)).cloned().collect();
+        let mut short_ids = state.service.tasks.short_ids(others).await?;
+        let known = tasks.iter().filter(|task| of_launches.contains(&task.id));
+        short_ids.extend(known.map(|task| (task.id.clone(), task.short_id.clone())));
         let idle = keys.into_iter().filter(|key| !open.contains_key(key)).collect();
         let waits = state.service.launches.why_of(idle).await?.into_iter().filter_map(|why| {
             let key = why.key.clone();
