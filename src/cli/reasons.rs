@@ -1,13 +1,7 @@
 //! The reasons that keep an agent from starting, in words for people.
 
 use crate::domain::start_history::StartReason;
-use crate::domain::waiting::{remedy_of_start, sentence_of_start};
-use crate::domain::{AgentId, Language, ProjectId, Purpose};
-
-/// Returns how a person ends a reason on the command line, if that is simple.
-pub(super) fn remedy(reason: StartReason, agent: &AgentId, project: &ProjectId) -> Option<String> {
-    remedy_of_start(reason, agent, project, Language::English)
-}
+use crate::domain::{Language, Purpose};
 
 /// Returns the sentence of a reason.
 pub(super) const fn sentence(reason: StartReason, purpose: Purpose) -> &'static str {
@@ -18,6 +12,6 @@ pub(super) const fn sentence(reason: StartReason, purpose: Purpose) -> &'static 
         (StartReason::Starting, _) => "It is starting already",
         (StartReason::Running, _) => "It is running already",
         (StartReason::Stopping, _) => "It is stopping, and has not ended yet",
-        _ => sentence_of_start(reason, Language::English),
+        _ => reason.sentence(Language::English),
     }
 }

@@ -4,7 +4,7 @@ use super::client::Client;
 use super::error::CliError;
 use super::named::Named;
 use super::output::{Form, ago, lines, plain, print_json, print_line, table};
-use super::reasons::{remedy, sentence};
+use super::reasons::sentence;
 use super::status::{abandoned_line, parked_line};
 use crate::domain::start_history::StartReason;
 use crate::domain::{AgentId, Language, ProjectId, Purpose};
@@ -70,7 +70,7 @@ fn verdict(why: &WhyBody, agent: &AgentId, project: &ProjectId) -> String {
         }
     };
     // A pause by its file is ended by the file, which the detail names.
-    let remedy = remedy(why.reason, agent, project);
+    let remedy = why.reason.remedy(agent, project, Language::English);
     lines.extend(remedy.map(|remedy| format!("; {remedy}")));
     lines.extend(why.parked.as_ref().map(|parked| format!("\n  {}", parked_line(parked, why.at))));
     lines.extend(why.crowd.iter().map(|crowd| format!("\n  warning: {}", plain(&crowd.warning()))));

@@ -22,9 +22,7 @@ use super::short_id::ShortId;
 use super::start_history::StartReason;
 use super::task::Task;
 use super::time::Timestamp;
-use super::waiting::{
-    WaitAction, WaitReason, Waiting, blocked_without_reason, host_name, remedy_of_start,
-};
+use super::waiting::{WaitAction, WaitReason, Waiting, blocked_without_reason, host_name};
 use super::words::words;
 use super::workspace::LeftMerge;
 
@@ -255,10 +253,7 @@ impl Attention {
         match &self.cause {
             Cause::Account { .. } => AttentionKind::Account,
             Cause::Start { waiting, .. } => match waiting.reason {
-                WaitReason::Start(StartReason::Suspended) => AttentionKind::Suspended,
-                WaitReason::Start(StartReason::WorkspaceDisk | StartReason::HookFailed) => {
-                    AttentionKind::Workspace
-                }
+                WaitReason::Start(reason) => reason.inbox().unwrap_or(AttentionKind::Misconfigured),
                 _ => AttentionKind::Misconfigured,
             },
             Cause::Blocked { has_failed: true, .. } => AttentionKind::Failed,
@@ -535,7 +530,7 @@ impl Attention {
             ),
             Cause::Start { key, waiting } => {
                 let WaitReason::Start(reason) = waiting.reason else { return None };
-                return remedy_of_start(reason, &key.agent, &key.project, language);
+                return reason.remedy(&key.agent, &key.project, language);
             }
             Cause::Blocked { task, .. } => (
                 format!("`task show {0}`; then `task set {0} --status in_progress`", task.short_id),

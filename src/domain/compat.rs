@@ -3,7 +3,7 @@
 
 use super::agent::ProjectStatus;
 use super::launch::LaunchState;
-use super::start_history::{Backoff, StartFacts, StartReason};
+use super::start_history::{Backoff, StartFacts};
 use super::time::Timestamp;
 
 /// Returns the pair of an agent that a `should_start` without a project is about. It is the pair
@@ -14,36 +14,7 @@ pub fn pair_to_start(
     backoff: Backoff,
     now: Timestamp,
 ) -> Option<StartFacts> {
-    let rank = |pair: &StartFacts| match pair.reason(backoff, now) {
-        StartReason::Ready => 0,
-        StartReason::Starting => 1,
-        StartReason::Running => 2,
-        StartReason::Stopping => 3,
-        StartReason::Held
-        | StartReason::Suspended
-        | StartReason::Misconfigured
-        | StartReason::Parked
-        | StartReason::Paused
-        | StartReason::Backoff
-        | StartReason::PreparingWorkspace
-        | StartReason::WorkspaceBroken
-        | StartReason::WorkspaceDisk
-        | StartReason::HookFailed
-        | StartReason::OnOtherHost
-        | StartReason::DirectoryInUse
-        | StartReason::TakingSnapshot
-        | StartReason::NoFreeSlot
-        | StartReason::ChatReserve
-        | StartReason::ProjectLimit
-        | StartReason::AgentLimit
-        | StartReason::ProviderLimit
-        | StartReason::LowDisk
-        | StartReason::LowMemory
-        | StartReason::NoPasskey
-        | StartReason::NoCoordinator => 4,
-        StartReason::NoWork => 5,
-        StartReason::Inactive | StartReason::NotAssigned | StartReason::Unknown => 6,
-    };
+    let rank = |pair: &StartFacts| pair.reason(backoff, now).rank();
     pairs.into_iter().min_by_key(|pair| (rank(pair), is_idle(pair), pair.waiting_since))
 }
 

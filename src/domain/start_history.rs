@@ -17,7 +17,7 @@ use super::task::{Priority, Task};
 use super::time::Timestamp;
 use super::workspace::{Hook, Workspace, WorkspaceMode, WorkspaceState};
 
-pub use reasons::StartReason;
+pub use reasons::{ChecklistItem, StartReason, WaitEnd};
 
 /// The facts that outlive the launches of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -348,16 +348,9 @@ impl StartFacts {
         };
         let needs_clone = self.clone.is_some();
         let workspace = self.clone.and_then(|clone| clone.workspace);
-        let is_about_clone = matches!(
-            reason,
-            StartReason::PreparingWorkspace
-                | StartReason::WorkspaceBroken
-                | StartReason::WorkspaceDisk
-                | StartReason::HookFailed
-        );
         Some(Candidate {
             needs_clone,
-            detail: about_clone.filter(|_| is_about_clone),
+            detail: about_clone.filter(|_| reason.is_about_clone()),
             workspace: workspace.map(|workspace| workspace.id),
             key: self.key,
             ai_type,

@@ -4,12 +4,11 @@
 mod facts;
 
 use super::activity::FailureClass;
-use super::id::{AgentId, ProjectId};
 use super::key::Purpose;
 use super::language::Language;
 use super::launch::Outcome;
 use super::short_id::ShortId;
-use super::start_history::StartReason;
+use super::start_history::{StartReason, WaitEnd};
 use super::task::TaskStatus;
 use super::time::Timestamp;
 use super::words::words;
@@ -142,14 +141,8 @@ impl Waiting {
 
     /// Returns the wait of an agent that does not start for `reason`. `None` if it starts now, runs
     /// already, or has no work.
-    pub const fn of_start(reason: StartReason) -> Option<Self> {
-        match reason {
-            StartReason::Ready
-            | StartReason::Starting
-            | StartReason::Running
-            | StartReason::NoWork => None,
-            _ => Some(Self::of(WaitReason::Start(reason))),
-        }
+    pub fn of_start(reason: StartReason) -> Option<Self> {
+        (reason.ends() != WaitEnd::NoWait).then_some(Self::of(WaitReason::Start(reason)))
     }
 
     /// Returns the word for the reason: that of a start, or `no_assignee`, `blocked`,
@@ -168,13 +161,12 @@ impl Waiting {
     pub fn needs_person(&self) -> bool {
         match &self.reason {
             WaitReason::Blocked | WaitReason::HostSilent => true,
-            // The starts of a whole fleet are paused on purpose.
-            WaitReason::NoAssignee
-            | WaitReason::OtherTaskFirst(_)
-            | WaitReason::Start(StartReason::Paused | StartReason::Held) => false,
-            WaitReason::Start(StartReason::Parked) => self.is_not_logged_in(),
-            WaitReason::Start(StartReason::NoPasskey | StartReason::NoCoordinator) => true,
-            WaitReason::Start(reason) => reason.waits_indefinitely(),
+            WaitReason::NoAssignee | WaitReason::OtherTaskFirst(_) => false,
+            WaitReason::Start(reason) => match reason.ends() {
+                WaitEnd::ByPerson | WaitEnd::ByCoordinator => true,
+                WaitEnd::WithAccount => self.is_not_logged_in(),
+                WaitEnd::NoWait | WaitEnd::ByItself | WaitEnd::AsWanted => false,
+            },
         }
     }
 
@@ -220,25 +212,13 @@ impl Waiting {
         match &self.reason {
             WaitReason::NoAssignee => Some(WaitAction::Assign),
             WaitReason::Blocked | WaitReason::OtherTaskFirst(_) | WaitReason::HostSilent => None,
-            WaitReason::Start(reason) => match reason {
-                StartReason::NotAssigned => Some(WaitAction::AssignToProject),
-                StartReason::Inactive => Some(WaitAction::Activate),
-                StartReason::Held | StartReason::Suspended => Some(WaitAction::Resume),
-                StartReason::Misconfigured => Some(WaitAction::EditAgent),
+            WaitReason::Start(reason) => match reason.action() {
                 // A person removes the pause file, which the detail names.
-                StartReason::Paused if self.detail.is_some() => None,
-                StartReason::Paused => Some(WaitAction::ResumeAll),
-                StartReason::Parked => Some(WaitAction::TryProvider),
-                StartReason::Backoff => Some(WaitAction::TryNow),
-                StartReason::WorkspaceBroken => Some(WaitAction::RetryWorkspace),
-                StartReason::NoFreeSlot
-                | StartReason::ProjectLimit
-                | StartReason::AgentLimit
-                | StartReason::ProviderLimit => match &self.facts {
-                    Some(facts) if facts.chat.is_some() => Some(WaitAction::EndChat),
-                    _ => Some(WaitAction::ChangeLimits),
-                },
-                _ => None,
+                Some(WaitAction::ResumeAll) if self.detail.is_some() => None,
+                Some(WaitAction::ChangeLimits) if self.facts().chat.is_some() => {
+                    Some(WaitAction::EndChat)
+                }
+                action => action,
             },
         }
     }
@@ -322,7 +302,7 @@ impl Waiting {
             (reason, _, language) => self
                 .facts()
                 .named_sentence(reason, language)
-                .unwrap_or_else(|| sentence_of_start(reason, language).to_owned()),
+                .unwrap_or_else(|| reason.sentence(language).to_owned()),
         }
     }
 }
@@ -341,121 +321,6 @@ pub(super) fn blocked_without_reason(by: Option<&str>, language: Language) -> St
 
 fn times(n: u32) -> String {
     if n == 1 { "once".to_owned() } else { format!("{n} times") }
-}
-
-/// Returns the sentence for a reason of a start that needs no figures.
-pub const fn sentence_of_start(reason: StartReason, language: Language) -> &'static str {
-    let (english, japanese) = match reason {
-        StartReason::Ready => ("Starts now", "まもなく起動"),
-        StartReason::Unknown => {
-            ("The agent or the project does not exist", "エージェントかプロジェクトが存在しない")
-        }
-        StartReason::NotAssigned => ("Not assigned to this project", "プロジェクトに未割り当て"),
-        StartReason::Inactive => {
-            ("The agent or the project is deactivated", "エージェントかプロジェクトが無効")
-        }
-        StartReason::Starting => ("Starting", "起動中"),
-        StartReason::Running => ("Running", "実行中"),
-        StartReason::Stopping => ("Stopping", "停止処理中"),
-        StartReason::NoWork => ("No task for it", "担当タスクなし"),
-        StartReason::Paused => ("Starts are paused", "起動を一時停止中"),
-        StartReason::Held => ("A person stopped it", "人が停止"),
-        StartReason::Suspended => ("Failed too often", "失敗が続いた"),
-        StartReason::Misconfigured => ("Can't work as configured", "設定に誤り"),
-        StartReason::Parked => ("Its account waits", "アカウントが待機中"),
-        StartReason::Backoff => ("Failed, tries again", "失敗。再試行を待機中"),
-        StartReason::PreparingWorkspace => ("Its clone is being prepared", "クローンを準備中"),
-        StartReason::WorkspaceBroken => ("Its clone needs a person", "クローンに対応が必要"),
-        StartReason::WorkspaceDisk => {
-            ("No disk space for its clone", "クローン用のディスク容量が不足")
-        }
-        StartReason::HookFailed => ("A hook failed, tries again", "フックが失敗。再試行を待機中"),
-        StartReason::OnOtherHost => ("Its clone is on another host", "クローンは別のホストにある"),
-        StartReason::DirectoryInUse => (
-            "As many agents as may work in its directory",
-            "ディレクトリで作業中のエージェントが上限",
-        ),
-        StartReason::TakingSnapshot => {
-            ("A snapshot of its directory is being taken", "ディレクトリのスナップショットを作成中")
-        }
-        StartReason::NoFreeSlot => ("No free slot, next in line", "空きスロットなし（次の順番）"),
-        StartReason::ChatReserve => ("The free slots are kept for chats", "空きはチャット用に確保"),
-        StartReason::ProjectLimit => {
-            ("The project runs as many agents as it may", "プロジェクトの同時実行が上限")
-        }
-        StartReason::AgentLimit => {
-            ("The agent runs as often as it may", "エージェントの同時実行が上限")
-        }
-        StartReason::ProviderLimit => {
-            ("The provider runs as many agents as it may", "プロバイダーの同時実行が上限")
-        }
-        StartReason::LowDisk => ("Too little disk free", "ディスクの空き不足"),
-        StartReason::LowMemory => ("Too little memory free", "メモリーの空き不足"),
-        StartReason::NoPasskey => {
-            ("Its coordinator has no passkey for it", "コーディネーターにパスキーがない")
-        }
-        StartReason::NoCoordinator => {
-            ("No coordinator is connected, so nothing starts", "コーディネーターが未接続")
-        }
-    };
-    language.either(english, japanese)
-}
-
-/// Returns how a person ends the reason on the command line, if that is simple.
-pub fn remedy_of_start(
-    reason: StartReason,
-    agent: &AgentId,
-    project: &ProjectId,
-    language: Language,
-) -> Option<String> {
-    let (english, japanese) = match reason {
-        StartReason::NotAssigned => (
-            format!("`project set {project} --assign {agent}` assigns it"),
-            format!("`project set {project} --assign {agent}` で割り当て"),
-        ),
-        StartReason::Held => (
-            format!("`resume {agent} {project}` lets it start"),
-            format!("`resume {agent} {project}` で再開"),
-        ),
-        StartReason::Backoff => (
-            format!("`resume {agent} {project}` starts it at once"),
-            format!("`resume {agent} {project}` ですぐに起動"),
-        ),
-        StartReason::Suspended | StartReason::Misconfigured => (
-            format!("mend the cause, then `resume {agent} {project}`"),
-            format!("原因を取り除いてから `resume {agent} {project}`"),
-        ),
-        StartReason::WorkspaceBroken => (
-            "`workspace list` shows the clone; `workspace retry` after mending it".to_owned(),
-            "`workspace list` でクローンを確認し、原因を取り除いてから `workspace retry`"
-                .to_owned(),
-        ),
-        StartReason::WorkspaceDisk => (
-            "`task merge` or `task discard` lets a clone of a closed task be removed; \
-             `workspace.max_disk` is the limit"
-                .to_owned(),
-            "終了したタスクのクローンは、`task merge` か `task discard` の後に削除されます。\
-             上限は `workspace.max_disk`"
-                .to_owned(),
-        ),
-        StartReason::HookFailed => (
-            "the log has its output; mend `workspace.hooks` or what it needs".to_owned(),
-            "出力はログにあります。`workspace.hooks` かその前提を修正".to_owned(),
-        ),
-        StartReason::NoPasskey => (
-            "add its passkey to the configuration of the coordinator".to_owned(),
-            "コーディネーターの設定にパスキーを追加".to_owned(),
-        ),
-        StartReason::NoCoordinator => (
-            "`supervise` on the machine of the agents connects one".to_owned(),
-            "エージェントのマシンで `supervise` を実行".to_owned(),
-        ),
-        _ => return None,
-    };
-    Some(match language {
-        Language::English => english,
-        Language::Japanese => japanese,
-    })
 }
 
 #[cfg(test)]

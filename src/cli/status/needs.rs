@@ -3,9 +3,10 @@
 
 use super::abandoned_line;
 use crate::cli::output::{ago, plain};
-use crate::cli::reasons::{remedy, sentence};
+use crate::cli::reasons::sentence;
+use crate::domain::Language;
 use crate::domain::attention::{AttentionGroup, AttentionKind};
-use crate::domain::start_history::StartReason;
+use crate::domain::start_history::{StartReason, WaitEnd};
 use crate::rest::routes::attention::AttentionBody;
 use crate::rest::routes::status::{StatusBody, ToMergeBody};
 
@@ -86,7 +87,7 @@ pub(super) fn without_store(status: &StatusBody) -> Vec<String> {
     for waits in status.deferred.iter().filter(|waits| needs_person(waits.reason)) {
         let pair = format!("{} in {}", waits.agent_id, waits.project_id);
         let why = sentence(waits.reason, waits.purpose);
-        let remedy = remedy(waits.reason, &waits.agent_id, &waits.project_id);
+        let remedy = waits.reason.remedy(&waits.agent_id, &waits.project_id, Language::English);
         let remedy = remedy.map_or_else(String::new, |remedy| format!("; {remedy}"));
         let fault = waits.detail.as_ref().filter(|_| waits.reason == StartReason::Misconfigured);
         let fault = fault.map_or_else(String::new, |fault| format!(": {}", plain(fault)));
@@ -95,14 +96,7 @@ pub(super) fn without_store(status: &StatusBody) -> Vec<String> {
     lines
 }
 
-/// Returns whether only a person can end the reason.
-const fn needs_person(reason: StartReason) -> bool {
-    matches!(
-        reason,
-        StartReason::Suspended
-            | StartReason::Misconfigured
-            | StartReason::WorkspaceBroken
-            | StartReason::WorkspaceDisk
-            | StartReason::NoPasskey
-    )
+/// Returns whether the reason has an entry in the inbox at once.
+fn needs_person(reason: StartReason) -> bool {
+    reason.inbox().is_some() && reason.ends() != WaitEnd::ByItself
 }

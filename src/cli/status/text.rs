@@ -8,7 +8,6 @@ use crate::cli::output::{Zone, ago, plain};
 use crate::cli::screen::{Rows, Screen, Tone};
 use crate::config::ConfigurationState;
 use crate::domain::start_history::StartReason;
-use crate::domain::waiting::sentence_of_start;
 use crate::domain::{FailureClass, Language, Purpose, Timestamp};
 use crate::rest::routes::launches::LaunchBody;
 use crate::rest::routes::status::{DeferredBody, InstanceBody, NotInstalledBody, StatusBody};
@@ -197,7 +196,7 @@ fn running(instances: &[InstanceBody], now: Timestamp, shown: TextForm) -> Rows 
 fn waiting(deferred: &[DeferredBody], now: Timestamp) -> Rows {
     let mut rows = Rows::new(&["WAITING", "PROJECT", "PURPOSE", "WHY", "UNTIL"]);
     for waits in deferred {
-        let sentence = sentence_of_start(waits.reason, Language::English);
+        let sentence = waits.reason.sentence(Language::English);
         let detail = waits.detail.as_ref().map(|detail| format!(": {detail}"));
         let why = short(&format!("{sentence}{}", detail.unwrap_or_default()), MAX_CELL);
         let until =

@@ -1,105 +1,243 @@
-//! The reasons why a key may or may not start.
+//! The reasons why a key may or may not start, and what is known of each without the facts of one
+//! agent. The table of `table.rs` has a row for each. `domain::waiting` adds the facts.
 
-use crate::domain::words::words;
+use crate::domain::attention::AttentionKind;
+use crate::domain::id::{AgentId, ProjectId};
+use crate::domain::language::Language;
+use crate::domain::waiting::WaitAction;
 
-words! {
-    /// The reason why a key may or may not start. It contains no state of a task, which a
-    /// coordinator does not know (R-004-2).
-    pub enum StartReason as "start reason" {
-        Ready = "ready",
-        /// No such agent or project.
-        Unknown = "unknown",
-        NotAssigned = "not_assigned",
-        /// The agent or the project is not active.
-        Inactive = "inactive",
-        Starting = "starting",
-        Running = "running",
-        /// On its way out: its tree is not empty yet.
-        Stopping = "stopping",
-        NoWork = "no_work",
-        Paused = "paused",
-        Held = "held",
-        /// It failed too often in too short a time, and waits for a person.
-        Suspended = "suspended",
-        /// It can't work as it is configured, and waits for a person.
-        Misconfigured = "misconfigured",
-        /// The account of its provider failed, and waits; or another one is trying whether it works
-        /// again.
-        Parked = "parked",
-        /// It failed lately and waits before the next try.
-        Backoff = "backoff",
-        /// The clone for its task is not ready.
-        PreparingWorkspace = "preparing_workspace",
-        /// The clone for its task needs a person.
-        WorkspaceBroken = "workspace_broken",
-        /// A command of the operator failed in the clone for its task, and is tried again.
-        HookFailed = "hook_failed",
-        /// There is no disk space for the clone for its task.
-        WorkspaceDisk = "workspace_disk",
-        /// The clone for its task is on the host of another coordinator.
-        OnOtherHost = "on_other_host",
-        /// The number of agents in its git work tree has reached its limit.
-        DirectoryInUse = "directory_in_use",
-        /// A snapshot of its git work tree is being taken.
-        TakingSnapshot = "taking_snapshot",
-        /// All slots are taken.
-        NoFreeSlot = "no_free_slot",
-        /// The free slots are reserved for chats.
-        ChatReserve = "chat_reserve",
-        /// Its project has as many as it may.
-        ProjectLimit = "project_limit",
-        /// Its agent has as many as it may.
-        AgentLimit = "agent_limit",
-        /// Its provider has as many as it may.
-        ProviderLimit = "provider_limit",
-        /// There is too little free space where the daemon keeps its state.
-        LowDisk = "low_disk",
-        /// There is too little free memory.
-        LowMemory = "low_memory",
-        /// The configuration of the coordinator has no passkey for the agent (R-004-8).
-        NoPasskey = "no_passkey",
-        /// No coordinator is connected, so nothing starts.
-        NoCoordinator = "no_coordinator",
-    }
+/// A text in English and in Japanese.
+type Text = (&'static str, &'static str);
+
+/// A row of the table.
+struct Row {
+    /// The sentence that says why the agent does not start.
+    sentence: Text,
+    /// The reverse of the reason, in the checklist of the page.
+    demand: Text,
+    /// The same in the rules that `why` prints, with the command or the setting that is about it.
+    rule: &'static str,
+    ends: WaitEnd,
+    /// The item of the checklist that it belongs to; `None` if the checklist leaves it out.
+    item: Option<ChecklistItem>,
+    /// The action on the page that ends it.
+    action: Option<WaitAction>,
+    /// How a person ends it on the command line. `{agent}` and `{project}` stand for the ids.
+    remedy: Option<Text>,
+    /// The kind of its entry in the inbox.
+    inbox: Option<AttentionKind>,
+    /// The setting of the limit that is reached.
+    limit: Option<&'static str>,
+    /// Coordinators give it, and not their server.
+    is_of_coordinator: bool,
+    /// A chat that does not start for it also refuses messages.
+    refuses_messages: bool,
+    /// It is about the clone for the task.
+    is_about_clone: bool,
+    /// The rank among the reasons of the pairs of an agent. The lowest one is told to clients that
+    /// do not send a project.
+    rank: u8,
 }
 
+impl Row {
+    /// The usual values of the columns that a row may leave out.
+    const USUAL: Self = Self {
+        sentence: ("", ""),
+        demand: ("", ""),
+        rule: "",
+        ends: WaitEnd::ByItself,
+        item: None,
+        action: None,
+        remedy: None,
+        inbox: None,
+        limit: None,
+        is_of_coordinator: false,
+        refuses_messages: false,
+        is_about_clone: false,
+        rank: 4,
+    };
+}
+
+/// The end of a wait for a reason.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WaitEnd {
+    /// It is not a wait: the agent may start, runs, or has no work.
+    NoWait,
+    ByItself,
+    /// Only a person ends it.
+    ByPerson,
+    /// A person wanted it, and ends it at some time.
+    AsWanted,
+    /// It ends when the account works again. Only a person ends a failed login.
+    WithAccount,
+    /// Only a person ends it, or another coordinator that comes.
+    ByCoordinator,
+}
+
+/// The items of the checklist of a start, in their order. Each stands for one or several reasons.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChecklistItem {
+    Assigned,
+    Work,
+    /// The last launch of the key has ended.
+    LastLaunch,
+    NotHeld,
+    NoFailures,
+    /// The agent can work as it and its coordinator are configured.
+    Configuration,
+    Account,
+    NotPaused,
+    /// The clone, the directory and the machine.
+    Place,
+    Slot,
+}
+
+impl ChecklistItem {
+    /// All items, in their order.
+    pub const ALL: [Self; 10] = [
+        Self::Assigned,
+        Self::Work,
+        Self::LastLaunch,
+        Self::NotHeld,
+        Self::NoFailures,
+        Self::Configuration,
+        Self::Account,
+        Self::NotPaused,
+        Self::Place,
+        Self::Slot,
+    ];
+}
+
+/// Defines the enum and the table. The columns after `with` are those whose values are not the usual
+/// ones.
+macro_rules! reasons {
+    (
+        $(#[$doc:meta])*
+        pub enum $Reasons:ident as $kind:literal {
+            $(
+                $(#[$about:meta])*
+                $reason:ident = $word:literal, ends: $ends:ident $(, item: $item:ident)? {
+                    sentence: $sentence:literal, $sentence_ja:literal;
+                    demand: $demand:literal, $demand_ja:literal;
+                    rule: $rule:literal;
+                    $(remedy: $remedy:literal, $remedy_ja:literal;)?
+                    $(with $($column:ident: $value:expr),+;)?
+                }
+            )+
+        }
+    ) => {
+        words! {
+            $(#[$doc])*
+            pub enum $Reasons as $kind {
+                $($(#[$about])* $reason = $word,)+
+            }
+        }
+
+        impl $Reasons {
+            pub(super) const fn row(self) -> &'static Row {
+                match self {
+                    $(Self::$reason => {
+                        const ROW: Row = Row {
+                            sentence: ($sentence, $sentence_ja),
+                            demand: ($demand, $demand_ja),
+                            rule: $rule,
+                            ends: WaitEnd::$ends,
+                            $(item: Some(ChecklistItem::$item),)?
+                            $(remedy: Some(($remedy, $remedy_ja)),)?
+                            $($($column: $value,)+)?
+                            ..Row::USUAL
+                        };
+                        &ROW
+                    })+
+                }
+            }
+        }
+    };
+}
+
+mod table;
+
+pub use table::StartReason;
+
 impl StartReason {
+    /// Returns the sentence that says why the agent does not start, without figures and names.
+    pub const fn sentence(self, language: Language) -> &'static str {
+        let text = self.row().sentence;
+        language.either(text.0, text.1)
+    }
+
+    /// Returns the reverse of the reason, for a checklist of what an agent needs to start.
+    pub const fn demand(self, language: Language) -> &'static str {
+        let text = self.row().demand;
+        language.either(text.0, text.1)
+    }
+
+    /// Returns the rule on the command line, in English. It names the command or the setting that
+    /// is about it.
+    pub const fn rule(self) -> &'static str {
+        self.row().rule
+    }
+
+    /// Returns what ends a wait for this reason.
+    pub const fn ends(self) -> WaitEnd {
+        self.row().ends
+    }
+
+    /// Returns the item of the checklist that it belongs to; `None` if the checklist leaves it out.
+    pub const fn item(self) -> Option<ChecklistItem> {
+        self.row().item
+    }
+
+    /// Returns the action of a person on the page that ends it at once.
+    pub const fn action(self) -> Option<WaitAction> {
+        self.row().action
+    }
+
+    /// Returns how a person ends it on the command line, if that is simple.
+    pub fn remedy(
+        self,
+        agent: &AgentId,
+        project: &ProjectId,
+        language: Language,
+    ) -> Option<String> {
+        let (english, japanese) = self.row().remedy?;
+        let text = language.either(english, japanese);
+        Some(text.replace("{agent}", agent.as_str()).replace("{project}", project.as_str()))
+    }
+
+    /// Returns the kind of its entry in the inbox; `None` if it has none of its own.
+    pub const fn inbox(self) -> Option<AttentionKind> {
+        self.row().inbox
+    }
+
+    /// Returns the setting of the limit that is reached.
+    pub const fn limit(self) -> Option<&'static str> {
+        self.row().limit
+    }
+
+    /// Returns the rank among the reasons of the pairs of an agent. The lowest one is told to
+    /// clients that do not send a project.
+    pub const fn rank(self) -> u8 {
+        self.row().rank
+    }
+
     /// Returns whether a chat that does not start for this reason also refuses messages.
     pub const fn refuses_messages(self) -> bool {
-        matches!(self, Self::Unknown | Self::NotAssigned | Self::Inactive)
+        self.row().refuses_messages
     }
 
     /// Returns whether the start waits for a person, or for something else without a known end.
     pub const fn waits_indefinitely(self) -> bool {
-        matches!(
-            self,
-            Self::Unknown
-                | Self::NotAssigned
-                | Self::Inactive
-                | Self::Held
-                | Self::Suspended
-                | Self::Misconfigured
-                | Self::Paused
-                | Self::Parked
-                | Self::WorkspaceBroken
-                | Self::WorkspaceDisk
-        )
+        matches!(self.ends(), WaitEnd::ByPerson | WaitEnd::AsWanted | WaitEnd::WithAccount)
     }
 
     /// Returns whether coordinators give this reason, and not their server.
     pub const fn is_of_coordinator(self) -> bool {
-        matches!(
-            self,
-            Self::DirectoryInUse
-                | Self::TakingSnapshot
-                | Self::NoFreeSlot
-                | Self::ChatReserve
-                | Self::ProjectLimit
-                | Self::AgentLimit
-                | Self::ProviderLimit
-                | Self::LowDisk
-                | Self::LowMemory
-                | Self::NoPasskey
-        )
+        self.row().is_of_coordinator
+    }
+
+    /// Returns whether it is about the clone for the task.
+    pub const fn is_about_clone(self) -> bool {
+        self.row().is_about_clone
     }
 }

@@ -7,16 +7,17 @@ use crate::domain::attention::{AttentionGroup, AttentionState};
 use crate::domain::check::CheckResult;
 use crate::domain::launch::{Outcome, ReportResult, StopReason, TimeLimit};
 use crate::domain::start_history::StartReason;
-use crate::domain::waiting::{WaitAction, sentence_of_start};
+use crate::domain::waiting::WaitAction;
 use crate::domain::workspace::WorkspaceState;
 use crate::domain::{FailureClass, Priority, Purpose, TaskStatus};
 
 /// The files with Japanese texts of pages.
-const FILES: [&str; 22] = [
+const FILES: [&str; 23] = [
     "src/domain/attention.rs",
     "src/domain/form_id.rs",
     "src/domain/launch/told.rs",
     "src/domain/refusal.rs",
+    "src/domain/start_history/reasons/table.rs",
     "src/domain/task.rs",
     "src/domain/waiting.rs",
     "src/domain/waiting/facts.rs",
@@ -130,8 +131,8 @@ fn japanese_marks_are_short() {
 
 #[test]
 fn the_words_of_the_design_are_those_of_the_pages() {
-    let sentence = |reason| {
-        [Language::English, Language::Japanese].map(|language| sentence_of_start(reason, language))
+    let sentence = |reason: StartReason| {
+        [Language::English, Language::Japanese].map(|language| reason.sentence(language))
     };
     assert_eq!(sentence(StartReason::Ready), ["Starts now", "まもなく起動"]);
     assert_eq!(sentence(StartReason::NoWork), ["No task for it", "担当タスクなし"]);
