@@ -114,52 +114,13 @@ const fn rules_title(purpose: Purpose) -> &'static str {
     }
 }
 
-/// Returns the demand of the rule with this reason.
+/// Returns the text of a rule.
 const fn demand(rule: &RuleBody, purpose: Purpose) -> &'static str {
-    match rule.rule {
-        StartReason::Ready => "nothing keeps it",
-        StartReason::Unknown => "agent and project exist",
-        StartReason::NotAssigned => "the agent is assigned to the project",
-        StartReason::Inactive => "agent and project are active",
-        StartReason::Starting | StartReason::Running | StartReason::Stopping => "none of it runs",
-        StartReason::NoWork => match purpose {
-            Purpose::Task => "a task of it is in progress",
-            Purpose::Check => "a task of it is to be checked",
-            Purpose::Chat => "a person wants to chat with it",
-        },
-        StartReason::Held => "it is not held (`resume` ends a hold)",
-        StartReason::Suspended => "it has not failed too often (`resume` ends that)",
-        StartReason::Misconfigured => {
-            "it can work as it is configured (`resume` after mending it ends that)"
-        }
-        StartReason::Parked => "the account of its provider works (`resume --provider` ends that)",
+    match (rule.rule, purpose) {
+        (StartReason::NoWork, Purpose::Check) => "a task of it is to be checked",
+        (StartReason::NoWork, Purpose::Chat) => "a person wants to chat with it",
         // The detail names the pause file, which `resume` does not remove.
-        StartReason::Paused if rule.detail.is_some() => "starts are not paused",
-        StartReason::Paused => "starts are not paused (`resume` without arguments ends that)",
-        StartReason::Backoff => "it does not wait after a failure",
-        StartReason::PreparingWorkspace => "the clone for its task is ready",
-        StartReason::WorkspaceBroken => {
-            "the clone for its task is in order (`workspace retry` after mending it ends that)"
-        }
-        StartReason::WorkspaceDisk => {
-            "there is disk space for the clone for its task (`workspace.max_disk`)"
-        }
-        StartReason::HookFailed => "the hook for its clone passed (`workspace.hooks`)",
-        StartReason::OnOtherHost => "the clone for its task is on this host",
-        StartReason::DirectoryInUse => {
-            "less than `workspace.shared_at_once` work in its git work tree"
-        }
-        StartReason::TakingSnapshot => "the snapshot of its git work tree is taken",
-        StartReason::NoFreeSlot => "a slot is free",
-        StartReason::ChatReserve => {
-            "a slot is free that is not kept for chats (`limits.chat_reserve`)"
-        }
-        StartReason::ProjectLimit => "its project has less than `limits.per_project`",
-        StartReason::AgentLimit => "the agent has less than `limits.per_agent`",
-        StartReason::ProviderLimit => "its provider has less than `limits.per_provider`",
-        StartReason::LowDisk => "there is enough free disk (`limits.min_free_disk`)",
-        StartReason::LowMemory => "there is enough free memory (`limits.min_free_memory`)",
-        StartReason::NoPasskey => "its coordinator has a passkey for it",
-        StartReason::NoCoordinator => "a coordinator is connected (`supervise` is one)",
+        (StartReason::Paused, _) if rule.detail.is_some() => "starts are not paused",
+        (reason, _) => reason.rule(),
     }
 }

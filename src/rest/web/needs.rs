@@ -3,7 +3,7 @@
 use super::shown::Since;
 use super::words::Words;
 use crate::domain::Purpose;
-use crate::domain::start_history::StartReason;
+use crate::domain::start_history::{ChecklistItem, StartReason};
 use crate::rest::routes::status::LimitsBody;
 use crate::rest::routes::why::{RuleBody, WhyBody};
 
@@ -35,104 +35,58 @@ pub(super) struct NeedFacts<'a> {
     pub(super) limits: &'a LimitsBody,
 }
 
-/// The rules that one item stands for, in the order of the list. An item that is always shown has
-/// a text of its own.
-const GROUPS: [(&[StartReason], Visibility); 10] = [
-    (
-        &[StartReason::Unknown, StartReason::NotAssigned, StartReason::Inactive],
-        Visibility::Always(|w, facts| w.of_assigned(facts.project)),
-    ),
-    (
-        &[StartReason::NoWork],
-        Visibility::Always(|w, facts| match &facts.task {
-            Some(task) => w.of_work_for(task),
-            None => w.of_demand(StartReason::NoWork).to_owned(),
-        }),
-    ),
-    (&[StartReason::Stopping], Visibility::IfKeeps),
-    (&[StartReason::Held], Visibility::Always(|w, _| w.of_demand(StartReason::Held).to_owned())),
-    (
-        &[StartReason::Suspended, StartReason::Backoff],
-        Visibility::Always(|w, _| w.of_demand(StartReason::Suspended).to_owned()),
-    ),
-    (
-        &[StartReason::Misconfigured, StartReason::NoPasskey, StartReason::NoCoordinator],
-        Visibility::IfKeeps,
-    ),
-    (
-        &[StartReason::Parked],
-        Visibility::Always(|w, _| w.of_demand(StartReason::Parked).to_owned()),
-    ),
-    (
-        &[StartReason::Paused],
-        Visibility::Always(|w, _| w.of_demand(StartReason::Paused).to_owned()),
-    ),
-    (
-        &[
-            StartReason::WorkspaceBroken,
-            StartReason::WorkspaceDisk,
-            StartReason::HookFailed,
-            StartReason::PreparingWorkspace,
-            StartReason::OnOtherHost,
-            StartReason::DirectoryInUse,
-            StartReason::TakingSnapshot,
-            StartReason::LowDisk,
-            StartReason::LowMemory,
-        ],
-        Visibility::IfKeeps,
-    ),
-    (
-        &[
-            StartReason::NoFreeSlot,
-            StartReason::ChatReserve,
-            StartReason::ProjectLimit,
-            StartReason::AgentLimit,
-            StartReason::ProviderLimit,
-        ],
-        Visibility::Always(|w, facts| {
-            w.of_free_slot(facts.limits.running, facts.limits.max_concurrent)
-        }),
-    ),
-];
-
-enum Visibility {
-    Always(fn(&'static Words, &NeedFacts<'_>) -> String),
-    /// Shown only if one of the rules keeps the agent from starting. A rule of a coordinator was
-    /// not tried before the others are met, so that it says nothing else.
-    IfKeeps,
-}
-
 /// Returns the checklist for one purpose.
 pub(super) fn needs_of(w: &'static Words, why: &WhyBody, facts: &NeedFacts<'_>) -> Vec<Need> {
-    let is_chat = why.purpose == Purpose::Chat;
-    let need = |(reasons, shown): &(&[StartReason], Visibility)| {
-        let keeping = |rule: &&RuleBody| rule.keeps && reasons.contains(&rule.rule);
-        let keeping = why.rules.iter().find(keeping);
-        // A check does not use the account.
-        let is_of_purpose = why.purpose != Purpose::Check || reasons[0] != StartReason::Parked;
-        let is_wish = is_chat && reasons[0] == StartReason::NoWork;
-        match (keeping, shown) {
-            // A running agent uses its clone, which is not ready for another one.
-            (_, Visibility::IfKeeps) if runs(why) => None,
-            (keeping, _) if is_wish => {
-                Some(Need::plain(keeping.is_none(), w.chat_wanted.to_owned()))
-            }
-            (Some(rule), _) => Some(unmet(w, why, rule)),
-            (None, _) if reasons[0] == StartReason::NoFreeSlot && is_full(why, facts) => {
-                let detail = Some(format!("{0}/{0}", facts.limits.max_concurrent));
-                let text = w.of_demand(StartReason::NoFreeSlot).to_owned();
-                Some(Need { detail, ..Need::plain(false, text) })
-            }
-            (None, Visibility::Always(text)) if is_of_purpose => {
-                Some(Need::plain(true, text(w, facts)))
-            }
-            _ => None,
-        }
-    };
     // Without a coordinator there are no slots.
     let has_slots = why.reason != StartReason::NoCoordinator;
-    let groups = GROUPS.iter().filter(|group| has_slots || group.0[0] != StartReason::NoFreeSlot);
-    groups.filter_map(need).collect()
+    let items = ChecklistItem::ALL.into_iter();
+    let items = items.filter(|item| has_slots || *item != ChecklistItem::Slot);
+    items.filter_map(|item| need_of(w, why, facts, item)).collect()
+}
+
+/// Returns an item of the checklist; `None` if it is not shown.
+fn need_of(
+    w: &'static Words,
+    why: &WhyBody,
+    facts: &NeedFacts<'_>,
+    item: ChecklistItem,
+) -> Option<Need> {
+    let is_kept_by = |rule: &&RuleBody| rule.keeps && rule.rule.item() == Some(item);
+    let keeping = why.rules.iter().find(is_kept_by);
+    let demand = |reason: StartReason| reason.demand(w.language).to_owned();
+    let met = |text: String| Some(Need::plain(true, text));
+    let shown_if_free = match item {
+        ChecklistItem::Assigned => met(w.of_assigned(facts.project)),
+        ChecklistItem::Work if why.purpose == Purpose::Chat => {
+            return Some(Need::plain(keeping.is_none(), w.chat_wanted.to_owned()));
+        }
+        ChecklistItem::Work => met(match &facts.task {
+            Some(task) => w.of_work_for(task),
+            None => demand(StartReason::NoWork),
+        }),
+        ChecklistItem::NotHeld => met(demand(StartReason::Held)),
+        ChecklistItem::NoFailures => met(demand(StartReason::Suspended)),
+        // A check does not use the account.
+        ChecklistItem::Account if why.purpose == Purpose::Check => None,
+        ChecklistItem::Account => met(demand(StartReason::Parked)),
+        ChecklistItem::NotPaused => met(demand(StartReason::Paused)),
+        ChecklistItem::Slot if is_full(why, facts) => {
+            let detail = Some(format!("{0}/{0}", facts.limits.max_concurrent));
+            Some(Need { detail, ..Need::plain(false, demand(StartReason::NoFreeSlot)) })
+        }
+        ChecklistItem::Slot => {
+            met(w.of_free_slot(facts.limits.running, facts.limits.max_concurrent))
+        }
+        // A rule of a coordinator was not tried before the others are met, so that a met item would
+        // say too much.
+        ChecklistItem::LastLaunch | ChecklistItem::Configuration | ChecklistItem::Place => None,
+    };
+    match keeping {
+        // A running agent uses its clone, which is not ready for another one.
+        Some(_) if shown_if_free.is_none() && runs(why) => None,
+        Some(rule) => Some(unmet(w, why, rule)),
+        None => shown_if_free,
+    }
 }
 
 /// Returns whether all slots are taken, none of them by the agent itself. A coordinator says so
@@ -153,7 +107,7 @@ fn unmet(w: &'static Words, why: &WhyBody, rule: &RuleBody) -> Need {
     let (detail, detail_in_english) = if w.is_english() { (detail, None) } else { (None, detail) };
     Need {
         is_met: false,
-        text: w.of_demand(rule.rule).to_owned(),
+        text: rule.rule.demand(w.language).to_owned(),
         detail,
         detail_in_english,
         since: since.map(|parked| Since(parked.since)),

@@ -6,7 +6,6 @@ use std::fmt;
 use super::agent::login_command;
 use super::shown::{Since, When};
 use super::words::Words;
-use crate::domain::start_history::StartReason;
 use crate::domain::waiting::{ChatInSlot, Inactive, WaitAction, WaitReason, Waiting};
 use crate::domain::{AgentId, Language, ProjectId, TaskId, Timestamp};
 
@@ -192,20 +191,11 @@ impl WhyAction {
                 let post = format!("/ui/do/projects/{project}/agents/{agent}/chat/end");
                 Some(Self { post, ..form("", serde_json::json!({}))? })
             }
-            WaitAction::ChangeLimits => link(format!("/ui/settings#{}", limit_of(waiting)?)),
+            WaitAction::ChangeLimits => {
+                let WaitReason::Start(reason) = waiting.reason else { return None };
+                link(format!("/ui/settings#{}", reason.limit()?))
+            }
         }
-    }
-}
-
-/// Returns the setting of the limit that a wait is about.
-const fn limit_of(waiting: &Waiting) -> Option<&'static str> {
-    let WaitReason::Start(reason) = &waiting.reason else { return None };
-    match reason {
-        StartReason::NoFreeSlot => Some("max_concurrent"),
-        StartReason::ProjectLimit => Some("limits.per_project"),
-        StartReason::AgentLimit => Some("limits.per_agent"),
-        StartReason::ProviderLimit => Some("limits.per_provider"),
-        _ => None,
     }
 }
 
@@ -214,6 +204,7 @@ mod tests {
     use super::super::shown::Now;
     use super::*;
     use crate::domain::plan::InUse;
+    use crate::domain::start_history::StartReason;
     use crate::domain::task::{NewTask, TaskStatus};
     use crate::domain::waiting::WaitFacts;
     use crate::domain::{FailureClass, InstanceKey, Purpose};
