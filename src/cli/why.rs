@@ -6,10 +6,10 @@ use super::named::Named;
 use super::output::{Form, ago, lines, plain, print_json, print_line, table};
 use super::reasons::sentence;
 use super::status::{abandoned_line, parked_line};
-use crate::domain::start_history::StartReason;
+use crate::domain::start_history::{Ruling, StartReason};
 use crate::domain::{AgentId, Language, ProjectId, Purpose};
 use crate::rest::routes::forge::ForgeItemBody;
-use crate::rest::routes::why::{RuleBody, WhyBody};
+use crate::rest::routes::why::WhyBody;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct WhyArguments {
@@ -96,8 +96,8 @@ fn rules_of(why: &WhyBody) -> String {
         rules.add_row([
             demand(rule, why.purpose).to_owned(),
             match &rule.detail {
-                Some(detail) => format!("no: {} ({detail})", rule.rule),
-                None if rule.keeps => format!("no: {}", rule.rule),
+                Some(detail) => format!("no: {} ({detail})", rule.reason),
+                None if rule.keeps => format!("no: {}", rule.reason),
                 None => "yes".to_owned(),
             },
             rule.until.map_or_else(|| "-".to_owned(), |until| format!("in {}", ago(why.at, until))),
@@ -115,8 +115,8 @@ const fn rules_title(purpose: Purpose) -> &'static str {
 }
 
 /// Returns the text of a rule.
-const fn demand(rule: &RuleBody, purpose: Purpose) -> &'static str {
-    match (rule.rule, purpose) {
+const fn demand(rule: &Ruling, purpose: Purpose) -> &'static str {
+    match (rule.reason, purpose) {
         (StartReason::NoWork, Purpose::Check) => "a task of it is to be checked",
         (StartReason::NoWork, Purpose::Chat) => "a person wants to chat with it",
         // The detail names the pause file, which `resume` does not remove.

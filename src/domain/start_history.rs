@@ -329,11 +329,10 @@ impl StartFacts {
     /// or the project does not exist. A start that has waited for `aging` is urgent.
     pub fn candidate(self, backoff: Backoff, aging: Duration, now: Timestamp) -> Option<Candidate> {
         let keeping = self.rulings(backoff, now).into_iter().find(|ruling| ruling.keeps);
-        let (reason, until) =
-            keeping.map_or((StartReason::Ready, None), |ruling| (ruling.reason, ruling.until));
+        let Ruling { reason, until, detail, .. } =
+            keeping.unwrap_or_else(|| Ruling::free(StartReason::Ready));
         let is_probe = self.key.purpose != Purpose::Check
             && self.account.state_at(now) == AccountState::MayBeTried;
-        let about_clone = self.about_clone();
         let ((_, ai_type), (_, working_directory)) = (self.agent?, self.project?);
         let work_since = self.waiting_since?;
         let task_since = self.task.as_ref().map_or(work_since, |task| task.since);
@@ -350,7 +349,7 @@ impl StartFacts {
         let workspace = self.clone.and_then(|clone| clone.workspace);
         Some(Candidate {
             needs_clone,
-            detail: about_clone.filter(|_| reason.is_about_clone()),
+            detail,
             workspace: workspace.map(|workspace| workspace.id),
             key: self.key,
             ai_type,
@@ -364,7 +363,7 @@ impl StartFacts {
     }
 
     /// Returns, for people, what keeps the clone from being ready.
-    pub fn about_clone(&self) -> Option<String> {
+    fn about_clone(&self) -> Option<String> {
         let clone = self.clone.as_ref()?;
         let of_workspace = || clone.workspace.as_ref()?.reason.as_ref();
         clone.no_room().or_else(of_workspace).map(|reason| Hook::told(reason).to_owned())
@@ -378,7 +377,7 @@ impl StartFacts {
 
     /// Returns the ruling of every rule on this key, in the order of the rules.
     pub fn rulings(&self, backoff: Backoff, now: Timestamp) -> [Ruling; 15] {
-        let ruling = |reason, keeps| Ruling { reason, keeps, until: None };
+        let ruling = |reason, keeps| Ruling { keeps, ..Ruling::free(reason) };
         let is_active =
             self.agent.as_ref().is_none_or(|(status, _)| *status == AgentStatus::Active)
                 && self.project.as_ref().is_none_or(|(status, _)| *status == ProjectStatus::Active);
@@ -404,7 +403,7 @@ impl StartFacts {
             AccountState::Parked(until) | AccountState::BeingTried(until) => Some(until),
             AccountState::Works | AccountState::MayBeTried => None,
         };
-        [
+        let mut rulings = [
             ruling(StartReason::Unknown, self.agent.is_none() || self.project.is_none()),
             ruling(StartReason::NotAssigned, !self.is_assigned),
             ruling(StartReason::Inactive, !is_active),
@@ -420,19 +419,43 @@ impl StartFacts {
             ruling(StartReason::WorkspaceDisk, has_no_room),
             ruling(StartReason::HookFailed, waits_for_hook),
             ruling(StartReason::PreparingWorkspace, is_unready),
-        ]
+        ];
+        let is_about_clone = |it: &&mut Ruling| it.keeps && it.reason.is_about_clone();
+        if let Some(ruling) = rulings.iter_mut().find(is_about_clone) {
+            ruling.detail = self.about_clone();
+        }
+        rulings
     }
 }
 
 /// The decision of one rule about a key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+// Its name in the OpenAPI document, after which clients name their types.
+#[schemars(rename = "RuleBody")]
 pub struct Ruling {
     /// The rule, by the reason that it gives.
+    #[serde(rename = "rule")]
     pub reason: StartReason,
-    /// True if it keeps the key from starting.
+    /// Whether it keeps the key from starting.
     pub keeps: bool,
     /// The time when that is over, if it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
+    /// The figures or the file behind it, if there are any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+}
+
+impl Ruling {
+    /// Returns the ruling of a rule that keeps no key from starting.
+    pub const fn free(reason: StartReason) -> Self {
+        Self { reason, keeps: false, until: None, detail: None }
+    }
+
+    /// Returns the ruling of a rule that keeps a key from starting.
+    pub const fn keeping(reason: StartReason) -> Self {
+        Self { reason, keeps: true, until: None, detail: None }
+    }
 }
 
 #[cfg(test)]

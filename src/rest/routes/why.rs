@@ -46,7 +46,7 @@ pub struct WhyBody {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub blocked_items: Vec<ForgeItemBody>,
     /// The rules in their order.
-    pub rules: Vec<RuleBody>,
+    pub rules: Vec<Ruling>,
     /// The end of its last launch, with the last line of its agent, if failures keep it.
     #[serde(skip)]
     pub(in crate::rest) last_end: Option<(Outcome, Option<String>)>,
@@ -58,77 +58,37 @@ pub struct WhyBody {
     pub(in crate::rest) facts: WaitFacts,
 }
 
-/// One rule.
-#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct RuleBody {
-    /// By the reason that it gives.
-    pub rule: StartReason,
-    /// Whether it keeps the pair from starting.
-    pub keeps: bool,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub until: Option<Timestamp>,
-    /// The figures or the file behind it, where there are any.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub detail: Option<String>,
-}
-
-impl From<Ruling> for RuleBody {
-    fn from(ruling: Ruling) -> Self {
-        Self { rule: ruling.reason, keeps: ruling.keeps, until: ruling.until, detail: None }
-    }
-}
-
-impl RuleBody {
-    const fn keeping(rule: StartReason) -> Self {
-        Self { rule, keeps: true, until: None, detail: None }
-    }
-}
-
 impl From<Why> for WhyBody {
     fn from(why: Why) -> Self {
-        let mut rules: Vec<RuleBody> = why.rulings.into_iter().map(RuleBody::from).collect();
+        let mut rules = why.rulings;
         if let Some(path) = why.pause_file
-            && let Some(paused) = rules.iter_mut().find(|rule| rule.rule == StartReason::Paused)
+            && let Some(paused) = rules.iter_mut().find(|rule| rule.reason == StartReason::Paused)
         {
             paused.detail = Some(format!("the pause file `{path}` exists; remove it"));
-        }
-        let is_about_clone = |rule: &&mut RuleBody| {
-            rule.keeps
-                && matches!(
-                    rule.rule,
-                    StartReason::WorkspaceBroken
-                        | StartReason::WorkspaceDisk
-                        | StartReason::HookFailed
-                        | StartReason::PreparingWorkspace
-                )
-        };
-        if let Some(rule) = rules.iter_mut().find(is_about_clone) {
-            rule.detail = why.about_clone;
         }
         // The rules already contain the server's own reasons, which may have changed since a
         // coordinator repeated them.
         let before = rules.len();
         let is_by_fault = why.deferred.as_ref().is_some_and(Deferred::is_by_fault);
         if let Some(Deferred { reason, until, detail, also, .. }) = why.deferred {
-            if let Some(rule) = rules.iter_mut().find(|rule| is_by_fault && rule.rule == reason) {
+            if let Some(rule) = rules.iter_mut().find(|rule| is_by_fault && rule.reason == reason) {
                 rule.keeps = true;
                 rule.detail.clone_from(&detail);
             }
-            let first = RuleBody { rule: reason, keeps: true, until, detail };
-            let others = also.into_iter().map(RuleBody::keeping);
+            let first = Ruling { until, detail, ..Ruling::keeping(reason) };
+            let others = also.into_iter().map(Ruling::keeping);
             rules.extend(
-                std::iter::once(first).chain(others).filter(|body| body.rule.is_of_coordinator()),
+                std::iter::once(first).chain(others).filter(|body| body.reason.is_of_coordinator()),
             );
         }
         if why.has_no_coordinator {
-            rules.push(RuleBody::keeping(StartReason::NoCoordinator));
+            rules.push(Ruling::keeping(StartReason::NoCoordinator));
         }
         if rules.len() == before {
-            rules.push(RuleBody { keeps: false, ..RuleBody::keeping(StartReason::NoFreeSlot) });
+            rules.push(Ruling::free(StartReason::NoFreeSlot));
         }
         let reason =
-            rules.iter().find(|rule| rule.keeps).map_or(StartReason::Ready, |rule| rule.rule);
+            rules.iter().find(|rule| rule.keeps).map_or(StartReason::Ready, |rule| rule.reason);
         let parked = ParkedBody::of(why.account, why.parking);
         let of = Self {
             purpose: why.key.purpose,
@@ -153,8 +113,8 @@ impl WhyBody {
     /// Returns the reason of a coordinator without its server, which knows no other rule.
     pub(super) fn of_coordinator(deferred: Deferred, at: Timestamp) -> Self {
         let Deferred { key, reason, until, detail, also, .. } = deferred;
-        let first = RuleBody { rule: reason, keeps: true, until, detail };
-        let others = also.into_iter().map(RuleBody::keeping);
+        let first = Ruling { until, detail, ..Ruling::keeping(reason) };
+        let others = also.into_iter().map(Ruling::keeping);
         Self {
             purpose: key.purpose,
             at,
@@ -185,13 +145,13 @@ impl WhyBody {
     /// Returns the same as [`Self::waiting`], and the stop by a person also for an agent without
     /// work: it stays stopped for the work that comes.
     pub(in crate::rest) fn waiting_or_stopped(&self) -> Option<Waiting> {
-        let is_held = |rule: &&RuleBody| rule.keeps && rule.rule == StartReason::Held;
+        let is_held = |rule: &&Ruling| rule.keeps && rule.reason == StartReason::Held;
         self.waiting().or_else(|| self.wait_for(self.rules.iter().find(is_held)?))
     }
 
-    fn wait_for(&self, rule: &RuleBody) -> Option<Waiting> {
+    fn wait_for(&self, rule: &Ruling) -> Option<Waiting> {
         let is_by_failures =
-            matches!(rule.rule, StartReason::Suspended | StartReason::Misconfigured);
+            matches!(rule.reason, StartReason::Suspended | StartReason::Misconfigured);
         Some(Waiting {
             until: rule.until,
             detail: rule.detail.clone(),
@@ -199,7 +159,7 @@ impl WhyBody {
             n_failures: self.n_failures,
             account: self.parked.as_ref().map(|it| (it.provider.clone(), it.reason)),
             facts: Some(Box::new(self.facts.clone())),
-            ..Waiting::of_start(rule.rule)?
+            ..Waiting::of_start(rule.reason)?
         })
     }
 }

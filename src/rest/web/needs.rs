@@ -3,9 +3,9 @@
 use super::shown::Since;
 use super::words::Words;
 use crate::domain::Purpose;
-use crate::domain::start_history::{ChecklistItem, StartReason};
+use crate::domain::start_history::{ChecklistItem, Ruling, StartReason};
 use crate::rest::routes::status::LimitsBody;
-use crate::rest::routes::why::{RuleBody, WhyBody};
+use crate::rest::routes::why::WhyBody;
 
 /// One item of the checklist.
 #[derive(Debug, Clone)]
@@ -51,7 +51,7 @@ fn need_of(
     facts: &NeedFacts<'_>,
     item: ChecklistItem,
 ) -> Option<Need> {
-    let is_kept_by = |rule: &&RuleBody| rule.keeps && rule.rule.item() == Some(item);
+    let is_kept_by = |rule: &&Ruling| rule.keeps && rule.reason.item() == Some(item);
     let keeping = why.rules.iter().find(is_kept_by);
     let demand = |reason: StartReason| reason.demand(w.language).to_owned();
     let met = |text: String| Some(Need::plain(true, text));
@@ -97,17 +97,17 @@ fn is_full(why: &WhyBody, facts: &NeedFacts<'_>) -> bool {
 
 fn runs(why: &WhyBody) -> bool {
     let reasons = [StartReason::Starting, StartReason::Running];
-    why.rules.iter().any(|rule| rule.keeps && reasons.contains(&rule.rule))
+    why.rules.iter().any(|rule| rule.keeps && reasons.contains(&rule.reason))
 }
 
-fn unmet(w: &'static Words, why: &WhyBody, rule: &RuleBody) -> Need {
-    let since = why.parked.as_ref().filter(|_| rule.rule == StartReason::Parked);
+fn unmet(w: &'static Words, why: &WhyBody, rule: &Ruling) -> Need {
+    let since = why.parked.as_ref().filter(|_| rule.reason == StartReason::Parked);
     // The figures behind a rule exist in English only.
     let detail = rule.detail.clone();
     let (detail, detail_in_english) = if w.is_english() { (detail, None) } else { (None, detail) };
     Need {
         is_met: false,
-        text: rule.rule.demand(w.language).to_owned(),
+        text: rule.reason.demand(w.language).to_owned(),
         detail,
         detail_in_english,
         since: since.map(|parked| Since(parked.since)),
@@ -121,18 +121,18 @@ mod tests {
     use crate::domain::waiting::WaitFacts;
     use crate::domain::{Language, Timestamp};
 
-    fn rule(rule: StartReason, keeps: bool) -> RuleBody {
-        RuleBody { rule, keeps, until: None, detail: Some("figures".to_owned()) }
+    fn rule(reason: StartReason, keeps: bool) -> Ruling {
+        Ruling { keeps, detail: Some("figures".to_owned()), ..Ruling::free(reason) }
     }
 
-    fn checklist(language: Language, rules: Vec<RuleBody>) -> Vec<(bool, String)> {
+    fn checklist(language: Language, rules: Vec<Ruling>) -> Vec<(bool, String)> {
         checklist_with(language, 3, rules)
     }
 
     fn checklist_with(
         language: Language,
         running: usize,
-        rules: Vec<RuleBody>,
+        rules: Vec<Ruling>,
     ) -> Vec<(bool, String)> {
         let why = WhyBody {
             purpose: Purpose::Task,

@@ -204,13 +204,13 @@ mod tests {
     use super::super::shown::Now;
     use super::*;
     use crate::domain::plan::InUse;
-    use crate::domain::start_history::StartReason;
+    use crate::domain::start_history::{Ruling, StartReason};
     use crate::domain::task::{NewTask, TaskStatus};
     use crate::domain::waiting::WaitFacts;
     use crate::domain::{FailureClass, InstanceKey, Purpose};
     use crate::rest::routes::status::ParkedBody;
     use crate::rest::routes::waiting::{Standings, WaitingBody};
-    use crate::rest::routes::why::{RuleBody, WhyBody};
+    use crate::rest::routes::why::WhyBody;
 
     /// The text and the button of a reason that prevents a start.
     struct Told {
@@ -296,7 +296,7 @@ mod tests {
             abandoned: None,
             waiting: None,
             blocked_items: Vec::new(),
-            rules: vec![RuleBody { rule: reason, keeps: true, until: None, detail: None }],
+            rules: vec![Ruling::keeping(reason)],
             last_end: None,
             is_host_silent: false,
             facts,

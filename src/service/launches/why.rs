@@ -42,8 +42,6 @@ pub struct Why {
     pub parking: Parking,
     /// The pause file, if it exists.
     pub pause_file: Option<String>,
-    /// The reason, for people, why the clone for its task is not ready.
-    pub about_clone: Option<String>,
     /// The git work tree of the project, if several agents work in it at once.
     pub crowd: Option<Crowd>,
     /// The open launch, if its coordinator is absent.
@@ -173,7 +171,6 @@ impl Launches {
             crowd: self.coordinators.crowd_of(&facts.key, at),
             abandoned: abandoned.map(|launch| launch.id.clone()),
             pause_file: None,
-            about_clone: facts.about_clone(),
             waiting_since: facts.waiting_since,
             facts: WaitFacts {
                 agent,
