@@ -59,6 +59,7 @@ pub mod time;
 pub mod totals;
 pub mod transcript;
 pub mod waiting;
+pub mod why;
 pub(crate) mod words;
 pub mod workspace;
 
@@ -96,5 +97,6 @@ pub use start_history::{Candidate, StartFacts, StartHistory};
 pub use task::{Priority, Task, TaskGraph, TaskStatus};
 pub use time::Timestamp;
 pub use waiting::Waiting;
+pub use why::Why;
 pub use words::UnknownWord;
 pub use workspace::Workspace;

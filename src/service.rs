@@ -67,7 +67,6 @@ pub use launches::operate::{Force, StopTarget, Stopped};
 pub use launches::other_coordinators::AgentAction;
 pub use launches::output::{WantedLines, read_output};
 pub use launches::start::{Claim, ShouldStart};
-pub use launches::why::Why;
 pub use removals::{RemovalView, Removals};
 pub use sessions::Sessions;
 pub use sessions::authenticate::Authenticated;

@@ -12,7 +12,7 @@ pub(super) mod output;
 pub(super) mod shims;
 pub(super) mod start;
 pub(super) mod totals;
-pub(super) mod why;
+mod why;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::why::WhyBody;
 use crate::domain::task::Mover;
 use crate::domain::waiting::{AssigneeState, WaitAction, WaitFacts, WaitReason, Waiting};
 use crate::domain::{
@@ -108,7 +107,7 @@ impl Standings {
         let idle = keys.into_iter().filter(|key| !open.contains_key(key)).collect();
         let waits = state.service.launches.why_of(idle).await?.into_iter().filter_map(|why| {
             let key = why.key.clone();
-            Some((key, WhyBody::from(why).waiting()?))
+            Some((key, why.waiting()?))
         });
         let silent = open.values().filter_map(|launch| {
             let silent_host = Some(state.service.launches.silent_host_of(launch)?);

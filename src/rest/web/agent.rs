@@ -1,8 +1,6 @@
 //! The page and the panel of an agent in a project: what it does, or the reason why it does not
 //! run, what it needs to start, and its latest launches.
 
-use std::collections::BTreeMap;
-
 use askama::Template;
 use axum::Router;
 use axum::extract::State;
@@ -19,10 +17,9 @@ use super::shown::{Face, LastEnd, task_of};
 use super::today::{Today, usage_text};
 use super::waits::{About, WhyAction, WhyLine, WhyTime};
 use super::words::Words;
-use crate::domain::{Agent, AgentId, Launch, Project, ProjectId, Purpose, TaskId};
+use crate::domain::{Agent, AgentId, Launch, Project, ProjectId, Purpose, Why};
 use crate::rest::extract::{InPath, InQuery};
 use crate::rest::routes::status::StatusBody;
-use crate::rest::routes::why::WhyBody;
 use crate::rest::{Problem, RestState};
 use crate::service::LaunchFilter;
 
@@ -137,20 +134,17 @@ impl ShownAgent {
         instances.retain(|row| row.agent == *id && row.project == *project);
         instances.sort_by_key(|row| row.purpose);
         let latest = latest(state, id, project).await?;
-        let next = all.iter().map(|why| (why.key.purpose, why.task.clone()));
-        let next: BTreeMap<Purpose, Option<TaskId>> = next.collect();
-        let ids = latest.iter().filter_map(task_of).chain(next.values().flatten());
+        let next = all.iter().filter_map(|why| why.task.as_ref());
+        let ids = latest.iter().filter_map(task_of).chain(next);
         let titles = state.service.tasks.titles(ids.cloned().collect()).await?;
-        let whys: Vec<WhyBody> = all.into_iter().map(WhyBody::from).collect();
         // The purpose that runs or waits tells more than the other one.
         let busy = instances.first().map(|instance| instance.purpose);
         let purpose = wanted.or(busy).unwrap_or(Purpose::Task);
-        let why = whys.iter().find(|why| why.purpose == purpose).or_else(|| whys.first());
+        let why = all.iter().find(|why| why.key.purpose == purpose).or_else(|| all.first());
         let Some(why) = why else {
             return Err(crate::domain::Refusal::AgentNotFound { agent: id.clone() }.into());
         };
-        let task = next.get(&purpose).cloned().flatten();
-        let task = task.and_then(|task| titles.get(&task).cloned());
+        let task = why.task.as_ref().and_then(|task| titles.get(task).cloned());
         let named = projects.iter().find(|(other, _)| other.id == *project);
         let project_name = named.map_or_else(String::new, |(project, _)| project.name.clone());
         let facts = NeedFacts {
@@ -160,7 +154,7 @@ impl ShownAgent {
         };
         let first = instances.first();
         // The mark is that of the list, for any purpose that is shown.
-        let of_tasks = whys.iter().find(|why| why.purpose == Purpose::Task).unwrap_or(why);
+        let of_tasks = all.iter().find(|why| why.key.purpose == Purpose::Task).unwrap_or(why);
         let of_why = || AgentState::of_why(w, of_tasks);
         let runs = first.filter(|_| !why.is_host_silent);
         let state = runs.map_or_else(of_why, |first| AgentState::of_instance(w, first));
@@ -169,8 +163,8 @@ impl ShownAgent {
             state,
             note: Note::of(w, &agent, project, &project_name, &instances, why),
             needs: needs_of(w, why, &facts),
-            purposes: whys.iter().map(|why| why.purpose).collect(),
-            purpose: why.purpose,
+            purposes: all.iter().map(|why| why.key.purpose).collect(),
+            purpose: why.key.purpose,
             latest: LastEnd::of_all(w, &latest, &titles),
             usage: usage_text(w, today.usage(id, [project])),
             projects: names_of(&projects, id),
@@ -223,7 +217,7 @@ impl Note {
         project: &ProjectId,
         project_name: &str,
         instances: &[InstanceRow],
-        why: &WhyBody,
+        why: &Why,
     ) -> Self {
         let plain = |heading: String, button| Self {
             tone: "",
@@ -249,7 +243,7 @@ impl Note {
             if AgentState::of_why(w, why).group == StateGroup::Waits {
                 return plain(w.starts_now.to_owned(), None);
             }
-            if why.purpose == Purpose::Chat {
+            if why.key.purpose == Purpose::Chat {
                 return plain(w.starts_for_chat.to_owned(), None);
             }
             let give = Button::give_task(w, &agent.id, project);

@@ -5,8 +5,7 @@ use super::shown::{Left, Ring};
 use super::words::Words;
 use crate::domain::start_history::StartReason;
 use crate::domain::waiting::{WaitReason, Waiting};
-use crate::domain::{Language, Purpose};
-use crate::rest::routes::why::WhyBody;
+use crate::domain::{Language, Purpose, Why};
 
 /// The groups of agents, in the order in which people look at them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,10 +45,10 @@ impl AgentState {
     }
 
     /// Returns the state of an agent without an open launch.
-    pub(super) fn of_why(w: &'static Words, why: &WhyBody) -> Self {
+    pub(super) fn of_why(w: &'static Words, why: &Why) -> Self {
         match why.waiting_or_stopped() {
             Some(waiting) => Self::of_wait(w, &waiting),
-            None if why.reason == StartReason::Ready => Self::of(StateGroup::Waits, w.starts_now),
+            None if why.reason() == StartReason::Ready => Self::of(StateGroup::Waits, w.starts_now),
             None => Self::of(StateGroup::Idle, w.idle),
         }
     }

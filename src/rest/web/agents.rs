@@ -19,10 +19,11 @@ use super::today::Today;
 use super::waits::{About, WhyLine};
 use super::words::Words;
 use crate::domain::agent::{AgentStatus, ProjectStatus};
-use crate::domain::{Agent, AgentId, InstanceKey, Project, ProjectId, Purpose, ShortId, TaskId};
+use crate::domain::{
+    Agent, AgentId, InstanceKey, Project, ProjectId, Purpose, ShortId, TaskId, Why,
+};
 use crate::rest::extract::{InForm, InQuery, given};
 use crate::rest::routes::status::StatusBody;
-use crate::rest::routes::why::WhyBody;
 use crate::rest::{Problem, RestState};
 use crate::service::{AgentEdit, Force, ProjectEdit, StopTarget};
 
@@ -224,9 +225,7 @@ struct Facts {
     w: &'static Words,
     projects: Vec<(Project, Vec<AgentId>)>,
     instances: BTreeMap<(AgentId, ProjectId), Vec<InstanceRow>>,
-    whys: BTreeMap<InstanceKey, WhyBody>,
-    /// The tasks that would be started next.
-    next: BTreeMap<InstanceKey, TaskId>,
+    whys: BTreeMap<InstanceKey, Why>,
     titles: BTreeMap<TaskId, (ShortId, String)>,
     today: Today,
 }
@@ -248,11 +247,10 @@ impl Facts {
             members.iter().map(move |agent| key_of(agent, &project.id))
         });
         let all = state.service.launches.why_of(keys.collect()).await?;
-        let next: BTreeMap<InstanceKey, TaskId> =
-            all.iter().filter_map(|why| Some((why.key.clone(), why.task.clone()?))).collect();
-        let titles = state.service.tasks.titles(next.values().cloned().collect()).await?;
-        let whys = all.into_iter().map(|why| (why.key.clone(), WhyBody::from(why))).collect();
-        Ok(Self { w, projects, instances, whys, next, titles, today })
+        let next = all.iter().filter_map(|why| why.task.clone()).collect();
+        let titles = state.service.tasks.titles(next).await?;
+        let whys = all.into_iter().map(|why| (why.key.clone(), why)).collect();
+        Ok(Self { w, projects, instances, whys, titles, today })
     }
 
     /// Returns the rows of an agent, the one that people look at first at the beginning. A project
@@ -307,7 +305,7 @@ impl Facts {
         let key = key_of(&agent.id, &project.0);
         let why = self.whys.get(&key);
         let about = About { agent: Some(&agent.id), project: Some(&project.0), task: None };
-        let waiting = why.and_then(WhyBody::waiting_or_stopped);
+        let waiting = why.and_then(Why::waiting_or_stopped);
         let line = waiting.map(|waiting| WhyLine::of(w, &waiting, about));
         let silent = why.filter(|why| why.is_host_silent);
         let (state, task, why, button) = if let Some(first) = instances.first() {
@@ -318,7 +316,7 @@ impl Facts {
         } else {
             let idle = || AgentState::of(StateGroup::Idle, w.idle);
             let state = why.map_or_else(idle, |why| AgentState::of_why(w, why));
-            let task = self.next.get(&key).and_then(|task| self.titles.get(task)).cloned();
+            let task = why.and_then(|why| self.titles.get(why.task.as_ref()?)).cloned();
             let button = line.as_ref().and_then(|line| line.action.clone()).map(Button::from);
             (state, task, line, button)
         };

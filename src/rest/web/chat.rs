@@ -22,11 +22,10 @@ use crate::domain::chat::Sender;
 use crate::domain::start_history::StartReason;
 use crate::domain::{
     Agent, AgentId, InstanceKey, LaunchState, Message, MessageId, Project, ProjectId, ProjectKey,
-    Purpose, Refusal,
+    Purpose, Refusal, Why,
 };
 use crate::rest::extract::{InPath, InQuery};
 use crate::rest::routes::chat;
-use crate::rest::routes::why::WhyBody;
 use crate::rest::{Problem, RestState};
 use crate::service::ChatPage;
 use crate::service::people;
@@ -283,16 +282,16 @@ impl ChatState {
                 ..Self::starting()
             });
         }
-        let why = state.service.launches.why(agent, project).await?.into_iter().map(WhyBody::from);
-        let why = why.into_iter().find(|why| why.purpose == Purpose::Chat);
-        let reason = why.as_ref().map(|why| why.reason);
+        let all = state.service.launches.why(agent, project).await?;
+        let why = all.into_iter().find(|why| why.key.purpose == Purpose::Chat);
+        let reason = why.as_ref().map(Why::reason);
         Ok(match reason {
             Some(StartReason::NoWork) => Self { is_gone: true, ..Self::starting() },
             None | Some(StartReason::Ready | StartReason::Starting | StartReason::Running) => {
                 Self::starting()
             }
             Some(reason) => {
-                let waiting = why.as_ref().and_then(WhyBody::waiting);
+                let waiting = why.as_ref().and_then(Why::waiting);
                 let about = About { agent: Some(agent), project: Some(project), task: None };
                 Self {
                     why: waiting.map(|waiting| WhyLine::of(frame.w, &waiting, about)),

@@ -2,10 +2,9 @@
 
 use super::shown::Since;
 use super::words::Words;
-use crate::domain::Purpose;
 use crate::domain::start_history::{ChecklistItem, Ruling, StartReason};
+use crate::domain::{Purpose, Why};
 use crate::rest::routes::status::LimitsBody;
-use crate::rest::routes::why::WhyBody;
 
 /// One item of the checklist.
 #[derive(Debug, Clone)]
@@ -36,9 +35,9 @@ pub(super) struct NeedFacts<'a> {
 }
 
 /// Returns the checklist for one purpose.
-pub(super) fn needs_of(w: &'static Words, why: &WhyBody, facts: &NeedFacts<'_>) -> Vec<Need> {
+pub(super) fn needs_of(w: &'static Words, why: &Why, facts: &NeedFacts<'_>) -> Vec<Need> {
     // Without a coordinator there are no slots.
-    let has_slots = why.reason != StartReason::NoCoordinator;
+    let has_slots = why.reason() != StartReason::NoCoordinator;
     let items = ChecklistItem::ALL.into_iter();
     let items = items.filter(|item| has_slots || *item != ChecklistItem::Slot);
     items.filter_map(|item| need_of(w, why, facts, item)).collect()
@@ -47,7 +46,7 @@ pub(super) fn needs_of(w: &'static Words, why: &WhyBody, facts: &NeedFacts<'_>) 
 /// Returns an item of the checklist; `None` if it is not shown.
 fn need_of(
     w: &'static Words,
-    why: &WhyBody,
+    why: &Why,
     facts: &NeedFacts<'_>,
     item: ChecklistItem,
 ) -> Option<Need> {
@@ -57,7 +56,7 @@ fn need_of(
     let met = |text: String| Some(Need::plain(true, text));
     let shown_if_free = match item {
         ChecklistItem::Assigned => met(w.of_assigned(facts.project)),
-        ChecklistItem::Work if why.purpose == Purpose::Chat => {
+        ChecklistItem::Work if why.key.purpose == Purpose::Chat => {
             return Some(Need::plain(keeping.is_none(), w.chat_wanted.to_owned()));
         }
         ChecklistItem::Work => met(match &facts.task {
@@ -67,7 +66,7 @@ fn need_of(
         ChecklistItem::NotHeld => met(demand(StartReason::Held)),
         ChecklistItem::NoFailures => met(demand(StartReason::Suspended)),
         // A check does not use the account.
-        ChecklistItem::Account if why.purpose == Purpose::Check => None,
+        ChecklistItem::Account if why.key.purpose == Purpose::Check => None,
         ChecklistItem::Account => met(demand(StartReason::Parked)),
         ChecklistItem::NotPaused => met(demand(StartReason::Paused)),
         ChecklistItem::Slot if is_full(why, facts) => {
@@ -91,17 +90,18 @@ fn need_of(
 
 /// Returns whether all slots are taken, none of them by the agent itself. A coordinator says so
 /// only of an agent that could start otherwise.
-fn is_full(why: &WhyBody, facts: &NeedFacts<'_>) -> bool {
+fn is_full(why: &Why, facts: &NeedFacts<'_>) -> bool {
     facts.limits.running >= facts.limits.max_concurrent && !runs(why)
 }
 
-fn runs(why: &WhyBody) -> bool {
+fn runs(why: &Why) -> bool {
     let reasons = [StartReason::Starting, StartReason::Running];
     why.rules.iter().any(|rule| rule.keeps && reasons.contains(&rule.reason))
 }
 
-fn unmet(w: &'static Words, why: &WhyBody, rule: &Ruling) -> Need {
-    let since = why.parked.as_ref().filter(|_| rule.reason == StartReason::Parked);
+fn unmet(w: &'static Words, why: &Why, rule: &Ruling) -> Need {
+    let parked = why.account.parked.as_ref();
+    let since = parked.filter(|_| rule.reason == StartReason::Parked);
     // The figures behind a rule exist in English only.
     let detail = rule.detail.clone();
     let (detail, detail_in_english) = if w.is_english() { (detail, None) } else { (None, detail) };
@@ -117,9 +117,12 @@ fn unmet(w: &'static Words, why: &WhyBody, rule: &Ruling) -> Need {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::domain::account::Parking;
     use crate::domain::waiting::WaitFacts;
-    use crate::domain::{Language, Timestamp};
+    use crate::domain::{Account, InstanceKey, Language, Timestamp};
 
     fn rule(reason: StartReason, keeps: bool) -> Ruling {
         Ruling { keeps, detail: Some("figures".to_owned()), ..Ruling::free(reason) }
@@ -134,17 +137,17 @@ mod tests {
         running: usize,
         rules: Vec<Ruling>,
     ) -> Vec<(bool, String)> {
-        let why = WhyBody {
-            purpose: Purpose::Task,
+        let why = Why {
+            key: InstanceKey::new("agt".parse().unwrap(), "prj".parse().unwrap(), Purpose::Task),
             at: Timestamp::from_millis(0),
-            reason: StartReason::Ready,
+            rules,
             n_failures: 0,
-            parked: None,
+            waiting_since: None,
+            task: None,
+            account: Account::new("codex".to_owned()),
+            parking: Parking { initial: Duration::ZERO, max: Duration::ZERO },
             crowd: None,
             abandoned: None,
-            waiting: None,
-            blocked_items: Vec::new(),
-            rules,
             last_end: None,
             is_host_silent: false,
             facts: WaitFacts::default(),

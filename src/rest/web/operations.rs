@@ -29,7 +29,6 @@ use crate::rest::routes::status::{
     CoordinatorBody, DeferredBody, LimitsBody, NotInstalledBody, ParkedBody, StatusBody,
 };
 use crate::rest::routes::store::StoreBody;
-use crate::rest::routes::why::WhyBody;
 use crate::rest::{Problem, RestState};
 use crate::service::{Counters, Force, StatusView, StopTarget};
 
@@ -98,7 +97,7 @@ impl WaitingStart {
             let key = why.key.clone();
             let since = why.waiting_since;
             let task = why.task.as_ref().and_then(|task| titles.get(task).cloned());
-            let waiting = WhyBody::from(why).waiting()?;
+            let waiting = why.waiting()?;
             let about = About { agent: Some(&key.agent), project: Some(&key.project), task: None };
             let why = WhyLine::of(frame.w, &waiting, about);
             let button = why.action.clone().map(Button::from);

@@ -201,16 +201,17 @@ impl WhyAction {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::super::shown::Now;
     use super::*;
+    use crate::domain::account::{Parked, Parking};
     use crate::domain::plan::InUse;
     use crate::domain::start_history::{Ruling, StartReason};
     use crate::domain::task::{NewTask, TaskStatus};
     use crate::domain::waiting::WaitFacts;
-    use crate::domain::{FailureClass, InstanceKey, Purpose};
-    use crate::rest::routes::status::ParkedBody;
+    use crate::domain::{Account, FailureClass, InstanceKey, Purpose, Why};
     use crate::rest::routes::waiting::{Standings, WaitingBody};
-    use crate::rest::routes::why::WhyBody;
 
     /// The text and the button of a reason that prevents a start.
     struct Told {
@@ -261,17 +262,21 @@ mod tests {
         }
     }
 
-    fn why(reason: StartReason) -> WhyBody {
+    fn key() -> InstanceKey {
+        InstanceKey::new("agt".parse().unwrap(), "prj".parse().unwrap(), Purpose::Task)
+    }
+
+    fn why(reason: StartReason) -> Why {
         let at = Timestamp::from_millis(0);
-        let parked = ParkedBody {
-            provider: "codex".to_owned(),
-            reason: FailureClass::Auth,
+        let parked = Parked {
+            class: FailureClass::Auth,
             since: at,
+            first: at,
             until: at,
             n_failures: 1,
-            tried_by: None,
-            guessed: false,
+            probe: None,
         };
+        let parked = (reason == StartReason::Parked).then_some(parked);
         let facts = WaitFacts {
             agent: Some("Ada".to_owned()),
             project: Some("Shop".to_owned()),
@@ -286,17 +291,17 @@ mod tests {
             chat: None,
             silent_host: None,
         };
-        WhyBody {
-            purpose: Purpose::Task,
+        Why {
+            key: key(),
             at,
-            reason,
+            rules: vec![Ruling::keeping(reason)],
             n_failures: 5,
-            parked: (reason == StartReason::Parked).then_some(parked),
+            waiting_since: None,
+            task: None,
+            account: Account { parked, ..Account::new("codex".to_owned()) },
+            parking: Parking { initial: Duration::ZERO, max: Duration::ZERO },
             crowd: None,
             abandoned: None,
-            waiting: None,
-            blocked_items: Vec::new(),
-            rules: vec![Ruling::keeping(reason)],
             last_end: None,
             is_host_silent: false,
             facts,
@@ -306,8 +311,7 @@ mod tests {
     #[test]
     fn a_card_a_task_an_agent_and_rest_tell_the_same_of_each_reason_with_its_button() {
         let w = Words::of(Language::English);
-        let key: InstanceKey =
-            InstanceKey::new("agt".parse().unwrap(), "prj".parse().unwrap(), Purpose::Task);
+        let key = key();
         let new = NewTask {
             status: TaskStatus::InProgress,
             assignee: Some(key.agent.clone()),

@@ -3,16 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::domain::account::Parking;
 use crate::domain::agent::{AgentStatus, ProjectStatus};
-use crate::domain::id::{AgentId, CoordinatorId, LaunchId, ProjectId, TaskId};
-use crate::domain::plan::shared::Crowd;
+use crate::domain::id::{AgentId, CoordinatorId, ProjectId};
 use crate::domain::plan::{Deferred, SlotUse};
-use crate::domain::start_history::Ruling;
 use crate::domain::waiting::{ChatInSlot, Inactive, SilentHost, WaitFacts};
-use crate::domain::{
-    Account, InstanceKey, Launch, LaunchState, Outcome, Purpose, StartFacts, Timestamp,
-};
+use crate::domain::why::{Why, all_rules};
+use crate::domain::{InstanceKey, Launch, LaunchState, Outcome, Purpose, StartFacts, Timestamp};
 use crate::rows::{agents, events, launches, pauses, projects, startable};
 use crate::service::people;
 use crate::store::{Read, StoreError};
@@ -22,40 +18,6 @@ use super::history::last_end;
 use super::operate::check_known;
 use crate::service::{ServiceError, workspaces};
 
-/// The answers of the rules for one key.
-#[derive(Debug, Clone)]
-pub struct Why {
-    pub key: InstanceKey,
-    pub at: Timestamp,
-    /// The server's rules, in their order. The first rule that keeps the pair from starting
-    /// decides.
-    pub rulings: Vec<Ruling>,
-    /// The last report of a coordinator that defers the start.
-    pub deferred: Option<Deferred>,
-    pub n_failures: u32,
-    /// The time when the work began that the start is for; `None` if there is no work.
-    pub waiting_since: Option<Timestamp>,
-    /// The task that the next launch is given.
-    pub task: Option<TaskId>,
-    /// The account of the agent's provider.
-    pub account: Account,
-    pub parking: Parking,
-    /// The pause file, if it exists.
-    pub pause_file: Option<String>,
-    /// The git work tree of the project, if several agents work in it at once.
-    pub crowd: Option<Crowd>,
-    /// The open launch, if its coordinator is absent.
-    pub abandoned: Option<LaunchId>,
-    /// The end of its last launch, with the last line of its agent, if failures keep it.
-    pub last_end: Option<(Outcome, Option<String>)>,
-    /// No coordinator is connected.
-    pub has_no_coordinator: bool,
-    /// It runs on a host that does not answer.
-    pub is_host_silent: bool,
-    /// The facts that the sentence of a wait names.
-    pub facts: WaitFacts,
-}
-
 /// The facts of a key that are read from the store.
 struct ReadKey {
     start: StartFacts,
@@ -63,6 +25,8 @@ struct ReadKey {
     agent: Option<String>,
     project: Option<String>,
     stopped_by: Option<String>,
+    /// The path of the pause file, if it exists.
+    pause_file: Option<String>,
 }
 
 /// The facts of several keys, read together.
@@ -72,7 +36,6 @@ struct ReadKeys {
     /// The names of the agents whose chats are open.
     talkers: BTreeMap<AgentId, String>,
     paused_since: Option<Timestamp>,
-    pause_file: Option<String>,
 }
 
 impl Launches {
@@ -104,6 +67,7 @@ impl Launches {
         let read = self.core.read(move |tx| {
             let no_room = workspaces::no_room(tx, &checkouts, max_disk)?;
             let names = names_of(tx, &keys)?;
+            let pause_file = pauses::file(tx)?;
             let mut facts = Vec::with_capacity(keys.len());
             for key in &keys {
                 let mut start = startable::of_key(tx, key)?;
@@ -121,16 +85,16 @@ impl Launches {
                     None => None,
                 };
                 let (agent, project) = names.get(key).cloned().unwrap_or_default();
-                facts.push(ReadKey { start, last_end, agent, project, stopped_by });
+                let pause_file = pause_file.clone();
+                facts.push(ReadKey { start, last_end, agent, project, stopped_by, pause_file });
             }
             let open = launches::list_open(tx)?;
             let chats = open.iter().filter(|launch| launch.key.purpose == Purpose::Chat);
             let talkers = agents::names(tx, &chats.map(|it| it.key.agent.clone()).collect())?;
             let paused_since = pauses::since(tx)?;
-            let pause_file = pauses::file(tx)?;
-            Ok(ReadKeys { keys: facts, open, talkers, paused_since, pause_file })
+            Ok(ReadKeys { keys: facts, open, talkers, paused_since })
         });
-        let ReadKeys { keys, open, talkers, paused_since, pause_file } = read.await?;
+        let ReadKeys { keys, open, talkers, paused_since } = read.await?;
         let at = self.core.now();
         // The coordinator in this process is present before it has reported.
         let is_own = self.checkouts.get().is_some();
@@ -142,35 +106,42 @@ impl Launches {
             read.stopped_by = read.stopped_by.and_then(|author| people.get(&author).cloned());
             let launch = open.iter().find(|launch| launch.key == read.start.key);
             let silent = launch.and_then(|launch| self.coordinators.silent_host_of(launch, at));
+            let deferral = self.coordinators.deferral_of(&read.start.key, at);
+            let chat =
+                deferral.as_ref().and_then(|of| chat_before(&read.start, of, &open, &talkers));
             let why = Why {
-                has_no_coordinator: absence.is_some(),
                 is_host_silent: silent.is_some(),
-                ..self.why_read(read, launch, at)
+                ..self.why_read(read, launch, deferral, absence.is_none(), at)
             };
             let silent_host = silent.or_else(|| last_host.cloned());
-            let host = self.coordinators.deferral_of(&why.key, at).map(|(host, _)| host);
-            let chat = chat_before(&why, host.as_ref(), &open, &talkers);
             let facts = WaitFacts { paused_since, chat, silent_host, ..why.facts };
-            all.push(Why { facts, pause_file: pause_file.clone(), ..why });
+            all.push(Why { facts, ..why });
         }
         Ok(all)
     }
 
-    /// Returns the answers of the rules for one key. `launch` is its open launch.
-    fn why_read(&self, read: ReadKey, launch: Option<&Launch>, at: Timestamp) -> Why {
-        let ReadKey { start: facts, last_end, agent, project, stopped_by } = read;
+    /// Returns the answers of the rules for one key. `launch` is its open launch, and `deferral` the
+    /// report of a coordinator that defers its start.
+    fn why_read(
+        &self,
+        read: ReadKey,
+        launch: Option<&Launch>,
+        deferral: Option<(CoordinatorId, Deferred)>,
+        has_coordinator: bool,
+        at: Timestamp,
+    ) -> Why {
+        let ReadKey { start: facts, last_end, agent, project, stopped_by, pause_file } = read;
         let abandoned = launch.filter(|launch| self.coordinators.is_abandoned(launch, at));
-        let (host, deferred) = self.coordinators.deferral_of(&facts.key, at).unzip();
+        let (host, deferred) = deferral.unzip();
         let host = host.and_then(|id| match self.coordinators.machine_of(&id) {
             Some(machine) => Some(machine.name),
             None => Some(id.to_string()).filter(|id| !id.starts_with(CoordinatorId::PREFIX)),
         });
+        let of_server = facts.rulings(self.core.settings().backoff, at).into();
         Why {
             at,
-            rulings: facts.rulings(self.core.settings().backoff, at).to_vec(),
             crowd: self.coordinators.crowd_of(&facts.key, at),
             abandoned: abandoned.map(|launch| launch.id.clone()),
-            pause_file: None,
             waiting_since: facts.waiting_since,
             facts: WaitFacts {
                 agent,
@@ -184,14 +155,13 @@ impl Launches {
                 n_ahead: deferred.as_ref().map_or(0, |deferred| deferred.n_ahead),
                 ..WaitFacts::default()
             },
+            rules: all_rules(of_server, pause_file.as_deref(), deferred, has_coordinator),
             task: facts.task.map(|task| task.id),
             n_failures: facts.record.n_failures,
             account: facts.account,
             parking: self.core.settings().parking,
             key: facts.key,
-            deferred,
             last_end,
-            has_no_coordinator: false,
             is_host_silent: false,
         }
     }
@@ -202,22 +172,23 @@ impl Launches {
     }
 }
 
-/// Returns a running chat of this host whose end would free a slot of the limit that a start waits
-/// for.
+/// Returns a running chat of the host that defers a start, if its end would free a slot of the limit
+/// that the start waits for.
 fn chat_before(
-    why: &Why,
-    host: Option<&CoordinatorId>,
+    start: &StartFacts,
+    deferral: &(CoordinatorId, Deferred),
     open: &[Launch],
     talkers: &BTreeMap<AgentId, String>,
 ) -> Option<ChatInSlot> {
-    let reason = why.deferred.as_ref()?.reason;
-    let ai_type = why.facts.ai_type.as_deref().unwrap_or_default();
-    let waiting = SlotUse { key: &why.key, ai_type };
+    let (host, deferred) = deferral;
+    let ai_type = start.agent.as_ref().map_or("", |(_, ai_type)| ai_type.as_str());
+    let waiting = SlotUse { key: &start.key, ai_type };
     let launch = open.iter().find(|launch| {
         launch.key.purpose == Purpose::Chat
-            && launch.coordinator.as_ref() == host
+            && launch.coordinator.as_ref() == Some(host)
             && matches!(launch.state, LaunchState::Running { .. })
-            && SlotUse { key: &launch.key, ai_type: &launch.ai_type }.frees(reason, waiting)
+            && SlotUse { key: &launch.key, ai_type: &launch.ai_type }
+                .frees(deferred.reason, waiting)
     })?;
     let InstanceKey { agent, project, .. } = launch.key.clone();
     let name = talkers.get(&agent).cloned().unwrap_or_else(|| agent.to_string());
