@@ -12,7 +12,7 @@ use super::comments::CommentBody;
 use super::creation_status;
 use super::events::EventBody;
 use super::removals::Archived;
-use super::waiting::{Standings, WaitingBody};
+use super::waiting::WaitingBody;
 use super::workspaces::WorkspaceBody;
 use crate::domain::check::CheckResult;
 use crate::domain::launch::ReportResult;
@@ -26,7 +26,7 @@ use crate::rest::conditional::{Revision, Seen};
 use crate::rest::extract::{InBody, InQuery, InTask};
 use crate::rest::page::{MAX_LIMIT, Page, limit_of};
 use crate::rest::{Problem, RestState};
-use crate::service::{NewTask, ServiceError, TaskEdit, TaskFilter, TaskView};
+use crate::service::{NewTask, ServiceError, Standings, TaskEdit, TaskFilter, TaskView};
 
 /// A task as it is shown.
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
@@ -334,8 +334,8 @@ impl From<Task> for TaskBody {
 
 impl TaskDetail {
     async fn of(state: &RestState, view: TaskView) -> Result<Self, Problem> {
-        let standings = Standings::read(state, std::slice::from_ref(&view.task)).await?;
-        let waiting = standings.waiting(&view.task);
+        let standings = Standings::read(&state.service, std::slice::from_ref(&view.task)).await?;
+        let waiting = standings.waiting(&view.task).as_ref().map(WaitingBody::from);
         let starts_after = view.starts_after().map(|other| other.id.clone()).collect();
         let workspace = match state.service.workspaces.with_revert(&view.task.id).await {
             Ok(found) => Some(found.into()),

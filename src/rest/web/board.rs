@@ -22,9 +22,8 @@ use crate::domain::task::{BoardFilter, TaskNeeds};
 use crate::domain::workspace::MergeStep;
 use crate::domain::{AgentId, Priority, Project, ProjectId, Task, TaskId, TaskStatus};
 use crate::rest::extract::{InPath, InQuery};
-use crate::rest::routes::waiting::{Standing, Standings};
 use crate::rest::{Problem, RestState};
-use crate::service::TaskFilter;
+use crate::service::{Standing, Standings, TaskFilter};
 
 /// The number of cards of a column that are shown at once. A reader can ask for more.
 const MAX_CARDS: usize = 30;
@@ -318,7 +317,7 @@ async fn avatars(
         ..TaskFilter::default()
     };
     let tasks = state.service.tasks.list(&in_progress).await?;
-    let standings = Standings::read(&state, &tasks).await?;
+    let standings = Standings::read(&state.service, &tasks).await?;
     let faces = Faces::new(state.service.catalog.agents().await?, &open, Some(&id));
     let faces = faces.with_waits(&standings);
     Ok(rendered(&AvatarsPart {
@@ -453,7 +452,7 @@ impl Board {
         let mut merge_steps = state.service.workspaces.merge_steps(Some(project)).await?;
         // Nothing is left to merge of these.
         merge_steps.retain(|_, step| *step != MergeStep::Compare);
-        let standings = Standings::read(state, &tasks).await?;
+        let standings = Standings::read(&state.service, &tasks).await?;
         let faces = faces.with_waits(&standings);
         let w = frame.w;
         Ok(Self { tasks, statuses, parts, results, merge_steps, faces, standings, w, filter })

@@ -14,7 +14,7 @@ use crate::domain::{
     Agent, AgentId, Launch, LaunchId, Priority, ProjectId, Purpose, Removable, ShortId, Task,
     TaskId, TaskStatus, Timestamp, Usage,
 };
-use crate::rest::routes::waiting::{Standing, Standings};
+use crate::service::{Standing, Standings};
 
 /// Declares the ways in which the page shows a moment. The script of the page writes the text, in
 /// the words and the time zone of the reader.
@@ -239,7 +239,7 @@ impl Faces {
 
     /// Returns these faces with the rings of those that wait for the start of a task.
     pub(super) fn with_waits(mut self, standings: &Standings) -> Self {
-        for (key, waiting) in standings.waits() {
+        for (key, waiting) in &standings.waits {
             let ring = self.rings.entry(key.agent.clone()).or_default();
             *ring = (*ring).max(ring_of_wait(waiting));
         }

@@ -28,9 +28,8 @@ use crate::domain::{
 use crate::rest::auth::Operator;
 use crate::rest::extract::{InForm, InQuery, InTask, given, parsed};
 use crate::rest::routes::forge::is_safe_link;
-use crate::rest::routes::waiting::{Standing, Standings};
 use crate::rest::{Problem, RestState};
-use crate::service::{ServiceError, TaskEdit};
+use crate::service::{ServiceError, Standing, Standings, TaskEdit};
 
 #[derive(Template)]
 #[template(path = "parts/task.html")]
@@ -348,7 +347,7 @@ async fn read(frame: &Frame, state: &RestState, id: &TaskId) -> Result<ShownTask
     let workspace = workspace_of(state, id).await?.map(TaskWorkspace::of);
     let is_cancelled = |other: &Task| other.status == TaskStatus::Cancelled;
     let waits_for_cancelled = view.starts_after().any(is_cancelled);
-    let standings = Standings::read(state, std::slice::from_ref(&view.task)).await?;
+    let standings = Standings::read(&state.service, std::slice::from_ref(&view.task)).await?;
     let now = Now::of(frame.w, &standings, &view.task);
     let live = match standings.of(&view.task) {
         Standing::Live(launch) => Some(launch),

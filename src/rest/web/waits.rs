@@ -211,7 +211,8 @@ mod tests {
     use crate::domain::task::{NewTask, TaskStatus};
     use crate::domain::waiting::WaitFacts;
     use crate::domain::{Account, FailureClass, InstanceKey, Purpose, Why};
-    use crate::rest::routes::waiting::{Standings, WaitingBody};
+    use crate::rest::routes::waiting::WaitingBody;
+    use crate::service::Standings;
 
     /// The text and the button of a reason that prevents a start.
     struct Told {
@@ -331,7 +332,8 @@ mod tests {
             assert_eq!(of_rest.needs_person, told.needs_person, "{reason}");
             let about = About { agent: Some(&key.agent), project: Some(&key.project), task: None };
             let of_agent = WhyLine::of(w, &waiting, about);
-            let standings = Standings::of_wait(key.clone(), waiting);
+            let mut standings = Standings::default();
+            standings.waits.insert(key.clone(), waiting);
             // The card and the page of the task.
             let Now::Why { why: of_task } = Now::of(w, &standings, &task) else {
                 panic!("{reason} has no line");

@@ -1,0 +1,145 @@
+//! The state of the work on tasks: what works on each, or why nothing does.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Service, ServiceError};
+use crate::domain::task::Mover;
+use crate::domain::waiting::{AssigneeState, WaitFacts, WaitReason, Waiting};
+use crate::domain::{InstanceKey, Launch, Purpose, ShortId, Task, TaskId, TaskStatus};
+
+/// The state of the work on a task.
+#[derive(Debug, Clone)]
+pub enum Standing<'a> {
+    /// Its agent works on it, or is about to.
+    Live(&'a Launch),
+    Waits(Waiting),
+    Rests,
+}
+
+/// The facts about the work on a set of tasks, read together.
+#[derive(Debug, Default)]
+pub struct Standings {
+    open: BTreeMap<InstanceKey, Launch>,
+    /// The waits of the agents whose tasks are in progress: of those without an open launch, and of
+    /// those on silent hosts.
+    pub waits: BTreeMap<InstanceKey, Waiting>,
+    /// The open launches by the tasks that they work on.
+    by_task: BTreeMap<TaskId, InstanceKey>,
+    short_ids: BTreeMap<TaskId, ShortId>,
+    /// The names of those who blocked tasks without a reason.
+    blocked_by: BTreeMap<TaskId, String>,
+}
+
+impl Standings {
+    /// Reads the facts about `tasks`. The cost grows with the agents whose tasks are in progress,
+    /// not with the tasks.
+    pub async fn read(service: &Service, tasks: &[Task]) -> Result<Self, ServiceError> {
+        let keys: BTreeSet<InstanceKey> = tasks
+            .iter()
+            .filter(|task| task.status == TaskStatus::InProgress)
+            .filter_map(key_of)
+            .collect();
+        let has_no_reason =
+            |task: &&Task| task.status == TaskStatus::Blocked && task.blocked_reason.is_none();
+        let unexplained = tasks.iter().filter(has_no_reason).map(|task| task.id.clone());
+        let movers = service.tasks.movers(unexplained.collect()).await?.into_iter();
+        let name = |mover| match mover {
+            Mover::Person(name) => name,
+            Mover::Agent(agent) => agent.to_string(),
+        };
+        let blocked_by = movers.map(|(task, mover)| (task, name(mover))).collect();
+        let ids: BTreeSet<&TaskId> = tasks.iter().map(|task| &task.id).collect();
+        let is_about = |launch: &Launch| {
+            let of = launch.task.as_ref();
+            keys.contains(&launch.key) || of.is_some_and(|task| ids.contains(task))
+        };
+        let open = service.launches.open().await?.into_iter();
+        let open: BTreeMap<InstanceKey, Launch> =
+            open.filter(is_about).map(|launch| (launch.key.clone(), launch)).collect();
+        if keys.is_empty() && open.is_empty() {
+            return Ok(Self { blocked_by, ..Self::default() });
+        }
+        let works = |launch: &Launch| launch.task.clone().filter(|_| launch.report.is_none());
+        let by_task = open.values().filter_map(|it| Some((works(it)?, it.key.clone()))).collect();
+        let of_launches: BTreeSet<TaskId> =
+            open.values().filter_map(|launch| launch.task.clone()).collect();
+        let others = of_launches.iter().filter(|task| !ids.contains(task)).cloned().collect();
+        let mut short_ids = service.tasks.short_ids(others).await?;
+        let known = tasks.iter().filter(|task| of_launches.contains(&task.id));
+        short_ids.extend(known.map(|task| (task.id.clone(), task.short_id.clone())));
+        let idle = keys.into_iter().filter(|key| !open.contains_key(key)).collect();
+        let waits = service.launches.why_of(idle).await?.into_iter().filter_map(|why| {
+            let key = why.key.clone();
+            Some((key, why.waiting()?))
+        });
+        let silent = open.values().filter_map(|launch| {
+            let silent_host = Some(service.launches.silent_host_of(launch)?);
+            let facts = Some(Box::new(WaitFacts { silent_host, ..WaitFacts::default() }));
+            let waiting = Waiting { facts, ..Waiting::of(WaitReason::HostSilent) };
+            Some((launch.key.clone(), waiting))
+        });
+        Ok(Self { waits: waits.chain(silent).collect(), open, by_task, short_ids, blocked_by })
+    }
+
+    /// Returns the state of the work on one of the tasks that were read.
+    pub fn of(&self, task: &Task) -> Standing<'_> {
+        let key = key_of(task);
+        let launch = key.as_ref().and_then(|key| self.open.get(key));
+        let agent = match launch {
+            Some(launch) => match &launch.task {
+                Some(other) if *other != task.id => self
+                    .short_ids
+                    .get(other)
+                    .map_or(AssigneeState::Works, |other| AssigneeState::WorksOn(other.clone())),
+                _ => self
+                    .waits
+                    .get(&launch.key)
+                    .cloned()
+                    .map_or(AssigneeState::Works, AssigneeState::Waits),
+            },
+            None => key
+                .and_then(|key| self.waits.get(&key).cloned())
+                .map_or(AssigneeState::Ready, AssigneeState::Waits),
+        };
+        let live = launch
+            .filter(|_| agent == AssigneeState::Works && task.status == TaskStatus::InProgress);
+        if let Some(launch) = live {
+            return Standing::Live(launch);
+        }
+        let reason = task.blocked_reason.as_deref();
+        if let Some(waiting) = Waiting::of_task(task.status, task.assignee.is_some(), reason, agent)
+        {
+            return Standing::Waits(match self.blocked_by.get(&task.id).cloned() {
+                stopped_by @ Some(_) => {
+                    let facts = Some(Box::new(WaitFacts { stopped_by, ..WaitFacts::default() }));
+                    Waiting { facts, ..waiting }
+                }
+                None => waiting,
+            });
+        }
+        self.lingering(task).map_or(Standing::Rests, Standing::Live)
+    }
+
+    /// Returns the launch that still works on a task that is not in progress any more.
+    pub fn lingering(&self, task: &Task) -> Option<&Launch> {
+        if matches!(task.status, TaskStatus::InProgress | TaskStatus::Done) {
+            return None;
+        }
+        let key = self.by_task.get(&task.id)?;
+        self.open.get(key).filter(|_| !self.waits.contains_key(key))
+    }
+
+    /// Returns the wait of one of the tasks that were read.
+    pub fn waiting(&self, task: &Task) -> Option<Waiting> {
+        match self.of(task) {
+            Standing::Waits(waiting) => Some(waiting),
+            Standing::Live(_) | Standing::Rests => None,
+        }
+    }
+}
+
+fn key_of(task: &Task) -> Option<InstanceKey> {
+    let agent = task.assignee.clone()?;
+    let purpose = if task.checking_since.is_some() { Purpose::Check } else { Purpose::Task };
+    Some(InstanceKey::new(agent, task.project.clone(), purpose))
+}
