@@ -79,19 +79,6 @@ pub struct Waiting {
     pub facts: Option<Box<WaitFacts>>,
 }
 
-/// The state of the agent of a task.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum AssigneeState {
-    /// It works on the task, or it is about to begin.
-    Works,
-    /// It works on another task.
-    WorksOn(ShortId),
-    /// It does not run, for this reason.
-    Waits(Waiting),
-    /// It starts with the next cycle.
-    Ready,
-}
-
 impl Waiting {
     /// Returns a wait without more than its reason.
     pub const fn of(reason: WaitReason) -> Self {
@@ -113,29 +100,25 @@ impl Waiting {
     }
 
     /// Returns the wait of a task. `None` if it does not wait: it is worked on, it is closed, or it
-    /// was not started and has an assignee. `agent` is the state of the assignee; it counts only for
-    /// a task in progress.
+    /// was not started and has an assignee. `of_agent` is the wait of the assignee; it counts only
+    /// for a task in progress.
     pub fn of_task(
         status: TaskStatus,
         is_assigned: bool,
         blocked_reason: Option<&str>,
-        agent: AssigneeState,
+        of_agent: Option<Self>,
     ) -> Option<Self> {
-        match (status, agent) {
-            (TaskStatus::Backlog | TaskStatus::Done | TaskStatus::Cancelled, _) => None,
-            (TaskStatus::Blocked, _) => Some(Self {
+        match status {
+            TaskStatus::Backlog | TaskStatus::Done | TaskStatus::Cancelled => None,
+            TaskStatus::Blocked => Some(Self {
                 detail: blocked_reason.map(str::to_owned),
                 ..Self::of(WaitReason::Blocked)
             }),
-            (TaskStatus::Todo | TaskStatus::InProgress, _) if !is_assigned => {
+            TaskStatus::Todo | TaskStatus::InProgress if !is_assigned => {
                 Some(Self::of(WaitReason::NoAssignee))
             }
-            (TaskStatus::Todo, _)
-            | (TaskStatus::InProgress, AssigneeState::Works | AssigneeState::Ready) => None,
-            (TaskStatus::InProgress, AssigneeState::WorksOn(other)) => {
-                Some(Self::of(WaitReason::OtherTaskFirst(other)))
-            }
-            (TaskStatus::InProgress, AssigneeState::Waits(waiting)) => Some(waiting),
+            TaskStatus::Todo => None,
+            TaskStatus::InProgress => of_agent,
         }
     }
 

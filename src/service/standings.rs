@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Service, ServiceError};
 use crate::domain::task::Mover;
-use crate::domain::waiting::{AssigneeState, WaitFacts, WaitReason, Waiting};
+use crate::domain::waiting::{WaitFacts, WaitReason, Waiting};
 use crate::domain::{InstanceKey, Launch, Purpose, ShortId, Task, TaskId, TaskStatus};
 
 /// The state of the work on a task.
@@ -85,30 +85,22 @@ impl Standings {
     pub fn of(&self, task: &Task) -> Standing<'_> {
         let key = key_of(task);
         let launch = key.as_ref().and_then(|key| self.open.get(key));
-        let agent = match launch {
-            Some(launch) => match &launch.task {
-                Some(other) if *other != task.id => self
-                    .short_ids
-                    .get(other)
-                    .map_or(AssigneeState::Works, |other| AssigneeState::WorksOn(other.clone())),
-                _ => self
-                    .waits
-                    .get(&launch.key)
-                    .cloned()
-                    .map_or(AssigneeState::Works, AssigneeState::Waits),
-            },
-            None => key
-                .and_then(|key| self.waits.get(&key).cloned())
-                .map_or(AssigneeState::Ready, AssigneeState::Waits),
+        let other = launch.and_then(|launch| launch.task.as_ref());
+        let of_agent = match other.filter(|other| **other != task.id) {
+            Some(other) => {
+                let first = self.short_ids.get(other).cloned();
+                first.map(|other| Waiting::of(WaitReason::OtherTaskFirst(other)))
+            }
+            None => key.as_ref().and_then(|key| self.waits.get(key).cloned()),
         };
-        let live = launch
-            .filter(|_| agent == AssigneeState::Works && task.status == TaskStatus::InProgress);
+        let is_worked_on = of_agent.is_none() && task.status == TaskStatus::InProgress;
+        let live = launch.filter(|_| is_worked_on);
         if let Some(launch) = live {
             return Standing::Live(launch);
         }
         let reason = task.blocked_reason.as_deref();
-        if let Some(waiting) = Waiting::of_task(task.status, task.assignee.is_some(), reason, agent)
-        {
+        let is_assigned = task.assignee.is_some();
+        if let Some(waiting) = Waiting::of_task(task.status, is_assigned, reason, of_agent) {
             return Standing::Waits(match self.blocked_by.get(&task.id).cloned() {
                 stopped_by @ Some(_) => {
                     let facts = Some(Box::new(WaitFacts { stopped_by, ..WaitFacts::default() }));

@@ -47,24 +47,22 @@ fn a_japanese_sentence_leaves_out_what_exists_in_english_only() {
 fn a_task_shows_the_wait_of_its_agent_only_while_it_is_in_progress() {
     let held = Waiting::of(WaitReason::Start(StartReason::Held));
     let of = |status, agent| Waiting::of_task(status, true, None, agent);
-    let waits = || AssigneeState::Waits(held.clone());
-    assert_eq!(of(TaskStatus::InProgress, waits()), Some(held.clone()));
-    assert_eq!(of(TaskStatus::InProgress, AssigneeState::Works), None);
+    let waits = || Some(held.clone());
+    assert_eq!(of(TaskStatus::InProgress, waits()), waits());
+    assert_eq!(of(TaskStatus::InProgress, None), None);
     for status in [TaskStatus::Backlog, TaskStatus::Todo, TaskStatus::Done] {
         assert_eq!(of(status, waits()), None);
     }
-    let other: ShortId = "SHOP-12".parse().unwrap();
-    let first = of(TaskStatus::InProgress, AssigneeState::WorksOn(other)).unwrap();
+    let first = Waiting::of(WaitReason::OtherTaskFirst("SHOP-12".parse().unwrap()));
     assert_eq!(first.sentence(Language::English), "Runs SHOP-12 first");
-    let alone = Waiting::of_task(TaskStatus::Todo, false, None, AssigneeState::Ready).unwrap();
+    let alone = Waiting::of_task(TaskStatus::Todo, false, None, None).unwrap();
     assert_eq!(alone.action(), Some(WaitAction::Assign));
 }
 
 #[test]
 fn a_blocked_task_shows_the_reason_that_was_given() {
     let of = |reason| {
-        let waiting =
-            Waiting::of_task(TaskStatus::Blocked, true, reason, AssigneeState::Ready).unwrap();
+        let waiting = Waiting::of_task(TaskStatus::Blocked, true, reason, None).unwrap();
         waiting.sentence(Language::English)
     };
     assert_eq!(of(Some("waits for the security team")), "waits for the security team");
