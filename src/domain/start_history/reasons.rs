@@ -241,3 +241,6 @@ impl StartReason {
         self.row().is_about_clone
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -207,60 +207,27 @@ mod tests {
     use super::*;
     use crate::domain::account::{Parked, Parking};
     use crate::domain::plan::InUse;
-    use crate::domain::start_history::{Ruling, StartReason};
+    use crate::domain::start_history::{Ruling, StartReason, WaitEnd};
     use crate::domain::task::{NewTask, TaskStatus};
     use crate::domain::waiting::WaitFacts;
     use crate::domain::{Account, FailureClass, InstanceKey, Purpose, Why};
     use crate::rest::routes::waiting::WaitingBody;
     use crate::service::Standings;
 
-    /// The text and the button of a reason that prevents a start.
-    struct Told {
-        text: &'static str,
-        needs_person: bool,
-        button: Option<&'static str>,
-    }
-
-    /// Returns what people see of each reason; `None` if it prevents no start.
-    fn told(reason: StartReason) -> Option<Told> {
-        let told = |text, needs_person, button| Some(Told { text, needs_person, button });
-        let waits = |text| told(text, false, None);
-        let person = |text| told(text, true, None);
-        let limit = |text| told(text, false, Some("Limits…"));
-        match reason {
-            StartReason::Ready
-            | StartReason::Starting
-            | StartReason::Running
-            | StartReason::NoWork => None,
-            StartReason::Unknown => person("The agent or the project does not exist"),
-            StartReason::NotAssigned => told("Not assigned to Shop", true, Some("Assign…")),
-            StartReason::Inactive => told("Ada is deactivated", true, Some("Activate")),
-            StartReason::Stopping => waits("Stopping"),
-            StartReason::Paused => told("Starts are paused", false, Some("Resume")),
-            StartReason::Held => told("Ann stopped it", false, Some("Resume")),
-            StartReason::Suspended => told("Failed 5 times in a row", true, Some("Resume")),
-            StartReason::Misconfigured => told("Can't work as configured", true, Some("Edit")),
-            StartReason::Parked => {
-                told("codex is not logged in, tried again", true, Some("How to log in"))
-            }
-            StartReason::Backoff => told("Failed 5 times, tries again", false, Some("Try now")),
-            StartReason::PreparingWorkspace => waits("Its clone is being prepared"),
-            StartReason::WorkspaceBroken => told("Its clone needs a person", true, Some("Show")),
-            StartReason::WorkspaceDisk => person("No disk space for its clone"),
-            StartReason::HookFailed => waits("A hook failed, tries again"),
-            StartReason::OnOtherHost => waits("Its clone is on another host"),
-            StartReason::DirectoryInUse => waits("As many agents as may work in its directory"),
-            StartReason::TakingSnapshot => waits("A snapshot of its directory is being taken"),
-            StartReason::NoFreeSlot => limit("No free slot, next in line"),
-            StartReason::ChatReserve => waits("The free slots are kept for chats"),
-            StartReason::ProjectLimit => limit("Shop runs 2 of 2"),
-            StartReason::AgentLimit => limit("Ada runs 2 of 2"),
-            StartReason::ProviderLimit => limit("codex runs 2 of 2"),
-            StartReason::LowDisk => waits("Too little disk free"),
-            StartReason::LowMemory => waits("Too little memory free"),
-            StartReason::NoPasskey => person("Its coordinator has no passkey for it"),
-            StartReason::NoCoordinator => person("No coordinator is connected, so nothing starts"),
-        }
+    /// Returns the sentence of a reason that names something; `None` for the others.
+    fn named(reason: StartReason) -> Option<&'static str> {
+        Some(match reason {
+            StartReason::NotAssigned => "Not assigned to Shop",
+            StartReason::Inactive => "Ada is deactivated",
+            StartReason::Held => "Ann stopped it",
+            StartReason::Suspended => "Failed 5 times in a row",
+            StartReason::Parked => "codex is not logged in, tried again",
+            StartReason::Backoff => "Failed 5 times, tries again",
+            StartReason::ProjectLimit => "Shop runs 2 of 2",
+            StartReason::AgentLimit => "Ada runs 2 of 2",
+            StartReason::ProviderLimit => "codex runs 2 of 2",
+            _ => return None,
+        })
     }
 
     fn key() -> InstanceKey {
@@ -321,15 +288,17 @@ mod tests {
         let at = Timestamp::from_millis(1);
         let task = new.to_task("tsk".parse().unwrap(), "SHOP-1".parse().unwrap(), at).unwrap();
         for reason in StartReason::ALL {
-            let waiting = why(*reason).waiting();
-            let Some(told) = told(*reason) else {
-                assert_eq!(waiting, None, "{reason}");
+            let Some(waiting) = why(*reason).waiting() else {
+                assert_eq!(reason.ends(), WaitEnd::NoWait, "{reason}");
                 continue;
             };
-            let waiting = waiting.unwrap();
+            let text = named(*reason).unwrap_or(reason.sentence(Language::English));
+            let needs_person = waiting.needs_person();
+            let login = (*reason == StartReason::Parked).then_some("How to log in");
+            let of_action = || reason.action().map(|action| w.of_wait_action(action));
+            let button = login.or_else(of_action);
             let of_rest = WaitingBody::from(&waiting);
-            assert_eq!(of_rest.text, told.text, "{reason}");
-            assert_eq!(of_rest.needs_person, told.needs_person, "{reason}");
+            assert_eq!((of_rest.text.as_str(), of_rest.needs_person), (text, needs_person));
             let about = About { agent: Some(&key.agent), project: Some(&key.project), task: None };
             let of_agent = WhyLine::of(w, &waiting, about);
             let mut standings = Standings::default();
@@ -338,13 +307,13 @@ mod tests {
             let Now::Why { why: of_task } = Now::of(w, &standings, &task) else {
                 panic!("{reason} has no line");
             };
-            let button = of_task.action.as_ref().map(|action| action.text);
-            assert_eq!((of_task.text.as_str(), button), (told.text, told.button), "{reason}");
-            assert_eq!(of_task.tone == "bad", told.needs_person, "{reason}");
-            assert_eq!(of_agent.text, told.text, "{reason}");
+            let told = of_task.action.as_ref().map(|action| action.text);
+            assert_eq!((of_task.text.as_str(), told), (text, button), "{reason}");
+            assert_eq!(of_task.tone == "bad", needs_person, "{reason}");
+            assert_eq!(of_agent.text, text, "{reason}");
             // The clone is a matter of its task, which has the button.
             if *reason != StartReason::WorkspaceBroken {
-                assert_eq!(of_agent.action.map(|action| action.text), told.button, "{reason}");
+                assert_eq!(of_agent.action.map(|action| action.text), button, "{reason}");
             }
         }
     }
