@@ -121,6 +121,6 @@ const fn demand(rule: &Ruling, purpose: Purpose) -> &'static str {
         (StartReason::NoWork, Purpose::Chat) => "a person wants to chat with it",
         // The detail names the pause file, which `resume` does not remove.
         (StartReason::Paused, _) if rule.detail.is_some() => "starts are not paused",
-        (reason, _) => reason.rule(),
+        (reason, _) => reason.row().rule,
     }
 }

@@ -253,7 +253,9 @@ impl Attention {
         match &self.cause {
             Cause::Account { .. } => AttentionKind::Account,
             Cause::Start { waiting, .. } => match waiting.reason {
-                WaitReason::Start(reason) => reason.inbox().unwrap_or(AttentionKind::Misconfigured),
+                WaitReason::Start(reason) => {
+                    reason.row().inbox.unwrap_or(AttentionKind::Misconfigured)
+                }
                 _ => AttentionKind::Misconfigured,
             },
             Cause::Blocked { has_failed: true, .. } => AttentionKind::Failed,

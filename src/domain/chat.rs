@@ -347,7 +347,7 @@ mod tests {
             assert_eq!(refusal.as_ref().map(Refusal::code), expected, "{facts:?}");
             let backoff = Backoff { initial: LIMIT.interval, max: LIMIT.interval };
             let reason = facts.reason(backoff, Timestamp::from_millis(0));
-            assert_eq!(StartReason::refuses_messages(reason), refusal.is_some(), "{facts:?}");
+            assert_eq!(reason.row().refuses_messages, refusal.is_some(), "{facts:?}");
         };
         let claude = || "claude".to_owned();
         check(facts(), None);

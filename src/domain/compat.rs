@@ -14,7 +14,7 @@ pub fn pair_to_start(
     backoff: Backoff,
     now: Timestamp,
 ) -> Option<StartFacts> {
-    let rank = |pair: &StartFacts| pair.reason(backoff, now).rank();
+    let rank = |pair: &StartFacts| pair.reason(backoff, now).row().rank;
     pairs.into_iter().min_by_key(|pair| (rank(pair), is_idle(pair), pair.waiting_since))
 }
 

@@ -420,7 +420,7 @@ impl StartFacts {
             ruling(StartReason::HookFailed, waits_for_hook),
             ruling(StartReason::PreparingWorkspace, is_unready),
         ];
-        let is_about_clone = |it: &&mut Ruling| it.keeps && it.reason.is_about_clone();
+        let is_about_clone = |it: &&mut Ruling| it.keeps && it.reason.row().is_about_clone;
         if let Some(ruling) = rulings.iter_mut().find(is_about_clone) {
             ruling.detail = self.about_clone();
         }

@@ -125,7 +125,7 @@ impl Waiting {
     /// Returns the wait of an agent that does not start for `reason`. `None` if it starts now, runs
     /// already, or has no work.
     pub fn of_start(reason: StartReason) -> Option<Self> {
-        (reason.ends() != WaitEnd::NoWait).then_some(Self::of(WaitReason::Start(reason)))
+        (reason.row().ends != WaitEnd::NoWait).then_some(Self::of(WaitReason::Start(reason)))
     }
 
     /// Returns the word for the reason: that of a start, or `no_assignee`, `blocked`,
@@ -145,7 +145,7 @@ impl Waiting {
         match &self.reason {
             WaitReason::Blocked | WaitReason::HostSilent => true,
             WaitReason::NoAssignee | WaitReason::OtherTaskFirst(_) => false,
-            WaitReason::Start(reason) => match reason.ends() {
+            WaitReason::Start(reason) => match reason.row().ends {
                 WaitEnd::ByPerson | WaitEnd::ByCoordinator => true,
                 WaitEnd::WithAccount => self.is_not_logged_in(),
                 WaitEnd::NoWait | WaitEnd::ByItself | WaitEnd::AsWanted => false,
@@ -195,7 +195,7 @@ impl Waiting {
         match &self.reason {
             WaitReason::NoAssignee => Some(WaitAction::Assign),
             WaitReason::Blocked | WaitReason::OtherTaskFirst(_) | WaitReason::HostSilent => None,
-            WaitReason::Start(reason) => match reason.action() {
+            WaitReason::Start(reason) => match reason.row().action {
                 // A person removes the pause file, which the detail names.
                 Some(WaitAction::ResumeAll) if self.detail.is_some() => None,
                 Some(WaitAction::ChangeLimits) if self.facts().chat.is_some() => {

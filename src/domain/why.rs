@@ -103,7 +103,7 @@ pub fn all_rules(
         }
         // The rules contain the server's own reasons already, which may have changed since a
         // coordinator repeated them.
-        rules.extend(rules_of(deferred).filter(|rule| rule.reason.is_of_coordinator()));
+        rules.extend(rules_of(deferred).filter(|rule| rule.reason.row().is_of_coordinator));
     }
     if !has_coordinator {
         rules.push(Ruling::keeping(StartReason::NoCoordinator));

@@ -98,5 +98,5 @@ pub(super) fn without_store(status: &StatusBody) -> Vec<String> {
 
 /// Returns whether the reason has an entry in the inbox at once.
 fn needs_person(reason: StartReason) -> bool {
-    reason.inbox().is_some() && reason.ends() != WaitEnd::ByItself
+    reason.row().inbox.is_some() && reason.row().ends != WaitEnd::ByItself
 }

@@ -10,36 +10,38 @@ use crate::domain::waiting::WaitAction;
 type Text = (&'static str, &'static str);
 
 /// A row of the table.
-struct Row {
+#[derive(Debug)]
+pub struct ReasonRow {
     /// The sentence that says why the agent does not start.
     sentence: Text,
     /// The reverse of the reason, in the checklist of the page.
     demand: Text,
-    /// The same in the rules that `why` prints, with the command or the setting that is about it.
-    rule: &'static str,
-    ends: WaitEnd,
+    /// The same, in the rules that `why` prints, with the command or the setting that is about it.
+    pub rule: &'static str,
+    pub ends: WaitEnd,
     /// The item of the checklist that it belongs to; `None` if the checklist leaves it out.
-    item: Option<ChecklistItem>,
-    /// The action on the page that ends it.
-    action: Option<WaitAction>,
-    /// How a person ends it on the command line. `{agent}` and `{project}` stand for the ids.
+    pub item: Option<ChecklistItem>,
+    /// The action of a person on the page that ends it at once.
+    pub action: Option<WaitAction>,
+    /// How a person ends it on the command line, if that is simple. `{agent}` and `{project}` stand
+    /// for the ids.
     remedy: Option<Text>,
-    /// The kind of its entry in the inbox.
-    inbox: Option<AttentionKind>,
+    /// The kind of its entry in the inbox; `None` if it has none of its own.
+    pub inbox: Option<AttentionKind>,
     /// The setting of the limit that is reached.
-    limit: Option<&'static str>,
+    pub limit: Option<&'static str>,
     /// Coordinators give it, and not their server.
-    is_of_coordinator: bool,
+    pub is_of_coordinator: bool,
     /// A chat that does not start for it also refuses messages.
-    refuses_messages: bool,
+    pub refuses_messages: bool,
     /// It is about the clone for the task.
-    is_about_clone: bool,
+    pub is_about_clone: bool,
     /// The rank among the reasons of the pairs of an agent. The lowest one is told to clients that
     /// do not send a project.
-    rank: u8,
+    pub rank: u8,
 }
 
-impl Row {
+impl ReasonRow {
     /// The usual values of the columns that a row may leave out.
     const USUAL: Self = Self {
         sentence: ("", ""),
@@ -92,22 +94,6 @@ pub enum ChecklistItem {
     Slot,
 }
 
-impl ChecklistItem {
-    /// All items, in their order.
-    pub const ALL: [Self; 10] = [
-        Self::Assigned,
-        Self::Work,
-        Self::LastLaunch,
-        Self::NotHeld,
-        Self::NoFailures,
-        Self::Configuration,
-        Self::Account,
-        Self::NotPaused,
-        Self::Place,
-        Self::Slot,
-    ];
-}
-
 /// Defines the enum and the table. The columns after `with` are those whose values are not the usual
 /// ones.
 macro_rules! reasons {
@@ -134,10 +120,11 @@ macro_rules! reasons {
         }
 
         impl $Reasons {
-            pub(super) const fn row(self) -> &'static Row {
+            /// Returns all that is known of the reason without the facts of one agent.
+            pub const fn row(self) -> &'static ReasonRow {
                 match self {
                     $(Self::$reason => {
-                        const ROW: Row = Row {
+                        const ROW: ReasonRow = ReasonRow {
                             sentence: ($sentence, $sentence_ja),
                             demand: ($demand, $demand_ja),
                             rule: $rule,
@@ -145,7 +132,7 @@ macro_rules! reasons {
                             $(item: Some(ChecklistItem::$item),)?
                             $(remedy: Some(($remedy, $remedy_ja)),)?
                             $($($column: $value,)+)?
-                            ..Row::USUAL
+                            ..ReasonRow::USUAL
                         };
                         &ROW
                     })+
@@ -172,27 +159,6 @@ impl StartReason {
         language.either(text.0, text.1)
     }
 
-    /// Returns the rule on the command line, in English. It names the command or the setting that
-    /// is about it.
-    pub const fn rule(self) -> &'static str {
-        self.row().rule
-    }
-
-    /// Returns what ends a wait for this reason.
-    pub const fn ends(self) -> WaitEnd {
-        self.row().ends
-    }
-
-    /// Returns the item of the checklist that it belongs to; `None` if the checklist leaves it out.
-    pub const fn item(self) -> Option<ChecklistItem> {
-        self.row().item
-    }
-
-    /// Returns the action of a person on the page that ends it at once.
-    pub const fn action(self) -> Option<WaitAction> {
-        self.row().action
-    }
-
     /// Returns how a person ends it on the command line, if that is simple.
     pub fn remedy(
         self,
@@ -205,40 +171,9 @@ impl StartReason {
         Some(text.replace("{agent}", agent.as_str()).replace("{project}", project.as_str()))
     }
 
-    /// Returns the kind of its entry in the inbox; `None` if it has none of its own.
-    pub const fn inbox(self) -> Option<AttentionKind> {
-        self.row().inbox
-    }
-
-    /// Returns the setting of the limit that is reached.
-    pub const fn limit(self) -> Option<&'static str> {
-        self.row().limit
-    }
-
-    /// Returns the rank among the reasons of the pairs of an agent. The lowest one is told to
-    /// clients that do not send a project.
-    pub const fn rank(self) -> u8 {
-        self.row().rank
-    }
-
-    /// Returns whether a chat that does not start for this reason also refuses messages.
-    pub const fn refuses_messages(self) -> bool {
-        self.row().refuses_messages
-    }
-
     /// Returns whether the start waits for a person, or for something else without a known end.
     pub const fn waits_indefinitely(self) -> bool {
-        matches!(self.ends(), WaitEnd::ByPerson | WaitEnd::AsWanted | WaitEnd::WithAccount)
-    }
-
-    /// Returns whether coordinators give this reason, and not their server.
-    pub const fn is_of_coordinator(self) -> bool {
-        self.row().is_of_coordinator
-    }
-
-    /// Returns whether it is about the clone for the task.
-    pub const fn is_about_clone(self) -> bool {
-        self.row().is_about_clone
+        matches!(self.row().ends, WaitEnd::ByPerson | WaitEnd::AsWanted | WaitEnd::WithAccount)
     }
 }
 

@@ -295,7 +295,7 @@ impl ChatState {
                 let about = About { agent: Some(agent), project: Some(project), task: None };
                 Self {
                     why: waiting.map(|waiting| WhyLine::of(frame.w, &waiting, about)),
-                    may_say: !reason.refuses_messages(),
+                    may_say: !reason.row().refuses_messages,
                     ..Self::starting()
                 }
             }

@@ -36,62 +36,51 @@ pub(super) struct NeedFacts<'a> {
 
 /// Returns the checklist for one purpose.
 pub(super) fn needs_of(w: &'static Words, why: &Why, facts: &NeedFacts<'_>) -> Vec<Need> {
-    // Without a coordinator there are no slots.
-    let has_slots = why.reason() != StartReason::NoCoordinator;
-    let items = ChecklistItem::ALL.into_iter();
-    let items = items.filter(|item| has_slots || *item != ChecklistItem::Slot);
-    items.filter_map(|item| need_of(w, why, facts, item)).collect()
-}
-
-/// Returns an item of the checklist; `None` if it is not shown.
-fn need_of(
-    w: &'static Words,
-    why: &Why,
-    facts: &NeedFacts<'_>,
-    item: ChecklistItem,
-) -> Option<Need> {
-    let is_kept_by = |rule: &&Ruling| rule.keeps && rule.reason.item() == Some(item);
-    let keeping = why.rules.iter().find(is_kept_by);
     let demand = |reason: StartReason| reason.demand(w.language).to_owned();
     let met = |text: String| Some(Need::plain(true, text));
-    let shown_if_free = match item {
-        ChecklistItem::Assigned => met(w.of_assigned(facts.project)),
-        ChecklistItem::Work if why.key.purpose == Purpose::Chat => {
-            return Some(Need::plain(keeping.is_none(), w.chat_wanted.to_owned()));
-        }
-        ChecklistItem::Work => met(match &facts.task {
-            Some(task) => w.of_work_for(task),
-            None => demand(StartReason::NoWork),
-        }),
-        ChecklistItem::NotHeld => met(demand(StartReason::Held)),
-        ChecklistItem::NoFailures => met(demand(StartReason::Suspended)),
-        // A check does not use the account.
-        ChecklistItem::Account if why.key.purpose == Purpose::Check => None,
-        ChecklistItem::Account => met(demand(StartReason::Parked)),
-        ChecklistItem::NotPaused => met(demand(StartReason::Paused)),
-        ChecklistItem::Slot if is_full(why, facts) => {
-            let detail = Some(format!("{0}/{0}", facts.limits.max_concurrent));
-            Some(Need { detail, ..Need::plain(false, demand(StartReason::NoFreeSlot)) })
-        }
-        ChecklistItem::Slot => {
-            met(w.of_free_slot(facts.limits.running, facts.limits.max_concurrent))
-        }
-        // A rule of a coordinator was not tried before the others are met, so that a met item would
-        // say too much.
-        ChecklistItem::LastLaunch | ChecklistItem::Configuration | ChecklistItem::Place => None,
+    let work = match &facts.task {
+        _ if why.key.purpose == Purpose::Chat => w.chat_wanted.to_owned(),
+        Some(task) => w.of_work_for(task),
+        None => demand(StartReason::NoWork),
     };
-    match keeping {
-        // A running agent uses its clone, which is not ready for another one.
-        Some(_) if shown_if_free.is_none() && runs(why) => None,
-        Some(rule) => Some(unmet(w, why, rule)),
-        None => shown_if_free,
-    }
-}
-
-/// Returns whether all slots are taken, none of them by the agent itself. A coordinator says so
-/// only of an agent that could start otherwise.
-fn is_full(why: &Why, facts: &NeedFacts<'_>) -> bool {
-    facts.limits.running >= facts.limits.max_concurrent && !runs(why)
+    // A check does not use the account.
+    let uses_account = why.key.purpose != Purpose::Check;
+    let LimitsBody { running, max_concurrent } = *facts.limits;
+    // A coordinator names the taken slots only of an agent that could start otherwise.
+    let slot = if running >= max_concurrent && !runs(why) {
+        let detail = Some(format!("{max_concurrent}/{max_concurrent}"));
+        Some(Need { detail, ..Need::plain(false, demand(StartReason::NoFreeSlot)) })
+    } else {
+        met(w.of_free_slot(running, max_concurrent))
+    };
+    // Each item as it looks if none of its rules keeps the agent from starting. Items with rules of
+    // coordinators are left out then: these rules are tried only when all others are met.
+    let items = [
+        (ChecklistItem::Assigned, met(w.of_assigned(facts.project))),
+        (ChecklistItem::Work, met(work)),
+        (ChecklistItem::LastLaunch, None),
+        (ChecklistItem::NotHeld, met(demand(StartReason::Held))),
+        (ChecklistItem::NoFailures, met(demand(StartReason::Suspended))),
+        (ChecklistItem::Configuration, None),
+        (ChecklistItem::Account, met(demand(StartReason::Parked)).filter(|_| uses_account)),
+        (ChecklistItem::NotPaused, met(demand(StartReason::Paused))),
+        (ChecklistItem::Place, None),
+        // Without a coordinator there are no slots.
+        (ChecklistItem::Slot, slot.filter(|_| why.reason() != StartReason::NoCoordinator)),
+    ];
+    let shown = |(item, if_free): (ChecklistItem, Option<Need>)| {
+        let is_kept_by = |rule: &&Ruling| rule.keeps && rule.reason.row().item == Some(item);
+        match why.rules.iter().find(is_kept_by) {
+            // A running agent uses its clone, which is not ready for another one.
+            Some(_) if if_free.is_none() && runs(why) => None,
+            Some(_) if item == ChecklistItem::Work && why.key.purpose == Purpose::Chat => {
+                if_free.map(|need| Need { is_met: false, ..need })
+            }
+            Some(rule) => Some(unmet(w, why, rule)),
+            None => if_free,
+        }
+    };
+    items.into_iter().filter_map(shown).collect()
 }
 
 fn runs(why: &Why) -> bool {

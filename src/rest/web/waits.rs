@@ -193,7 +193,7 @@ impl WhyAction {
             }
             WaitAction::ChangeLimits => {
                 let WaitReason::Start(reason) = waiting.reason else { return None };
-                link(format!("/ui/settings#{}", reason.limit()?))
+                link(format!("/ui/settings#{}", reason.row().limit?))
             }
         }
     }
@@ -289,13 +289,13 @@ mod tests {
         let task = new.to_task("tsk".parse().unwrap(), "SHOP-1".parse().unwrap(), at).unwrap();
         for reason in StartReason::ALL {
             let Some(waiting) = why(*reason).waiting() else {
-                assert_eq!(reason.ends(), WaitEnd::NoWait, "{reason}");
+                assert_eq!(reason.row().ends, WaitEnd::NoWait, "{reason}");
                 continue;
             };
             let text = named(*reason).unwrap_or(reason.sentence(Language::English));
             let needs_person = waiting.needs_person();
             let login = (*reason == StartReason::Parked).then_some("How to log in");
-            let of_action = || reason.action().map(|action| w.of_wait_action(action));
+            let of_action = || reason.row().action.map(|action| w.of_wait_action(action));
             let button = login.or_else(of_action);
             let of_rest = WaitingBody::from(&waiting);
             assert_eq!((of_rest.text.as_str(), of_rest.needs_person), (text, needs_person));

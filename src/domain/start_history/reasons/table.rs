@@ -1,6 +1,6 @@
 //! The table of the reasons why a key may or may not start.
 
-use super::{ChecklistItem, Row, WaitEnd};
+use super::{ChecklistItem, ReasonRow, WaitEnd};
 use crate::domain::attention::AttentionKind;
 use crate::domain::waiting::WaitAction;
 use crate::domain::words::words;

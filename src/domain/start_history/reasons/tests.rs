@@ -34,7 +34,7 @@ fn the_table_says_all_about_each_reason() {
 #[test]
 fn each_reason_has_its_texts_in_both_languages() {
     for reason in StartReason::ALL {
-        let Row { sentence, demand, rule, .. } = reason.row();
+        let ReasonRow { sentence, demand, rule, .. } = reason.row();
         for text in [sentence.0, sentence.1, demand.0, demand.1, *rule] {
             assert!(!text.is_empty(), "{reason}");
         }
