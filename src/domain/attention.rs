@@ -390,10 +390,7 @@ impl Attention {
 
     /// Returns the heading: the title of the task, or the object in a few words.
     pub fn title(&self, language: Language) -> String {
-        let both = |english: String, japanese: String| match language {
-            Language::English => english,
-            Language::Japanese => japanese,
-        };
+        let both = |english, japanese| language.choose(english, japanese);
         match &self.cause {
             Cause::Blocked { task, .. }
             | Cause::Chain { task, .. }
@@ -439,10 +436,7 @@ impl Attention {
     /// Returns the sentence that says what is wrong. Errors exist in English only, so a Japanese
     /// sentence leaves them out; [`Attention::detail_in_english`] has them.
     pub fn text(&self, language: Language) -> String {
-        let both = |english: String, japanese: String| match language {
-            Language::English => english,
-            Language::Japanese => japanese,
-        };
+        let both = |english, japanese| language.choose(english, japanese);
         match &self.cause {
             Cause::Account { tried_by: Some(launch), .. } => both(
                 format!("{launch} tries whether it works again"),
@@ -580,10 +574,7 @@ impl Attention {
                 "`forge check` で理由を確認".to_owned(),
             ),
         };
-        Some(match language {
-            Language::English => english,
-            Language::Japanese => japanese,
-        })
+        Some(language.choose(english, japanese))
     }
 }
 

@@ -19,4 +19,12 @@ impl Language {
             Self::Japanese => japanese,
         }
     }
+
+    /// Returns the text for this language, of two that were made.
+    pub fn choose(self, english: String, japanese: String) -> String {
+        match self {
+            Self::English => english,
+            Self::Japanese => japanese,
+        }
+    }
 }

@@ -222,10 +222,9 @@ impl Waiting {
                 Some(reason) => return reason.clone(),
                 None => blocked_without_reason(self.facts().stopped_by.as_deref(), language),
             },
-            WaitReason::OtherTaskFirst(task) => match language {
-                Language::English => format!("Runs {task} first"),
-                Language::Japanese => format!("{task} を先に実行"),
-            },
+            WaitReason::OtherTaskFirst(task) => {
+                language.choose(format!("Runs {task} first"), format!("{task} を先に実行"))
+            }
             WaitReason::HostSilent => self.facts().silent_sentence(language),
             WaitReason::Start(reason) => {
                 let chat = self.facts().chat_part(language).unwrap_or_default();
@@ -248,41 +247,28 @@ impl Waiting {
 
     fn start_sentence(&self, reason: StartReason, language: Language) -> String {
         let n = self.n_failures;
-        let provider = self.account.as_ref().map(|(provider, _)| provider.as_str());
-        match (reason, provider, language) {
-            (StartReason::Suspended, _, Language::English) if n > 0 => {
-                format!("Failed {} in a row", times(n))
-            }
-            (StartReason::Suspended, _, Language::Japanese) if n > 0 => {
-                format!("{n} 回連続で失敗")
-            }
-            (StartReason::Backoff, _, Language::English) if n > 0 => {
-                format!("Failed {}, tries again", times(n))
-            }
-            (StartReason::Backoff, _, Language::Japanese) if n > 0 => {
-                format!("{n} 回失敗。再試行を待機中")
-            }
-            (StartReason::Parked, Some(provider), Language::English) => {
-                if self.is_not_logged_in() {
-                    format!("{provider} is not logged in, tried again")
-                } else {
-                    format!("Usage limit of {provider}, tried again")
-                }
-            }
-            (StartReason::Parked, Some(provider), Language::Japanese) => {
-                if self.is_not_logged_in() {
-                    format!("{provider} が未ログイン。再試行を待機中")
-                } else {
-                    format!("{provider} の利用上限。再試行を待機中")
-                }
-            }
-            (StartReason::Paused, _, Language::Japanese) if self.detail.is_some() => {
+        match (reason, &self.account) {
+            (StartReason::Suspended, _) if n > 0 => language
+                .choose(format!("Failed {} in a row", times(n)), format!("{n} 回連続で失敗")),
+            (StartReason::Backoff, _) if n > 0 => language.choose(
+                format!("Failed {}, tries again", times(n)),
+                format!("{n} 回失敗。再試行を待機中"),
+            ),
+            (StartReason::Parked, Some((provider, FailureClass::Auth))) => language.choose(
+                format!("{provider} is not logged in, tried again"),
+                format!("{provider} が未ログイン。再試行を待機中"),
+            ),
+            (StartReason::Parked, Some((provider, _))) => language.choose(
+                format!("Usage limit of {provider}, tried again"),
+                format!("{provider} の利用上限。再試行を待機中"),
+            ),
+            (StartReason::Paused, _) if self.detail.is_some() && language == Language::Japanese => {
                 "一時停止ファイルにより起動を停止中".to_owned()
             }
-            (StartReason::NoCoordinator, ..) if self.facts().silent_host.is_some() => {
+            (StartReason::NoCoordinator, _) if self.facts().silent_host.is_some() => {
                 self.facts().silent_sentence(language)
             }
-            (reason, _, language) => self
+            _ => self
                 .facts()
                 .named_sentence(reason, language)
                 .unwrap_or_else(|| reason.sentence(language).to_owned()),
@@ -293,10 +279,12 @@ impl Waiting {
 /// Returns the sentence about a task that was blocked without a reason, with the name of the person
 /// or the agent who blocked it.
 pub(super) fn blocked_without_reason(by: Option<&str>, language: Language) -> String {
-    match (by, language) {
-        (Some(by), Language::English) => format!("Blocked by {by}, who gave no reason"),
-        (Some(by), Language::Japanese) => format!("{by} がブロック（理由の記載なし）"),
-        (None, _) => language
+    match by {
+        Some(by) => language.choose(
+            format!("Blocked by {by}, who gave no reason"),
+            format!("{by} がブロック（理由の記載なし）"),
+        ),
+        None => language
             .either("Blocked, and no reason was given", "ブロック中（理由の記載なし）")
             .to_owned(),
     }

@@ -298,10 +298,7 @@ impl WaitingResult {
                 "タスクは完了していますが、結果の扱いが決まっていません".to_owned(),
             ),
         };
-        match language {
-            Language::English => english,
-            Language::Japanese => japanese,
-        }
+        language.choose(english, japanese)
     }
 
     /// Returns the errors behind it, which only the English text contains.

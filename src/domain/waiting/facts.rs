@@ -82,48 +82,42 @@ impl WaitFacts {
     /// Returns the sentence with the names of its objects; `None` if there is none, or if they are
     /// not known.
     pub(super) fn named_sentence(&self, reason: StartReason, language: Language) -> Option<String> {
-        let english = language == Language::English;
-        Some(match reason {
-            StartReason::Held => match &self.stopped_by {
-                Some(person) if english => format!("{person} stopped it"),
-                Some(person) => format!("{person} が停止"),
-                None => return None,
-            },
-            StartReason::NotAssigned => match &self.project {
-                Some(project) if english => format!("Not assigned to {project}"),
-                Some(project) => format!("{project} に未割り当て"),
-                None => return None,
-            },
-            StartReason::Inactive => match (self.inactive?, self.inactive_name()?) {
-                (Inactive::Agent | Inactive::Project, name) if english => {
-                    format!("{name} is deactivated")
-                }
-                (Inactive::Agent | Inactive::Project, name) => format!("{name} は無効"),
-                (_, name) if english => format!("{name} is archived"),
-                (_, name) => format!("{name} はアーカイブ済み"),
-            },
-            StartReason::LowDisk => match self.host.as_ref()? {
-                host if english => format!("Too little disk free on {host}"),
-                host => format!("{host} のディスクの空き不足"),
-            },
-            StartReason::LowMemory => match self.host.as_ref()? {
-                host if english => format!("Too little memory free on {host}"),
-                host => format!("{host} のメモリーの空き不足"),
-            },
-            // The figures behind it say how many are ahead.
-            StartReason::NoFreeSlot if self.n_ahead > 0 && english => "No free slot".to_owned(),
-            StartReason::NoFreeSlot if self.n_ahead > 0 => {
-                format!("空きスロットなし（先に {} 件）", self.n_ahead)
+        let (english, japanese) = match reason {
+            StartReason::Held => {
+                let person = self.stopped_by.as_ref()?;
+                (format!("{person} stopped it"), format!("{person} が停止"))
             }
-            reason => match self.limited(reason)? {
-                (name, InUse { n_running, limit }) if english => {
-                    format!("{name} runs {n_running} of {limit}")
+            StartReason::NotAssigned => {
+                let project = self.project.as_ref()?;
+                (format!("Not assigned to {project}"), format!("{project} に未割り当て"))
+            }
+            StartReason::Inactive => match (self.inactive?, self.inactive_name()?) {
+                (Inactive::Agent | Inactive::Project, name) => {
+                    (format!("{name} is deactivated"), format!("{name} は無効"))
                 }
-                (name, InUse { n_running, limit }) => {
-                    format!("{name} は上限 {limit} 件中 {n_running} 件を実行中")
-                }
+                (_, name) => (format!("{name} is archived"), format!("{name} はアーカイブ済み")),
             },
-        })
+            StartReason::LowDisk => {
+                let host = self.host.as_ref()?;
+                (format!("Too little disk free on {host}"), format!("{host} のディスクの空き不足"))
+            }
+            StartReason::LowMemory => {
+                let host = self.host.as_ref()?;
+                let english = format!("Too little memory free on {host}");
+                (english, format!("{host} のメモリーの空き不足"))
+            }
+            // The figures behind it say how many are ahead.
+            StartReason::NoFreeSlot if self.n_ahead > 0 => {
+                let japanese = format!("空きスロットなし（先に {} 件）", self.n_ahead);
+                ("No free slot".to_owned(), japanese)
+            }
+            reason => {
+                let (name, InUse { n_running, limit }) = self.limited(reason)?;
+                let english = format!("{name} runs {n_running} of {limit}");
+                (english, format!("{name} は上限 {limit} 件中 {n_running} 件を実行中"))
+            }
+        };
+        Some(language.choose(english, japanese))
     }
 
     pub(super) fn inactive_name(&self) -> Option<&String> {
@@ -147,22 +141,18 @@ impl WaitFacts {
     /// Returns the part of the sentence about the chat that uses a slot.
     pub(super) fn chat_part(&self, language: Language) -> Option<String> {
         let name = &self.chat.as_ref()?.name;
-        Some(match language {
-            Language::English => format!(", a chat with {name} runs"),
-            Language::Japanese => format!("（{name} とのチャットが実行中）"),
-        })
+        Some(language.choose(
+            format!(", a chat with {name} runs"),
+            format!("（{name} とのチャットが実行中）"),
+        ))
     }
 
     pub(super) fn silent_sentence(&self, language: Language) -> String {
-        let host = self.silent_host.as_ref();
-        let host = host.map(|host| host_name(&host.coordinator, host.machine.as_deref(), language));
-        match (host, language) {
-            (Some(host), Language::English) => format!("{host} does not answer"),
-            (Some(host), Language::Japanese) => format!("{host} が応答なし"),
-            (None, language) => {
-                language.either("Its host does not answer", "ホストが応答なし").to_owned()
-            }
-        }
+        let Some(host) = &self.silent_host else {
+            return language.either("Its host does not answer", "ホストが応答なし").to_owned();
+        };
+        let host = host_name(&host.coordinator, host.machine.as_deref(), language);
+        language.choose(format!("{host} does not answer"), format!("{host} が応答なし"))
     }
 }
 
