@@ -173,15 +173,11 @@ impl Waiting {
             WaitReason::Blocked => true,
             WaitReason::HostSilent => facts.silent_host.is_some(),
             WaitReason::NoAssignee | WaitReason::OtherTaskFirst(_) => false,
-            WaitReason::Start(reason) => match reason {
-                StartReason::Held => facts.stopped_by.is_some(),
-                StartReason::Inactive => facts.inactive_name().is_some(),
-                StartReason::ProjectLimit
-                | StartReason::AgentLimit
-                | StartReason::ProviderLimit => facts.limited(*reason).is_some(),
-                StartReason::NoCoordinator => facts.silent_host.is_some(),
-                _ => false,
-            },
+            WaitReason::Start(StartReason::NoCoordinator) => facts.silent_host.is_some(),
+            WaitReason::Start(reason) => {
+                reason.row().named.is_some_and(|(english, _)| english.starts_with('{'))
+                    && self.named_sentence(*reason, Language::English).is_some()
+            }
         }
     }
 
@@ -246,33 +242,40 @@ impl Waiting {
     }
 
     fn start_sentence(&self, reason: StartReason, language: Language) -> String {
-        let n = self.n_failures;
-        match (reason, &self.account) {
-            (StartReason::Suspended, _) if n > 0 => language
-                .choose(format!("Failed {} in a row", times(n)), format!("{n} 回連続で失敗")),
-            (StartReason::Backoff, _) if n > 0 => language.choose(
-                format!("Failed {}, tries again", times(n)),
-                format!("{n} 回失敗。再試行を待機中"),
-            ),
-            (StartReason::Parked, Some((provider, FailureClass::Auth))) => language.choose(
+        let facts = self.facts();
+        let archived = facts.inactive_name().filter(|_| facts.is_archived());
+        match (reason, &self.account, archived) {
+            (StartReason::Inactive, _, Some(name)) => {
+                language.choose(format!("{name} is archived"), format!("{name} はアーカイブ済み"))
+            }
+            (StartReason::Parked, Some((provider, FailureClass::Auth)), _) => language.choose(
                 format!("{provider} is not logged in, tried again"),
                 format!("{provider} が未ログイン。再試行を待機中"),
             ),
-            (StartReason::Parked, Some((provider, _))) => language.choose(
-                format!("Usage limit of {provider}, tried again"),
-                format!("{provider} の利用上限。再試行を待機中"),
-            ),
-            (StartReason::Paused, _) if self.detail.is_some() && language == Language::Japanese => {
+            (StartReason::Paused, ..)
+                if self.detail.is_some() && language == Language::Japanese =>
+            {
                 "一時停止ファイルにより起動を停止中".to_owned()
             }
-            (StartReason::NoCoordinator, _) if self.facts().silent_host.is_some() => {
-                self.facts().silent_sentence(language)
+            (StartReason::NoCoordinator, ..) if facts.silent_host.is_some() => {
+                facts.silent_sentence(language)
             }
             _ => self
-                .facts()
                 .named_sentence(reason, language)
                 .unwrap_or_else(|| reason.sentence(language).to_owned()),
         }
+    }
+
+    /// Returns the sentence with names and figures; `None` if there is none, or if they are not
+    /// known.
+    fn named_sentence(&self, reason: StartReason, language: Language) -> Option<String> {
+        let n = self.n_failures;
+        reason.named_sentence(language, |placeholder| match placeholder {
+            "times" => (n > 0).then(|| times(n)),
+            "failures" => (n > 0).then(|| n.to_string()),
+            "account" => self.account.as_ref().map(|(provider, _)| provider.clone()),
+            placeholder => self.facts().value(placeholder),
+        })
     }
 }
 

@@ -14,6 +14,8 @@ type Text = (&'static str, &'static str);
 pub struct ReasonRow {
     /// The sentence that says why the agent does not start.
     sentence: Text,
+    /// The same with names and figures, for which placeholders such as `{agent}` stand.
+    pub named: Option<Text>,
     /// The reverse of the reason, in the checklist of the page.
     demand: Text,
     /// The same, in the rules that `why` prints, with the command or the setting that is about it.
@@ -45,6 +47,7 @@ impl ReasonRow {
     /// The usual values of the columns that a row may leave out.
     const USUAL: Self = Self {
         sentence: ("", ""),
+        named: None,
         demand: ("", ""),
         rule: "",
         ends: WaitEnd::ByItself,
@@ -104,6 +107,7 @@ macro_rules! reasons {
                 $(#[$about:meta])*
                 $reason:ident = $word:literal, ends: $ends:ident $(, item: $item:ident)? {
                     sentence: $sentence:literal, $sentence_ja:literal;
+                    $(named: $named:literal, $named_ja:literal;)?
                     demand: $demand:literal, $demand_ja:literal;
                     rule: $rule:literal;
                     $(remedy: $remedy:literal, $remedy_ja:literal;)?
@@ -126,6 +130,7 @@ macro_rules! reasons {
                     $(Self::$reason => {
                         const ROW: ReasonRow = ReasonRow {
                             sentence: ($sentence, $sentence_ja),
+                            $(named: Some(($named, $named_ja)),)?
                             demand: ($demand, $demand_ja),
                             rule: $rule,
                             ends: WaitEnd::$ends,
@@ -153,6 +158,17 @@ impl StartReason {
         language.either(text.0, text.1)
     }
 
+    /// Returns the sentence with names and figures; `None` if the reason has none, or if a value is
+    /// not known. `value` returns what stands for a placeholder.
+    pub fn named_sentence(
+        self,
+        language: Language,
+        value: impl Fn(&str) -> Option<String>,
+    ) -> Option<String> {
+        let (english, japanese) = self.row().named?;
+        Some(language.choose(filled(english, &value)?, filled(japanese, &value)?))
+    }
+
     /// Returns the reverse of the reason, for a checklist of what an agent needs to start.
     pub const fn demand(self, language: Language) -> &'static str {
         let text = self.row().demand;
@@ -167,14 +183,31 @@ impl StartReason {
         language: Language,
     ) -> Option<String> {
         let (english, japanese) = self.row().remedy?;
-        let text = language.either(english, japanese);
-        Some(text.replace("{agent}", agent.as_str()).replace("{project}", project.as_str()))
+        filled(language.either(english, japanese), &|placeholder| match placeholder {
+            "agent" => Some(agent.to_string()),
+            "project" => Some(project.to_string()),
+            _ => None,
+        })
     }
 
     /// Returns whether the start waits for a person, or for something else without a known end.
     pub const fn waits_indefinitely(self) -> bool {
         matches!(self.row().ends, WaitEnd::ByPerson | WaitEnd::AsWanted | WaitEnd::WithAccount)
     }
+}
+
+/// Returns a text with the values of its placeholders; `None` if one is not known.
+fn filled(text: &str, value: &impl Fn(&str) -> Option<String>) -> Option<String> {
+    let mut filled = String::new();
+    for (n, part) in text.split(['{', '}']).enumerate() {
+        // Each second part stands between braces.
+        if n % 2 == 0 {
+            filled.push_str(part);
+        } else {
+            filled.push_str(&value(part)?);
+        }
+    }
+    Some(filled)
 }
 
 #[cfg(test)]

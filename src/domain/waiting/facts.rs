@@ -3,7 +3,6 @@
 use crate::domain::id::{AgentId, CoordinatorId, ProjectId};
 use crate::domain::language::Language;
 use crate::domain::plan::InUse;
-use crate::domain::start_history::StartReason;
 use crate::domain::time::Timestamp;
 
 /// The facts that the sentence names. A fact that is not known is left out.
@@ -79,45 +78,20 @@ impl WaitFacts {
         silent_host: None,
     };
 
-    /// Returns the sentence with the names of its objects; `None` if there is none, or if they are
-    /// not known.
-    pub(super) fn named_sentence(&self, reason: StartReason, language: Language) -> Option<String> {
-        let (english, japanese) = match reason {
-            StartReason::Held => {
-                let person = self.stopped_by.as_ref()?;
-                (format!("{person} stopped it"), format!("{person} が停止"))
-            }
-            StartReason::NotAssigned => {
-                let project = self.project.as_ref()?;
-                (format!("Not assigned to {project}"), format!("{project} に未割り当て"))
-            }
-            StartReason::Inactive => match (self.inactive?, self.inactive_name()?) {
-                (Inactive::Agent | Inactive::Project, name) => {
-                    (format!("{name} is deactivated"), format!("{name} は無効"))
-                }
-                (_, name) => (format!("{name} is archived"), format!("{name} はアーカイブ済み")),
-            },
-            StartReason::LowDisk => {
-                let host = self.host.as_ref()?;
-                (format!("Too little disk free on {host}"), format!("{host} のディスクの空き不足"))
-            }
-            StartReason::LowMemory => {
-                let host = self.host.as_ref()?;
-                let english = format!("Too little memory free on {host}");
-                (english, format!("{host} のメモリーの空き不足"))
-            }
-            // The figures behind it say how many are ahead.
-            StartReason::NoFreeSlot if self.n_ahead > 0 => {
-                let japanese = format!("空きスロットなし（先に {} 件）", self.n_ahead);
-                ("No free slot".to_owned(), japanese)
-            }
-            reason => {
-                let (name, InUse { n_running, limit }) = self.limited(reason)?;
-                let english = format!("{name} runs {n_running} of {limit}");
-                (english, format!("{name} は上限 {limit} 件中 {n_running} 件を実行中"))
-            }
-        };
-        Some(language.choose(english, japanese))
+    /// Returns what stands for a placeholder of a sentence; `None` if it is not known.
+    pub(super) fn value(&self, placeholder: &str) -> Option<String> {
+        match placeholder {
+            "agent" => self.agent.clone(),
+            "project" => self.project.clone(),
+            "provider" => self.ai_type.clone(),
+            "inactive" => self.inactive_name().cloned(),
+            "person" => self.stopped_by.clone(),
+            "host" => self.host.clone(),
+            "running" => self.in_use.map(|in_use| in_use.n_running.to_string()),
+            "limit" => self.in_use.map(|in_use| in_use.limit.to_string()),
+            "ahead" => (self.n_ahead > 0).then(|| self.n_ahead.to_string()),
+            _ => None,
+        }
     }
 
     pub(super) fn inactive_name(&self) -> Option<&String> {
@@ -127,15 +101,8 @@ impl WaitFacts {
         }
     }
 
-    /// Returns the name of the object whose limit is reached, with the limit.
-    pub(super) fn limited(&self, reason: StartReason) -> Option<(&String, InUse)> {
-        let name = match reason {
-            StartReason::ProjectLimit => &self.project,
-            StartReason::AgentLimit => &self.agent,
-            StartReason::ProviderLimit => &self.ai_type,
-            _ => return None,
-        };
-        name.as_ref().zip(self.in_use)
+    pub(super) const fn is_archived(&self) -> bool {
+        matches!(self.inactive, Some(Inactive::ArchivedAgent | Inactive::ArchivedProject))
     }
 
     /// Returns the part of the sentence about the chat that uses a slot.

@@ -149,6 +149,30 @@ fn a_sentence_names_the_person_the_objects_and_the_limit() {
 }
 
 #[test]
+fn each_placeholder_of_a_sentence_has_a_value() {
+    let facts = WaitFacts {
+        agent: Some("Ada".to_owned()),
+        project: Some("Shop".to_owned()),
+        ai_type: Some("claude".to_owned()),
+        inactive: Some(Inactive::Agent),
+        stopped_by: Some("Ann".to_owned()),
+        in_use: Some(InUse { n_running: 2, limit: 2 }),
+        host: Some("build-1".to_owned()),
+        n_ahead: 3,
+        ..WaitFacts::default()
+    };
+    for reason in StartReason::ALL.iter().filter(|reason| reason.row().named.is_some()) {
+        let waiting = Waiting {
+            n_failures: 5,
+            account: Some(("claude".to_owned(), FailureClass::Quota)),
+            facts: Some(Box::new(facts.clone())),
+            ..Waiting::of(WaitReason::Start(*reason))
+        };
+        assert!(waiting.named_sentence(*reason, Language::Japanese).is_some(), "{reason}");
+    }
+}
+
+#[test]
 fn an_agent_that_may_start_or_runs_does_not_wait() {
     let waits = |reason| Waiting::of_start(reason).is_some();
     assert!(!waits(StartReason::Ready) && !waits(StartReason::Running));

@@ -24,6 +24,7 @@ reasons! {
         }
         NotAssigned = "not_assigned", ends: ByPerson, item: Assigned {
             sentence: "Not assigned to this project", "プロジェクトに未割り当て";
+            named: "Not assigned to {project}", "{project} に未割り当て";
             demand: "It is assigned to the project", "プロジェクトに割り当てられている";
             rule: "the agent is assigned to the project";
             remedy: "`project set {project} --assign {agent}` assigns it",
@@ -33,6 +34,7 @@ reasons! {
         /// The agent or the project is not active.
         Inactive = "inactive", ends: ByPerson, item: Assigned {
             sentence: "The agent or the project is deactivated", "エージェントかプロジェクトが無効";
+            named: "{inactive} is deactivated", "{inactive} は無効";
             demand: "The agent and the project are active", "エージェントとプロジェクトが有効";
             rule: "agent and project are active";
             with action: Some(WaitAction::Activate), refuses_messages: true, rank: 6;
@@ -70,6 +72,7 @@ reasons! {
         }
         Held = "held", ends: AsWanted, item: NotHeld {
             sentence: "A person stopped it", "人が停止";
+            named: "{person} stopped it", "{person} が停止";
             demand: "No person stopped it", "人が停止していない";
             rule: "it is not held (`resume` ends a hold)";
             remedy: "`resume {agent} {project}` lets it start", "`resume {agent} {project}` で再開";
@@ -78,6 +81,7 @@ reasons! {
         /// It failed too often in too short a time, and waits for a person.
         Suspended = "suspended", ends: ByPerson, item: NoFailures {
             sentence: "Failed too often", "失敗が続いた";
+            named: "Failed {times} in a row", "{failures} 回連続で失敗";
             demand: "It did not fail too often", "失敗が続いていない";
             rule: "it has not failed too often (`resume` ends that)";
             remedy: "mend the cause, then `resume {agent} {project}`",
@@ -97,6 +101,7 @@ reasons! {
         /// again.
         Parked = "parked", ends: WithAccount, item: Account {
             sentence: "Its account waits", "アカウントが待機中";
+            named: "Usage limit of {account}, tried again", "{account} の利用上限。再試行を待機中";
             demand: "Its account can be used", "アカウントを利用できる";
             rule: "the account of its provider works (`resume --provider` ends that)";
             with action: Some(WaitAction::TryProvider);
@@ -104,6 +109,7 @@ reasons! {
         /// It failed lately and waits before the next try.
         Backoff = "backoff", ends: ByItself, item: NoFailures {
             sentence: "Failed, tries again", "失敗。再試行を待機中";
+            named: "Failed {times}, tries again", "{failures} 回失敗。再試行を待機中";
             demand: "No wait after a failure", "失敗後の待機中でない";
             rule: "it does not wait after a failure";
             remedy: "`resume {agent} {project}` starts it at once",
@@ -171,6 +177,8 @@ reasons! {
         /// All slots are taken.
         NoFreeSlot = "no_free_slot", ends: ByItself, item: Slot {
             sentence: "No free slot, next in line", "空きスロットなし（次の順番）";
+            // The figures behind it say how many are ahead.
+            named: "No free slot", "空きスロットなし（先に {ahead} 件）";
             demand: "A slot is free", "スロットが空いている";
             rule: "a slot is free";
             with action: Some(WaitAction::ChangeLimits), limit: Some("max_concurrent"),
@@ -186,6 +194,8 @@ reasons! {
         /// Its project has as many as it may.
         ProjectLimit = "project_limit", ends: ByItself, item: Slot {
             sentence: "The project runs as many agents as it may", "プロジェクトの同時実行が上限";
+            named: "{project} runs {running} of {limit}",
+                "{project} は上限 {limit} 件中 {running} 件を実行中";
             demand: "The project is below its limit", "プロジェクトが上限未満";
             rule: "its project has less than `limits.per_project`";
             with action: Some(WaitAction::ChangeLimits), limit: Some("limits.per_project"),
@@ -194,6 +204,7 @@ reasons! {
         /// Its agent has as many as it may.
         AgentLimit = "agent_limit", ends: ByItself, item: Slot {
             sentence: "The agent runs as often as it may", "エージェントの同時実行が上限";
+            named: "{agent} runs {running} of {limit}", "{agent} は上限 {limit} 件中 {running} 件を実行中";
             demand: "The agent is below its limit", "エージェントが上限未満";
             rule: "the agent has less than `limits.per_agent`";
             with action: Some(WaitAction::ChangeLimits), limit: Some("limits.per_agent"),
@@ -202,6 +213,8 @@ reasons! {
         /// Its provider has as many as it may.
         ProviderLimit = "provider_limit", ends: ByItself, item: Slot {
             sentence: "The provider runs as many agents as it may", "プロバイダーの同時実行が上限";
+            named: "{provider} runs {running} of {limit}",
+                "{provider} は上限 {limit} 件中 {running} 件を実行中";
             demand: "The provider is below its limit", "プロバイダーが上限未満";
             rule: "its provider has less than `limits.per_provider`";
             with action: Some(WaitAction::ChangeLimits), limit: Some("limits.per_provider"),
@@ -210,6 +223,7 @@ reasons! {
         /// There is too little free space where the daemon keeps its state.
         LowDisk = "low_disk", ends: ByItself, item: Place {
             sentence: "Too little disk free", "ディスクの空き不足";
+            named: "Too little disk free on {host}", "{host} のディスクの空き不足";
             demand: "Enough disk is free", "ディスクの空きが十分";
             rule: "there is enough free disk (`limits.min_free_disk`)";
             with is_of_coordinator: true;
@@ -217,6 +231,7 @@ reasons! {
         /// There is too little free memory.
         LowMemory = "low_memory", ends: ByItself, item: Place {
             sentence: "Too little memory free", "メモリーの空き不足";
+            named: "Too little memory free on {host}", "{host} のメモリーの空き不足";
             demand: "Enough memory is free", "メモリーの空きが十分";
             rule: "there is enough free memory (`limits.min_free_memory`)";
             with is_of_coordinator: true;

@@ -14,6 +14,7 @@ fn the_table_says_all_about_each_reason() {
             row.rule.to_owned(),
             format!("ends: {:?}, rank: {}", row.ends, row.rank),
         ];
+        lines.extend(row.named.map(|named| format!("named: {}", both(named))));
         lines.extend(row.item.map(|item| format!("item: {item:?}")));
         lines.extend(row.action.map(|action| format!("action: {action}")));
         lines.extend(row.remedy.map(|remedy| format!("remedy: {}", both(remedy))));
