@@ -74,7 +74,7 @@ pub use sessions::authenticate::Authenticated;
 pub use sessions::caller::Caller;
 pub use sessions::next_action::NextAction;
 pub use sessions::report::Report;
-pub use standings::{Standing, Standings};
+pub use standings::Standings;
 pub use status::{Health, StatusView};
 pub use tasks::context::Progress;
 pub use tasks::create::Created;

@@ -7,15 +7,6 @@ use crate::domain::task::Mover;
 use crate::domain::waiting::{WaitFacts, WaitReason, Waiting};
 use crate::domain::{InstanceKey, Launch, Purpose, ShortId, Task, TaskId, TaskStatus};
 
-/// The state of the work on a task.
-#[derive(Debug, Clone)]
-pub enum Standing<'a> {
-    /// Its agent works on it, or is about to.
-    Live(&'a Launch),
-    Waits(Waiting),
-    Rests,
-}
-
 /// The facts about the work on a set of tasks, read together.
 #[derive(Debug, Default)]
 pub struct Standings {
@@ -81,51 +72,46 @@ impl Standings {
         Ok(Self { waits: waits.chain(silent).collect(), open, by_task, short_ids, blocked_by })
     }
 
-    /// Returns the state of the work on one of the tasks that were read.
-    pub fn of(&self, task: &Task) -> Standing<'_> {
-        let key = key_of(task);
-        let launch = key.as_ref().and_then(|key| self.open.get(key));
-        let other = launch.and_then(|launch| launch.task.as_ref());
-        let of_agent = match other.filter(|other| **other != task.id) {
-            Some(other) => {
-                let first = self.short_ids.get(other).cloned();
-                first.map(|other| Waiting::of(WaitReason::OtherTaskFirst(other)))
-            }
-            None => key.as_ref().and_then(|key| self.waits.get(key).cloned()),
-        };
-        let is_worked_on = of_agent.is_none() && task.status == TaskStatus::InProgress;
-        let live = launch.filter(|_| is_worked_on);
-        if let Some(launch) = live {
-            return Standing::Live(launch);
-        }
-        let reason = task.blocked_reason.as_deref();
-        let is_assigned = task.assignee.is_some();
-        if let Some(waiting) = Waiting::of_task(task.status, is_assigned, reason, of_agent) {
-            return Standing::Waits(match self.blocked_by.get(&task.id).cloned() {
-                stopped_by @ Some(_) => {
-                    let facts = Some(Box::new(WaitFacts { stopped_by, ..WaitFacts::default() }));
-                    Waiting { facts, ..waiting }
-                }
-                None => waiting,
-            });
-        }
-        self.lingering(task).map_or(Standing::Rests, Standing::Live)
-    }
-
-    /// Returns the launch that still works on a task that is not in progress any more.
-    pub fn lingering(&self, task: &Task) -> Option<&Launch> {
-        if matches!(task.status, TaskStatus::InProgress | TaskStatus::Done) {
-            return None;
-        }
-        let key = self.by_task.get(&task.id)?;
-        self.open.get(key).filter(|_| !self.waits.contains_key(key))
-    }
-
     /// Returns the wait of one of the tasks that were read.
     pub fn waiting(&self, task: &Task) -> Option<Waiting> {
-        match self.of(task) {
-            Standing::Waits(waiting) => Some(waiting),
-            Standing::Live(_) | Standing::Rests => None,
+        let of_agent = self.wait_of_agent(task);
+        let reason = task.blocked_reason.as_deref();
+        let waiting = Waiting::of_task(task.status, task.assignee.is_some(), reason, of_agent)?;
+        Some(match self.blocked_by.get(&task.id).cloned() {
+            stopped_by @ Some(_) => {
+                let facts = Some(Box::new(WaitFacts { stopped_by, ..WaitFacts::default() }));
+                Waiting { facts, ..waiting }
+            }
+            None => waiting,
+        })
+    }
+
+    /// Returns the launch that works on one of the tasks that were read, or is about to. A launch
+    /// may still work on a task that is not in progress any more.
+    pub fn live(&self, task: &Task) -> Option<&Launch> {
+        match task.status {
+            TaskStatus::InProgress => {
+                let is_free = self.wait_of_agent(task).is_none();
+                self.open.get(&key_of(task)?).filter(|_| is_free)
+            }
+            TaskStatus::Done => None,
+            _ => {
+                let key = self.by_task.get(&task.id)?;
+                self.open.get(key).filter(|_| !self.waits.contains_key(key))
+            }
+        }
+    }
+
+    /// Returns the wait of the assignee of a task; `None` if it works on the task, or is about to.
+    fn wait_of_agent(&self, task: &Task) -> Option<Waiting> {
+        let key = key_of(task)?;
+        let works_on = self.open.get(&key).and_then(|launch| launch.task.as_ref());
+        match works_on.filter(|other| **other != task.id) {
+            Some(other) => {
+                let first = self.short_ids.get(other)?.clone();
+                Some(Waiting::of(WaitReason::OtherTaskFirst(first)))
+            }
+            None => self.waits.get(&key).cloned(),
         }
     }
 }

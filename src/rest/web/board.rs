@@ -23,7 +23,7 @@ use crate::domain::workspace::MergeStep;
 use crate::domain::{AgentId, Priority, Project, ProjectId, Task, TaskId, TaskStatus};
 use crate::rest::extract::{InPath, InQuery};
 use crate::rest::{Problem, RestState};
-use crate::service::{Standing, Standings, TaskFilter};
+use crate::service::{Standings, TaskFilter};
 
 /// The number of cards of a column that are shown at once. A reader can ask for more.
 const MAX_CARDS: usize = 30;
@@ -474,10 +474,7 @@ impl Board {
     }
 
     fn needs_person(&self, task: &Task) -> bool {
-        match self.standings.of(task) {
-            Standing::Waits(waiting) => waiting.needs_person(),
-            Standing::Live(_) | Standing::Rests => false,
-        }
+        self.standings.waiting(task).is_some_and(|waiting| waiting.needs_person())
     }
 
     /// Returns the number of tasks that only a person can help, for any filter.

@@ -14,7 +14,7 @@ use crate::domain::{
     Agent, AgentId, Launch, LaunchId, Priority, ProjectId, Purpose, Removable, ShortId, Task,
     TaskId, TaskStatus, Timestamp, Usage,
 };
-use crate::service::{Standing, Standings};
+use crate::service::Standings;
 
 /// Declares the ways in which the page shows a moment. The script of the page writes the text, in
 /// the words and the time zone of the reader.
@@ -285,21 +285,18 @@ const MAX_LINE: usize = 120;
 
 impl Now {
     pub(super) fn of(w: &'static Words, standings: &Standings, task: &Task) -> Self {
-        match standings.of(task) {
-            Standing::Live(launch) => Self::Live {
-                line: launch.activity.progress.as_ref().map(|line| one_line(line, MAX_LINE)),
-                since: Elapsed(launch.started_at.unwrap_or(launch.claimed_at)),
-            },
-            Standing::Waits(waiting) => {
-                let about = About {
-                    agent: task.assignee.as_ref(),
-                    project: Some(&task.project),
-                    task: Some(&task.id),
-                };
-                Self::Why { why: WhyLine::of(w, &waiting, about) }
-            }
-            Standing::Rests => Self::Nothing,
+        if let Some(waiting) = standings.waiting(task) {
+            let about = About {
+                agent: task.assignee.as_ref(),
+                project: Some(&task.project),
+                task: Some(&task.id),
+            };
+            return Self::Why { why: WhyLine::of(w, &waiting, about) };
         }
+        standings.live(task).map_or(Self::Nothing, |launch| Self::Live {
+            line: launch.activity.progress.as_ref().map(|line| one_line(line, MAX_LINE)),
+            since: Elapsed(launch.started_at.unwrap_or(launch.claimed_at)),
+        })
     }
 }
 

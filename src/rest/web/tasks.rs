@@ -29,7 +29,7 @@ use crate::rest::auth::Operator;
 use crate::rest::extract::{InForm, InQuery, InTask, given, parsed};
 use crate::rest::routes::forge::is_safe_link;
 use crate::rest::{Problem, RestState};
-use crate::service::{ServiceError, Standing, Standings, TaskEdit};
+use crate::service::{ServiceError, Standings, TaskEdit};
 
 #[derive(Template)]
 #[template(path = "parts/task.html")]
@@ -349,11 +349,7 @@ async fn read(frame: &Frame, state: &RestState, id: &TaskId) -> Result<ShownTask
     let waits_for_cancelled = view.starts_after().any(is_cancelled);
     let standings = Standings::read(&state.service, std::slice::from_ref(&view.task)).await?;
     let now = Now::of(frame.w, &standings, &view.task);
-    let live = match standings.of(&view.task) {
-        Standing::Live(launch) => Some(launch),
-        Standing::Waits(_) | Standing::Rests => standings.lingering(&view.task),
-    };
-    let launch = live.map(|launch| LiveLaunch {
+    let launch = standings.live(&view.task).map(|launch| LiveLaunch {
         id: launch.id.clone(),
         since: When(launch.started_at.unwrap_or(launch.claimed_at)),
         agent: launch.key.agent.clone(),
