@@ -3,6 +3,8 @@
 
 mod facts;
 
+use std::sync::LazyLock;
+
 use super::activity::FailureClass;
 use super::key::Purpose;
 use super::language::Language;
@@ -95,7 +97,7 @@ impl Waiting {
 
     /// Returns the facts that the sentence names.
     pub fn facts(&self) -> &WaitFacts {
-        static NONE: WaitFacts = WaitFacts::NONE;
+        static NONE: LazyLock<WaitFacts> = LazyLock::new(WaitFacts::default);
         self.facts.as_deref().unwrap_or(&NONE)
     }
 

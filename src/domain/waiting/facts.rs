@@ -63,21 +63,6 @@ pub struct SilentHost {
 }
 
 impl WaitFacts {
-    pub(super) const NONE: Self = Self {
-        agent: None,
-        project: None,
-        ai_type: None,
-        inactive: None,
-        held_since: None,
-        stopped_by: None,
-        paused_since: None,
-        in_use: None,
-        host: None,
-        n_ahead: 0,
-        chat: None,
-        silent_host: None,
-    };
-
     /// Returns what stands for a placeholder of a sentence; `None` if it is not known.
     pub(super) fn value(&self, placeholder: &str) -> Option<String> {
         match placeholder {

@@ -52,7 +52,7 @@ pub(super) struct PanelLink {
 }
 
 /// The action that ends a wait: a link, or a form that is posted.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(super) struct WhyAction {
     pub(super) text: &'static str,
     pub(super) href: Option<String>,
@@ -117,9 +117,7 @@ impl WhyAction {
         login_command(provider).map(|_| Self {
             text: w.show_login,
             href: Some(format!("/ui/projects/{project}/agents/{agent}")),
-            panel: None,
-            post: String::new(),
-            values: String::new(),
+            ..Self::default()
         })
     }
 
@@ -136,18 +134,10 @@ impl WhyAction {
         about: About<'_>,
     ) -> Option<Self> {
         let text = w.of_wait_action(action);
-        let link = |href: String| {
-            Some(Self {
-                text,
-                href: Some(href),
-                panel: None,
-                post: String::new(),
-                values: String::new(),
-            })
-        };
+        let link = |href: String| Some(Self { text, href: Some(href), ..Self::default() });
         let form = |post: &str, values: serde_json::Value| {
             let values = values.to_string();
-            Some(Self { text, href: None, panel: None, post: post.to_owned(), values })
+            Some(Self { text, post: post.to_owned(), values, ..Self::default() })
         };
         let About { agent, project, task } = about;
         let to_task = |tab: &str, edits| {
@@ -189,7 +179,7 @@ impl WhyAction {
             WaitAction::EndChat => {
                 let ChatInSlot { agent, project, .. } = waiting.facts().chat.as_ref()?;
                 let post = format!("/ui/do/projects/{project}/agents/{agent}/chat/end");
-                Some(Self { post, ..form("", serde_json::json!({}))? })
+                form(&post, serde_json::json!({}))
             }
             WaitAction::ChangeLimits => {
                 let WaitReason::Start(reason) = waiting.reason else { return None };
