@@ -480,8 +480,7 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
     fn status(&self, now: Timestamp, mut deferred: Vec<Deferred>) -> CoordinatorStatus {
         let is_preparing = |it: &&mut Deferred| it.reason == StartReason::PreparingWorkspace;
         for waits in deferred.iter_mut().filter(is_preparing) {
-            let host = self.workspaces.host.as_ref();
-            let upgrade = host.and_then(|it| it.checkouts.upgrade_progress(&waits.key.project));
+            let upgrade = self.workspaces.upgrade_progress(&waits.key.project);
             waits.detail = upgrade.or(waits.detail.take());
         }
         let mut instances = self.processes.instances().to_vec();

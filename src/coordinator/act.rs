@@ -305,9 +305,10 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
                 // The rest of the time until a deadline can be any value if a clock was set since
                 // the deadline was made. It is therefore limited to the start timeout.
                 let most = self
-                    .seen_last
+                    .server
+                    .seen
                     .as_ref()
-                    .and_then(|(_, limits)| limits.start_timeout)
+                    .and_then(|seen| seen.limits.start_timeout)
                     .unwrap_or(Duration::MAX);
                 // The deadline of a check is the time limit of its command.
                 let most = if check.is_some() { Duration::MAX } else { most };

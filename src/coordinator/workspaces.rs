@@ -35,7 +35,7 @@ const REPORT_AGAIN: Duration = Duration::from_secs(1);
 /// The steps under way. They end when this is dropped: the next daemon repeats them.
 pub(super) struct WorkspaceJobs<C> {
     control: Arc<C>,
-    pub(super) host: Option<Host>,
+    host: Option<Host>,
     busy: Arc<Mutex<BTreeSet<WorkspaceId>>>,
     /// The workspaces whose files are being removed.
     removing: Arc<Mutex<BTreeSet<WorkspaceId>>>,
@@ -80,6 +80,11 @@ impl<C: ControlPlane> WorkspaceJobs<C> {
             ended: Arc::default(),
             tasks: Mutex::default(),
         }
+    }
+
+    /// Returns how far the upgrade of a project is; `None` if it copies nothing now.
+    pub(super) fn upgrade_progress(&self, project: &ProjectId) -> Option<String> {
+        self.host.as_ref()?.checkouts.upgrade_progress(project)
     }
 
     /// Makes, keeps and removes workspaces in `checkouts` from now on, and runs `hooks` in them.

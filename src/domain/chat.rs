@@ -169,7 +169,7 @@ mod tests {
     use crate::domain::account::Account;
     use crate::domain::key::Purpose;
     use crate::domain::secret::Secret;
-    use crate::domain::start_history::{Backoff, StartReason};
+    use crate::domain::start_history::Backoff;
     use crate::domain::workspace::WorkspaceMode;
 
     const LIMIT: StartLimit =

@@ -6,6 +6,7 @@ use crate::domain::{Assignment, ProjectId, Removable, ShortId, TaskId};
 use crate::store::{BoxError, Cells, Read, StoreError, Value, cell};
 
 use super::audit::{Entry, Fields, plain};
+use super::record::Record as _;
 use super::{Transaction, Wake, creation_digests};
 
 fn read_removable(cells: &mut Cells<'_>) -> Result<Removable, BoxError> {

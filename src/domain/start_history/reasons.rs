@@ -97,8 +97,8 @@ pub enum ChecklistItem {
     Slot,
 }
 
-/// Defines the enum and the table. The columns after `with` are those whose values are not the usual
-/// ones.
+/// Defines the enum and the table. The columns after `with` are those whose values are not the
+/// usual ones.
 macro_rules! reasons {
     (
         $(#[$doc:meta])*

@@ -120,8 +120,8 @@ impl Launches {
         Ok(all)
     }
 
-    /// Returns the answers of the rules for one key. `launch` is its open launch, and `deferral` the
-    /// report of a coordinator that defers its start.
+    /// Returns the answers of the rules for one key. `launch` is its open launch, and `deferral`
+    /// the report of a coordinator that defers its start.
     fn why_read(
         &self,
         read: ReadKey,
@@ -172,8 +172,8 @@ impl Launches {
     }
 }
 
-/// Returns a running chat of the host that defers a start, if its end would free a slot of the limit
-/// that the start waits for.
+/// Returns a running chat of the host that defers a start, if its end would free a slot of the
+/// limit that the start waits for.
 fn chat_before(
     start: &StartFacts,
     deferral: &(CoordinatorId, Deferred),
