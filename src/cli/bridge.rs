@@ -332,7 +332,7 @@ fn lost(call: &Value) -> Value {
 /// Returns at the end of the input, if no line is before it. Cancel-safe.
 async fn end_of(input: &mut (impl AsyncBufRead + Unpin)) {
     if input.fill_buf().await.is_ok_and(|unread| !unread.is_empty()) {
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
 

@@ -125,7 +125,7 @@ macro_rules! methods {
         }
 
         fn values(&self) -> Vec<$crate::store::Value<'_>> {
-            let mut values: Vec<$crate::store::Value<'_>> = Vec::new();
+            let mut values = Vec::new();
             $($crate::rows::record::field!(
                 @values values, &self.$field, $(: $Part)? $(as $form)?
             );)+
@@ -137,10 +137,10 @@ macro_rules! methods {
 /// Expands the parts of one field for `record!` and `entity!`.
 macro_rules! field {
     (@names $names:ident, $field:ident) => {
-        $names.push(stringify!($field))
+        $names.extend([stringify!($field)])
     };
     (@names $names:ident, $field:ident = $column:literal) => {
-        $names.push($column)
+        $names.extend([$column])
     };
     (@names $names:ident, $field:ident : $Part:ty) => {
         $names.extend(<$Part as $crate::rows::record::Record>::columns())
@@ -157,13 +157,13 @@ macro_rules! field {
     };
 
     (@values $values:ident, $value:expr,) => {
-        $values.push(($value).into())
+        $values.extend([<_ as Into<$crate::store::Value<'_>>>::into($value)])
     };
     (@values $values:ident, $value:expr, : $Part:ty) => {
         $values.extend(<$Part as $crate::rows::record::Record>::values($value))
     };
     (@values $values:ident, $value:expr, as $form:ident) => {
-        $values.push($form::value($value))
+        $values.extend([$form::value($value)])
     };
 
     (@shown $value:expr, $field:ident $(= $column:literal)?) => {

@@ -216,12 +216,11 @@ impl WantedTask {
         short_id: ShortId,
         now: Timestamp,
     ) -> Result<Task, Refusal> {
-        let task = match before {
-            Some(before) => Task { project: self.project.clone(), ..before.clone() },
-            None => {
-                let new = NewTask::new(self.project.clone(), self.title.clone());
-                NewTask { status: self.status, ..new }.to_task(self.id.clone(), short_id, now)?
-            }
+        let task = if let Some(before) = before {
+            Task { project: self.project.clone(), ..before.clone() }
+        } else {
+            let new = NewTask::new(self.project.clone(), self.title.clone());
+            NewTask { status: self.status, ..new }.to_task(self.id.clone(), short_id, now)?
         };
         let edit = TaskEdit {
             title: Some(self.title.clone()),

@@ -149,7 +149,7 @@ impl Forges {
         let reason = move |facts: StartFacts| facts.reason(backoff, now);
         let work = self.core.read(move |tx| {
             let is_paused = pauses::is_paused(tx)?;
-            Ok(if is_paused { None } else { Some(read_open_work(tx, &reason)?) })
+            Ok(if is_paused { None } else { Some(read_open_work(tx, reason)?) })
         });
         let hosts_in_trouble = self.board.hosts_in_trouble();
         Ok(work.await?.map(|work| OpenWork { hosts_in_trouble, ..work }))
