@@ -6,7 +6,7 @@ use hyper::StatusCode;
 
 use crate::config::ConfigError;
 use crate::domain::printable;
-use crate::rest::Problem;
+use crate::http::Problem;
 use crate::telemetry::ErrorChain;
 
 pub(super) const EXIT_FAILED: u8 = 1;

@@ -15,7 +15,7 @@ use crate::config::Environment;
 use crate::domain::AgentId;
 use crate::domain::export::lines::LineSplitter;
 use crate::domain::export::{Counts, MAX_FILE};
-use crate::rest::Problem;
+use crate::http::Problem;
 use crate::service::ImportReport;
 use crate::sys::regular_file;
 

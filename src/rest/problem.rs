@@ -1,13 +1,69 @@
 //! Turns refusals and faults into problems.
 
+use std::ops::{Deref, DerefMut};
+
 use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use serde::{Deserialize, Serialize};
 
 use crate::domain::refusal::RefusalKind;
 use crate::domain::{Language, Refusal};
+use crate::http;
 use crate::service::ServiceError;
 use crate::telemetry::ErrorChain;
 
-pub use crate::http::{FieldProblem, Problem};
+pub use crate::http::FieldProblem;
+
+/// What went wrong with a request: a [`http::Problem`] that refusals and faults of the service turn
+/// into.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Problem(http::Problem);
+
+impl Problem {
+    pub fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
+        Self(http::Problem::new(status, code, detail))
+    }
+
+    pub fn with_hint(self, hint: Option<&'static str>) -> Self {
+        Self(self.0.with_hint(hint))
+    }
+
+    pub fn with_problems(self, problems: Vec<FieldProblem>) -> Self {
+        Self(self.0.with_problems(problems))
+    }
+
+    /// Returns the same problem as one of a field of the input.
+    pub fn at(self, field: &str) -> Self {
+        Self(self.0.at(field))
+    }
+}
+
+impl Deref for Problem {
+    type Target = http::Problem;
+
+    fn deref(&self) -> &http::Problem {
+        &self.0
+    }
+}
+
+impl DerefMut for Problem {
+    fn deref_mut(&mut self) -> &mut http::Problem {
+        &mut self.0
+    }
+}
+
+impl From<http::Problem> for Problem {
+    fn from(problem: http::Problem) -> Self {
+        Self(problem)
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        self.0.into_response()
+    }
+}
 
 impl From<Refusal> for Problem {
     fn from(refusal: Refusal) -> Self {

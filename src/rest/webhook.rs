@@ -118,7 +118,8 @@ async fn names_of(
         }
     };
     let update = |data: &[u8]| mac.iter_mut().for_each(|mac| mac.update(data));
-    let kept = timeout(BODY_TIME, read(body, update)).await.unwrap_or_else(|_| Err(too_slow()))?;
+    let kept =
+        timeout(BODY_TIME, read(body, update)).await.unwrap_or_else(|_| Err(too_slow().into()))?;
     if let (Proof::Signature(signature), Some(mac)) = (proof, mac) {
         // The comparison takes a time that reveals nothing.
         mac.verify_slice(&signature).map_err(|_| not_signed())?;
@@ -163,7 +164,7 @@ fn checked_head(webhook: &Webhook, headers: &HeaderMap) -> Result<Proof, Problem
         .and_then(|length| length.parse().ok())
         .is_some_and(|length: usize| length > MAX_BODY)
     {
-        return Err(too_large(MAX_BODY));
+        return Err(too_large(MAX_BODY).into());
     }
     Ok(proof)
 }
@@ -189,7 +190,7 @@ async fn read(mut body: Body, mut update: impl FnMut(&[u8])) -> Result<Option<Ve
         };
         n_read += data.len();
         if n_read > MAX_BODY {
-            return Err(too_large(MAX_BODY));
+            return Err(too_large(MAX_BODY).into());
         }
         update(&data);
         kept = kept.filter(|_| n_read <= MAX_KEPT);
@@ -284,7 +285,7 @@ mod tests {
         let slots = Semaphore::new(1);
         names_of(&webhook(), headers, body, &slots)
             .await
-            .map_or_else(|problem| problem.code.into(), |_| String::new())
+            .map_or_else(|problem| problem.code.to_string(), |_| String::new())
     }
 
     #[track_caller]
@@ -406,7 +407,7 @@ mod tests {
         let headers = head(&[]);
         let slow = names_of(&webhook, &headers, never(), &slots);
         let next = names_of(&webhook, &headers, Body::from(BODY), &slots);
-        let next = async { (next.await.unwrap_err().code, began.elapsed()) };
+        let next = async { (next.await.unwrap_err().code.clone(), began.elapsed()) };
         let (slow, next) = tokio::join!(slow, next);
         assert_eq!(next, ("too_many_webhooks".into(), SLOT_WAIT));
         assert_eq!(

@@ -168,7 +168,7 @@ async fn read(mut body: Body) -> Result<Result<ExportFile, Problems>, Problem> {
         };
         n_bytes += data.len();
         if n_bytes > MAX_FILE {
-            return Err(too_large(MAX_FILE));
+            return Err(too_large(MAX_FILE).into());
         }
         if let Err(too_long) = splitter.push(&data, |line, bytes| reader.take(line, bytes)) {
             reader.stop(too_long);

@@ -48,20 +48,21 @@ pub(super) fn in_words(w: &Words, mut problem: Problem, refusal: Option<&Refusal
     if let Some(field) = refusal.and_then(|refusal| w.of_field(refusal)) {
         problem.problems = vec![field];
     } else {
+        let code = problem.code.clone();
         for field in &mut problem.problems {
-            field.message = w.of_problem(&problem.code, std::mem::take(&mut field.message));
+            field.message = w.of_problem(&code, std::mem::take(&mut field.message));
         }
     }
+    let detail = std::mem::take(&mut problem.detail);
     problem.detail = match refusal {
-        Some(refusal) => w.of_refusal(refusal, problem.detail),
-        None => w.of_problem(&problem.code, problem.detail),
+        Some(refusal) => w.of_refusal(refusal, detail),
+        None => w.of_problem(&problem.code, detail),
     };
     // A hint of a layer that tells no refusal exists in English only.
     let hint = refusal.and_then(|refusal| refusal.hint(w.language));
-    problem.hint = match w.language {
-        Language::English => problem.hint,
-        Language::Japanese => hint.map(Into::into),
-    };
+    if w.language == Language::Japanese {
+        problem.hint = hint.map(Into::into);
+    }
     problem.refusal = told;
     problem
 }
@@ -122,7 +123,7 @@ pub(super) async fn as_pages(
             status: parts.status.as_u16(),
             detail: missing.map_or(sentence, |task| frame.w.of_missing(task.as_str())),
             detail_in_english,
-            hint: problem.hint.map(str::into_string),
+            hint: problem.hint.as_deref().map(str::to_owned),
             project,
             frame,
         };

@@ -49,8 +49,9 @@ impl Note {
             let (heading, help) = w.of_link_fault(*fault);
             return Self { code, heading: heading.to_owned(), help: Some(help.to_owned()) };
         }
-        let Problem { detail, hint, .. } = in_words(w, problem, None);
-        Self { code, heading: detail, help: hint.map(|hint| hint.to_string()) }
+        let problem = in_words(w, problem, None);
+        let help = problem.hint.as_ref().map(|hint| hint.to_string());
+        Self { code, heading: problem.detail.clone(), help }
     }
 }
 
