@@ -5,7 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The classes that pages make of a value, or that htmx sets.
-const MADE: [&str; 9] = ["h0", "h1", "h2", "h3", "h4", "h5", "h6", "h7", "htmx-request"];
+const MADE: [&str; 10] =
+    ["h0", "h1", "h2", "h3", "h4", "h5", "h6", "h7", "htmx-request", "backlog"];
 
 /// Returns the files below `src/rest/web` with one of these extensions.
 fn files(extensions: &[&str]) -> Vec<PathBuf> {
