@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Stdio;
 
 use rusqlite::Connection;
 use rustix::fs::{CWD, FileType, Mode};
@@ -140,9 +141,8 @@ fn is_listened_to(daemon: &Daemon, signal: Signal) -> bool {
 
 #[test]
 fn a_start_that_waits_for_a_file_ends_at_a_signal() {
-    let mut daemon = Daemon::configured("manifest: manifest.yaml");
-    make_pipe(&daemon.folder().join("manifest.yaml"));
-    daemon.spawn();
+    let mut daemon = Daemon::configured("manifest: /dev/stdin");
+    daemon.spawn_with(daemon.command(), Stdio::piped());
     until("it listens to signals", || is_listened_to(&daemon, Signal::TERM));
     assert_eq!(daemon.terminate().code(), Some(0), "{}", daemon.log());
     assert_eq!(daemon.logged("stopped while starting").len(), 1, "{}", daemon.log());
