@@ -84,6 +84,7 @@ impl IntoResponse for Problem {
 }
 
 /// Returns the answer for an unknown path.
+#[allow(clippy::unused_async, reason = "axum takes handlers that return futures")]
 pub async fn no_such_route(uri: Uri) -> Problem {
     Problem::new(
         StatusCode::NOT_FOUND,
@@ -93,6 +94,7 @@ pub async fn no_such_route(uri: Uri) -> Problem {
 }
 
 /// Returns the answer for a path that takes other methods.
+#[allow(clippy::unused_async, reason = "axum takes handlers that return futures")]
 pub async fn method_not_allowed(method: Method, uri: Uri) -> Problem {
     let detail = format!("{} does not take {method}", uri.path());
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", detail)
