@@ -50,7 +50,7 @@ impl Note {
             return Self { code, heading: heading.to_owned(), help: Some(help.to_owned()) };
         }
         let problem = in_words(w, problem, None);
-        let help = problem.hint.as_ref().map(|hint| hint.to_string());
+        let help = problem.hint.as_deref().map(str::to_owned);
         Self { code, heading: problem.detail.clone(), help }
     }
 }
