@@ -42,7 +42,7 @@ keys! {
     pub struct AgentLimits in "limits" {
         /// The memory of an agent with everything that it starts. A smaller size protects the
         /// machine. With too little, the kernel ends the agent or its tools, and `status` says so.
-        /// The limit needs a control group (README, "Isolation"). Without one, the daemon logs a
+        /// The limit needs a control group (docs/isolation.md). Without one, the daemon logs a
         /// warning.
         pub memory_per_agent: Option<u64> = None, sizes(16 * MIB..=TIB).or_none(), ToNewStarts;
 
