@@ -118,13 +118,6 @@ fn the_reference_of_the_tools_is_up_to_date() {
         write_tool(&mut page, tool, &examples);
     }
     page.push_str(
-        "## Tools of coordinators\n\nThese tools are for `supervise` and for coordinators of your \
-         own ([two-hosts.md](two-hosts.md#other-coordinators)). Agents cannot call them.\n\n",
-    );
-    for tool in tools.iter().filter(|tool| !is_old(tool) && is_coordinators(tool)) {
-        write_tool(&mut page, tool, &examples);
-    }
-    page.push_str(
         "## Deprecated tools\n\nOlder clients use these tools ([migration.md](migration.md)).\n\n",
     );
     for tool in tools.iter().filter(is_old) {
@@ -132,5 +125,12 @@ fn the_reference_of_the_tools_is_up_to_date() {
         writeln!(page, "- `{name}`: {text}").unwrap();
     }
     page.push('\n');
+    page.push_str(
+        "## Tools of coordinators\n\nThese tools are for `supervise` and for coordinators of your \
+         own ([two-hosts.md](two-hosts.md#other-coordinators)). Agents cannot call them.\n\n",
+    );
+    for tool in tools.iter().filter(|tool| !is_old(tool) && is_coordinators(tool)) {
+        write_tool(&mut page, tool, &examples);
+    }
     check_generated("docs/agents.md", &page);
 }
