@@ -163,7 +163,7 @@ async fn daemon(config: &Config) -> Vec<Finding> {
         findings.push(Finding::new(State::Warning, subject, "it starts no agents", remedy));
     }
     if let Some(problem) = status.store.and_then(|store| store.problem) {
-        let remedy = "docs/faults.md names the causes";
+        let remedy = "docs/project/faults.md names the causes";
         findings.push(Finding::new(State::Problem, "store in use", problem, remedy));
     }
     if let Some(problem) = status.server.and_then(|server| server.problem) {

@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const SPECIFICATION: &str = "docs/specification.md";
-const FAULTS: &str = "docs/faults.md";
+const SPECIFICATION: &str = "docs/project/specification.md";
+const FAULTS: &str = "docs/project/faults.md";
 const ARCHITECTURE: &str = "ARCHITECTURE.md";
 
 /// The files that may cite numbers, by their extension.

@@ -1,5 +1,5 @@
 //! Faults, with the real binary as a daemon: killed daemons, shims and agents, full disks,
-//! damaged files. The numbers (F-n) are those of docs/faults.md.
+//! damaged files. The numbers (F-n) are those of docs/project/faults.md.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 #[cfg(debug_assertions)]

@@ -127,7 +127,7 @@ fn the_reference_of_the_tools_is_up_to_date() {
     page.push('\n');
     page.push_str(
         "## Tools of coordinators\n\nThese tools are for `supervise` and for coordinators of your \
-         own ([two-hosts.md](two-hosts.md#other-coordinators)). Agents cannot call them.\n\n",
+         own ([hosts.md](hosts.md#other-coordinators)). Agents cannot call them.\n\n",
     );
     for tool in tools.iter().filter(|tool| !is_old(tool) && is_coordinators(tool)) {
         write_tool(&mut page, tool, &examples);
