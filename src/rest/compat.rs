@@ -1,5 +1,5 @@
 //! REST without the prefix `/api`, for older clients. To end their support, delete this module, but
-//! keep `/metrics`, where monitoring reads it (docs/operators.md).
+//! keep `/metrics`, where monitoring reads it (docs/operation.md).
 
 use axum::Router;
 
