@@ -271,11 +271,21 @@ fn tables() -> String {
         for part in parts {
             match part {
                 Part::Keys(keys) | Part::Entry(_, keys) => {
-                    if section != Some(keys.section) {
-                        write_header(&mut text, &keys);
-                        section = Some(keys.section);
+                    let is_new = section != Some(keys.section);
+                    section = Some(keys.section);
+                    if keys.section.starts_with("gitlab") {
+                        // Its keys are those of `github`.
+                        if is_new && keys.section == "gitlab" {
+                            write_title(&mut text, &keys);
+                            let base_url = &keys.keys[0].default;
+                            let _ = writeln!(text, "The default of `base_url` is `{base_url}`.");
+                        }
+                    } else {
+                        if is_new {
+                            write_header(&mut text, &keys);
+                        }
+                        keys.keys.iter().for_each(|key| write_row(&mut text, key));
                     }
-                    keys.keys.iter().for_each(|key| write_row(&mut text, key));
                 }
             }
         }
@@ -283,10 +293,15 @@ fn tables() -> String {
     text
 }
 
+/// Writes the name of a section and what it is about.
+fn write_title(text: &mut String, keys: &Description) {
+    let _ = write!(text, "\n### `{}`\n", keys.section.replace('*', "NAME"));
+    let _ = writeln!(text, "{}", sentences(keys.about));
+}
+
 fn write_header(text: &mut String, keys: &Description) {
     if !keys.section.is_empty() {
-        let _ = write!(text, "\n### `{}`\n", keys.section.replace('*', "NAME"));
-        let _ = writeln!(text, "{}", sentences(keys.about));
+        write_title(text, keys);
     }
     text.push_str(
         "\n| Key | Effect | Values | Default | A change counts |\n|---|---|---|---|---|\n",
