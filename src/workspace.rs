@@ -13,6 +13,7 @@
 //! <root>/.gitconfig and .git-home       what each call of git uses
 //! <root>/<project>/keep.git             the keep repository
 //! <root>/<project>/keep.git/mended      nothing of version 0.1.0 is to be mended; what stays root's
+//! <root>/<project>/handover              the user to whom these go just now, if that is not done
 //! <root>/<project>/files.git            settings for reading the files of workspaces as they are
 //! <root>/<project>/<workspace>/tree     what the agent gets
 //! <root>/<project>/<workspace>/index    git's index of a tree of the daemon's user
@@ -26,10 +27,10 @@
 //!
 //! A project without clones has snapshots of its directory in its keep repository instead.
 //!
-//! The keep repository, `files.git` and `lent-<uid>` belong to the keeper if this machine has that
-//! account, and else to the daemon's own user. Only the keeper opens something in them
-//! ([`Place::as_keeper`]), and git runs on them as the keeper. Clones of root are then like those
-//! of any other user.
+//! The keep repository and `lent-<uid>` belong to the keeper if this machine has that account, and
+//! else to the daemon's own user. Only the keeper opens something in them ([`Place::as_keeper`]),
+//! and git runs on them as the keeper. Clones of root are then like those of any other user.
+//! `files.git` is always the daemon's, because git obeys it with the rights of each owner of files.
 
 mod author;
 mod base;

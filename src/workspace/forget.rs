@@ -82,7 +82,7 @@ impl Checkouts {
             return Ok(0);
         }
         // A step on this project may take long, and the caller has other work.
-        let Some(_locked) = self.try_lock_keep(project, &place)? else {
+        let Some(_locked) = self.try_lock_keep(project, &place).await? else {
             return Ok(0);
         };
         let mut changes = String::new();

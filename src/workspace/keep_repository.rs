@@ -56,7 +56,7 @@ impl Checkouts {
     ) -> Result<Head, CheckoutError> {
         self.mend(source, place).await?;
         let head = source.head(&self.git).await?;
-        if !place.has_keep() || !place.files().is_dir() {
+        if !place.has_keep() || !place.has_files() {
             let format = source.git(&self.git, ["rev-parse", "--show-object-format"]);
             self.make_keep(&format.text().await?, place).await?;
         } else {
@@ -85,15 +85,7 @@ impl Checkouts {
             run_as(keeper, || finish_keep(&new))?;
             rename(&new, &place.keep())?;
         }
-        if place.files().is_dir() {
-            return Ok(());
-        }
-        let keeper = place.keeper();
-        let new = place.project.join(".new-files");
-        make_new(&new, keeper)?;
-        let settings = Settings { format, attributes: ATTRIBUTES, excluded: "" };
-        run_as(keeper, || make_repository(&new, &settings))?;
-        rename(&new, &place.files())
+        place.make_files(format)
     }
 
     /// Returns the user to whom the repositories in a folder of a project are to belong; `None` for
@@ -116,8 +108,8 @@ impl Checkouts {
 
     /// Removes what an earlier process of the daemon left half-done. Only one process changes a
     /// keep repository, so a lock file in it has no holder.
-    pub(super) fn tidy(state: &mut KeepState, place: &Place) -> Result<(), CheckoutError> {
-        finish_handover(place)?;
+    async fn tidy(state: &mut KeepState, place: &Place) -> Result<(), CheckoutError> {
+        finish_handover(place).await?;
         if std::mem::replace(&mut state.is_tidied, true) || !place.project.is_dir() {
             return Ok(());
         }
@@ -188,13 +180,13 @@ impl Checkouts {
         place: &Place,
     ) -> Result<tokio::sync::OwnedMutexGuard<KeepState>, CheckoutError> {
         let mut state = self.lock(project).await;
-        Self::tidy(&mut state, place)?;
+        Self::tidy(&mut state, place).await?;
         self.remove_left_locks(&mut state, place)?;
         Ok(state)
     }
 
     /// Locks the keep repository like [`Checkouts::lock_keep`]; `None` if another step has it.
-    pub(super) fn try_lock_keep(
+    pub(super) async fn try_lock_keep(
         &self,
         project: &ProjectId,
         place: &Place,
@@ -202,13 +194,35 @@ impl Checkouts {
         let Ok(mut state) = self.lock_of(project).try_lock_owned() else {
             return Ok(None);
         };
-        Self::tidy(&mut state, place)?;
+        Self::tidy(&mut state, place).await?;
         self.remove_left_locks(&mut state, place)?;
         Ok(Some(state))
     }
 }
 
 impl Place {
+    /// Returns whether the project has the repository with the settings for reading files. One of
+    /// another user does not count.
+    fn has_files(&self) -> bool {
+        let files = self.files();
+        files.is_dir() && Owner::of(&files).is_none()
+    }
+
+    /// Makes the repository with the settings with which the files of workspaces are read, unless
+    /// it exists. It is the daemon's, because git obeys it with the rights of each owner of files.
+    /// Blocks.
+    pub(super) fn make_files(&self, format: &str) -> Result<(), CheckoutError> {
+        if self.has_files() {
+            return Ok(());
+        }
+        let new = self.project.join(".new-files");
+        make_new(&new, None)?;
+        make_repository(&new, &Settings { format, attributes: ATTRIBUTES, excluded: "" })?;
+        let files = self.files();
+        remove_folder(&files)?;
+        rename(&new, &files)
+    }
+
     /// Removes the locks of the keep repository, and the parts of objects. No call has them.
     fn remove_locks(&self) -> Result<(), CheckoutError> {
         self.as_keeper(|keep| {

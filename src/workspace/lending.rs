@@ -194,11 +194,11 @@ impl Checkouts {
         let Some(owner) = place.owner else {
             return Ok(());
         };
-        let files = place.files();
-        let keeper = place.keeper();
+        let place = place.clone();
         let scratch = place.scratch();
         blocking(move || {
-            run_as(keeper, || make_readable(&files))?;
+            place.make_files(place.format())?;
+            make_readable(&place.files())?;
             make_folder(&scratch)?;
             give(&scratch, owner)?;
             run_as(Some(owner), || make_folder(&scratch.join("objects")))

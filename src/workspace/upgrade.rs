@@ -32,6 +32,8 @@ use crate::telemetry::ErrorChain;
 
 /// The file of a keep repository that says that nothing is to be mended, and what was left.
 pub(super) const MENDED: &str = "mended";
+/// The file of a project with the keeper, as `chown` takes it, while the handover goes on.
+const HANDOVER: &str = "handover";
 /// The most names in the path of an entry that is given back.
 const MAX_DEPTH: usize = 200;
 /// The most entries that are named.
@@ -140,7 +142,7 @@ impl Checkouts {
     /// # Errors
     /// Nothing is lost then, and the next attempt goes on.
     pub(super) async fn give_to_keeper(&self, place: &Place) -> Result<(), CheckoutError> {
-        if self.keeper.is_none() || place.keeper().is_some() || !place.files().is_dir() {
+        if self.keeper.is_none() || place.keeper().is_some() {
             return Ok(());
         }
         let Some(keeper) = self.keeper_of(&place.project)? else {
@@ -194,25 +196,49 @@ impl Checkouts {
 }
 
 /// Completes what [`Checkouts::give_to_keeper`] began before the daemon ended, so that root writes
-/// nothing into what the keeper has already. Blocks.
-pub(super) fn finish_handover(place: &Place) -> Result<(), CheckoutError> {
-    match Owner::of(&place.files()) {
-        Some(keeper) if place.keeper().is_none() => hand_over(place, keeper),
-        _ => Ok(()),
+/// nothing into what the keeper has already. The user in the mark gets the rest.
+pub(super) async fn finish_handover(place: &Place) -> Result<(), CheckoutError> {
+    let mark = place.project.join(HANDOVER);
+    if mark.symlink_metadata().is_err() {
+        return Ok(());
     }
+    let place = place.clone();
+    blocking(move || {
+        let text = std::fs::read_to_string(&mark).map_err(CheckoutError::io("read", &mark))?;
+        // Nothing has changed before the mark was whole.
+        match keeper_in(&text).filter(|_| place.keep().is_dir()) {
+            Some(keeper) => hand_over(&place, keeper),
+            None => std::fs::remove_file(&mark).map_err(CheckoutError::io("remove", &mark)),
+        }
+    })
+    .await
 }
 
-/// Gives the coordinator's repositories of a project to the keeper. The folder `files.git` comes
-/// first, which shows that this has begun, and `keep.git` last: until then root is the keeper.
-/// Blocks.
+/// Returns the user in the mark of a handover.
+fn keeper_in(mark: &str) -> Option<Owner> {
+    let (uid, gid) = mark.strip_suffix('\n')?.split_once(':')?;
+    Some(Owner { uid: uid.parse().ok()?, gid: gid.parse().ok()? })
+}
+
+/// Writes the mark of a handover, which outlives a crash of the machine.
+fn write_mark(mark: &Path, keeper: Owner) -> Result<(), CheckoutError> {
+    write(mark, format!("{}:{}\n", keeper.uid, keeper.gid))?;
+    for path in [Some(mark), mark.parent()].into_iter().flatten() {
+        let synced = File::open(path).and_then(|file| file.sync_all());
+        synced.map_err(CheckoutError::io("write to the disk", path))?;
+    }
+    Ok(())
+}
+
+/// Gives the coordinator's repositories of a project to the keeper. A mark says that this goes on.
+/// The folder `keep.git` comes last: until then root is the keeper. Blocks.
 ///
 /// # Errors
 /// `Refused`, before anything changes, for a file that has a second name.
 fn hand_over(place: &Place, keeper: Owner) -> Result<(), CheckoutError> {
     let lent = names_in(&place.project).into_iter().filter(|name| name.starts_with(LENT));
     let lent = lent.map(|name| place.project.join(name));
-    let first = std::iter::once(place.files());
-    let folders: Vec<PathBuf> = first.chain(lent).chain([place.keep()]).collect();
+    let folders: Vec<PathBuf> = lent.chain([place.keep()]).collect();
     for folder in &folders {
         each_of_root(folder, keeper, &|path, found| {
             if found.is_dir() || found.nlink() == 1 {
@@ -224,6 +250,8 @@ fn hand_over(place: &Place, keeper: Owner) -> Result<(), CheckoutError> {
             )))
         })?;
     }
+    let mark = place.project.join(HANDOVER);
+    write_mark(&mark, keeper)?;
     for folder in &folders {
         each_of_root(folder, keeper, &|path, found| {
             // The group of what is lent is that of its user.
@@ -234,7 +262,7 @@ fn hand_over(place: &Place, keeper: Owner) -> Result<(), CheckoutError> {
             Ok(())
         })?;
     }
-    Ok(())
+    std::fs::remove_file(&mark).map_err(CheckoutError::io("remove", &mark))
 }
 
 /// Calls `work` with each entry that the keeper does not have, a folder after all that is in it.

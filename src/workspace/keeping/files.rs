@@ -29,9 +29,13 @@ impl Checkouts {
         arguments: &[&OsStr],
         index: &Path,
     ) -> Call<'_> {
+        let files = place.files();
+        // Git obeys the settings there with the rights of the user of the call.
+        let is_own = |found: Owner| place.owner.is_some_and(|owner| owner.uid == found.uid);
+        debug_assert!(Owner::of(&files).is_none_or(is_own), "git would obey another user");
         let call = self
             .git
-            .on_tree(&place.files(), &place.tree(), arguments.iter().copied())
+            .on_tree(&files, &place.tree(), arguments.iter().copied())
             .variable("GIT_INDEX_FILE", index)
             .long();
         match place.owner {

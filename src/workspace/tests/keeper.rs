@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::{MetadataExt as _, lchown};
-use std::os::unix::process::ExitStatusExt as _;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 
 use super::rights::{AGENT, PERSON, agent, bed_of_root, chain, give, mode, snapshot_order};
 use super::*;
@@ -36,13 +36,32 @@ fn repositories(bed: &Bed) -> Vec<PathBuf> {
     let keep = bed.keep_repository();
     let project = keep.parent().unwrap();
     let lent = super::objects::names_in(project).into_iter().filter(|it| it.starts_with(LENT));
-    let names = std::iter::once("files.git".to_owned()).chain(lent);
-    let names = names.chain(["keep.git".to_owned()]);
-    names.map(|name| project.join(name)).collect()
+    lent.chain(["keep.git".to_owned()]).map(|name| project.join(name)).collect()
+}
+
+/// Writes a program into the settings with which files are read, with the rights of the keeper.
+/// Returns the file that the program makes.
+fn write_program_as_keeper(bed: &Bed) -> PathBuf {
+    let marks = bed.folder.path().join("marks");
+    std::fs::create_dir(&marks).unwrap();
+    mode(&marks, 0o777);
+    let mark = marks.join("ran");
+    let program = format!("[filter \"mark\"]\n\tclean = \"touch {}; cat\"\n", mark.display());
+    let script = "printf %s \"$PROGRAM\" >>\"$FILES/config\"\n\
+                  echo '* filter=mark' >\"$FILES/info/attributes\"";
+    let files = bed.keep_repository().with_file_name("files.git");
+    let mut shell = Command::new("sh");
+    shell.args(["-c", script]).env("PROGRAM", program).env("FILES", files);
+    let ended = shell.uid(KEEPER).gid(KEEPER).output().unwrap();
+    assert!(!ended.status.success(), "{ended:?}");
+    mark
 }
 
 #[track_caller]
 fn assert_all_belong_to(bed: &Bed, uid: u32) {
+    for path in entries_of(&bed.keep_repository().with_file_name("files.git")) {
+        assert_eq!(path.symlink_metadata().unwrap().uid(), 0, "{}", path.display());
+    }
     for folder in repositories(bed) {
         let found = folder.metadata().unwrap();
         let is_lent = folder.file_name().unwrap().to_string_lossy().starts_with(LENT);
@@ -113,10 +132,13 @@ async fn the_repositories_of_a_new_project_belong_to_the_keeper() {
         let (project, id) = ("shop".parse().unwrap(), "one".parse().unwrap());
         bed.checkouts.write_kept_to(&project, &id, &kept.kept_commit, &to).await.unwrap();
         assert_eq!(std::fs::read_to_string(to.join("open.txt")).unwrap(), "open\n");
+        // Git reads the files of each user with these settings.
+        let mark = write_program_as_keeper(&bed);
         // The owner of what is there is the choice, also if the account is gone.
         bed.checkouts = Checkouts::new(bed.folder.path().join("workspaces"));
         std::fs::write(tree.join("main.txt"), "changed\n").unwrap();
         assert!(bed.keep("one", &one).await.proof.is_some());
+        assert!(!mark.exists(), "git ran a program of the keeper");
         assert_all_belong_to(&bed, KEEPER);
         check_objects(&bed);
     }
@@ -171,6 +193,7 @@ async fn check_handover(bed: &mut Bed, [old, one]: &[Prepared; 2]) {
     assert!(kept.proof.is_some(), "{:?}", kept.left_out);
     bed.prepare("two").await;
     assert_all_belong_to(bed, KEEPER);
+    assert!(!bed.keep_repository().with_file_name("handover").exists());
     let lent = bed.keep_repository().with_file_name(format!("lent-{AGENT}"));
     assert_eq!(lent.metadata().unwrap().gid(), AGENT);
     let linked = super::objects::names_in(&bed.folder.path().join("linked"));
@@ -220,6 +243,8 @@ async fn a_handover_that_was_cut_off_is_completed_and_nothing_is_lost() {
             // Such files were copied before.
             std::fs::remove_dir_all(bed.folder.path().join("linked")).unwrap();
             let folders = repositories(&bed);
+            let mark = bed.keep_repository().with_file_name("handover");
+            std::fs::write(mark, format!("{KEEPER}:{KEEPER}\n")).unwrap();
             let all: Vec<PathBuf> = folders.iter().flat_map(|path| entries_of(path)).collect();
             for path in &all[..all.len() * nth / 4] {
                 let gid = (path.symlink_metadata().unwrap().gid() == 0).then_some(KEEPER);
@@ -233,4 +258,28 @@ async fn a_handover_that_was_cut_off_is_completed_and_nothing_is_lost() {
         assert_eq!(bed.keep_repository().metadata().unwrap().uid(), 0);
         check_handover(&mut bed, &prepared).await;
     }
+}
+
+#[tokio::test]
+async fn only_the_user_in_a_whole_mark_gets_what_root_has_kept() {
+    let Some(bed) = bed_of_root() else { return };
+    bed.prepare("one").await;
+    let keep = bed.keep_repository();
+    let mark = keep.with_file_name("handover");
+    let (project, id) = ("shop".parse().unwrap(), "one".parse().unwrap());
+    let place = bed.checkouts.place(&project, &id);
+    // An earlier build gave only these settings away. They show no handover.
+    lchown(keep.with_file_name("files.git"), Some(PERSON), Some(PERSON)).unwrap();
+    drop(bed.checkouts.lock_keep(&project, &place).await.unwrap());
+    bed.prepare("two").await;
+    assert_all_belong_to(&bed, 0);
+    // The process died before it had written the whole mark.
+    std::fs::write(&mark, format!("{KEEPER}:{KEEPER}")).unwrap();
+    drop(bed.checkouts.lock_keep(&project, &place).await.unwrap());
+    assert!(!mark.exists());
+    assert_all_belong_to(&bed, 0);
+    std::fs::write(&mark, format!("{KEEPER}:{KEEPER}\n")).unwrap();
+    std::fs::rename(&keep, bed.folder.path().join("away")).unwrap();
+    drop(bed.checkouts.lock_keep(&project, &place).await.unwrap());
+    assert!(!mark.exists(), "there is nothing to hand over");
 }
