@@ -74,7 +74,7 @@ impl Checkouts {
             self.give_to_keeper(place).await?;
         } else {
             make_folder(&place.project)?;
-            let keeper = self.keeper_of(&place.project)?;
+            let keeper = self.keeper_of(place)?;
             let new = place.project.join(".new-keep");
             make_new(&new, keeper)?;
             let format = format!("--object-format={format}");
@@ -88,9 +88,9 @@ impl Checkouts {
         place.make_files(format)
     }
 
-    /// Returns the user to whom the repositories in a folder of a project are to belong; `None` for
-    /// the daemon's own user. The keeper needs a way to them, which others cannot change.
-    pub(super) fn keeper_of(&self, project: &Path) -> Result<Option<Owner>, CheckoutError> {
+    /// Returns the user to whom the repositories of a project are to belong; `None` for the daemon's
+    /// own user. The keeper needs a way to them, which others cannot change.
+    pub(super) fn keeper_of(&self, place: &Place) -> Result<Option<Owner>, CheckoutError> {
         let Some(keeper) = self.keeper else {
             return Ok(None);
         };
@@ -102,8 +102,8 @@ impl Checkouts {
         if !has_way || is_changed_by_others(&root) {
             return Ok(None);
         }
-        let_others_enter([&root, project])?;
-        Ok(enters(project)?.then_some(keeper))
+        let_others_enter(&root, place)?;
+        Ok(enters(&place.project)?.then_some(keeper))
     }
 
     /// Removes what an earlier process of the daemon left half-done. Only one process changes a

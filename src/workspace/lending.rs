@@ -63,8 +63,7 @@ impl Checkouts {
             let place = place.clone();
             let name = order.run_as.as_ref().map_or_else(String::new, |user| user.name.clone());
             move || {
-                set_mode(&place.keep(), 0o700)?;
-                open_way(&root, &place.project, owner, &name)?;
+                open_way(&root, &place, owner, &name)?;
                 make_lent(&place, owner)
             }
         })
@@ -232,9 +231,20 @@ fn tips_in(place: &Place, lent: &Path) -> Result<BTreeSet<String>, CheckoutError
     Ok(tips.lines().map(str::to_owned).collect())
 }
 
-/// Lets other users enter folders of the daemon, but not list them.
-pub(super) fn let_others_enter(folders: [&Path; 2]) -> Result<(), CheckoutError> {
-    for folder in folders {
+/// Closes the keep repository of a project to other users.
+pub(super) fn close(place: &Place) -> Result<(), CheckoutError> {
+    let keep = place.keep();
+    match keep.symlink_metadata() {
+        Ok(found) if found.is_dir() => set_mode(&keep, 0o700),
+        _ => Ok(()),
+    }
+}
+
+/// Lets other users enter the folders of the daemon around those of a project, but not list them.
+/// What is kept is closed before that.
+pub(super) fn let_others_enter(root: &Path, place: &Place) -> Result<(), CheckoutError> {
+    close(place)?;
+    for folder in [root, place.project.as_path()] {
         let found = folder.metadata().map_err(CheckoutError::io("read", folder))?;
         if found.mode() & 0o001 == 0 {
             set_mode(folder, (found.mode() & 0o7777) | 0o011)?;
@@ -245,9 +255,9 @@ pub(super) fn let_others_enter(folders: [&Path; 2]) -> Result<(), CheckoutError>
 
 /// Lets other users enter the folders of the daemon on the way to a workspace, and checks that
 /// `user` can, whose name is `name`, and that others cannot put something in the way.
-fn open_way(root: &Path, project: &Path, user: Owner, name: &str) -> Result<(), CheckoutError> {
-    make_folder(project)?;
-    let_others_enter([root, project])?;
+fn open_way(root: &Path, place: &Place, user: Owner, name: &str) -> Result<(), CheckoutError> {
+    make_folder(&place.project)?;
+    let_others_enter(root, place)?;
     let advice = "set `workspace.root` to a folder of root that the users of agents may enter, \
                   such as /srv/agent-coordinator";
     let root = root.canonicalize().map_err(CheckoutError::io("read", root))?;

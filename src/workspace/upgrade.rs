@@ -145,7 +145,7 @@ impl Checkouts {
         if self.keeper.is_none() || place.keeper().is_some() {
             return Ok(());
         }
-        let Some(keeper) = self.keeper_of(&place.project)? else {
+        let Some(keeper) = self.keeper_of(place)? else {
             return Ok(());
         };
         self.copy_linked_objects(place).await?;

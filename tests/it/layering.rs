@@ -108,7 +108,7 @@ const WITH_PATHS_OF_KEEPER: [(&str, usize, &str); 10] = [
     ("workspace/disk.rs", 1, "compares the name"),
     ("workspace/keep_repository.rs", 3, "gives new folders their names; makes the settings"),
     ("workspace/keeping/files.rs", 1, "the settings for reading files, which are root's"),
-    ("workspace/lending.rs", 2, "closes the folder; changes modes of the settings"),
+    ("workspace/lending.rs", 1, "changes modes of the settings"),
     ("workspace/objects.rs", 1, "an index for git, which is removed as the owner"),
     ("workspace/restore.rs", 1, "objects for git"),
     ("workspace/snapshot.rs", 1, "writes ignored files, only without a keeper"),

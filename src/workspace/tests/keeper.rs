@@ -283,3 +283,13 @@ async fn only_the_user_in_a_whole_mark_gets_what_root_has_kept() {
     drop(bed.checkouts.lock_keep(&project, &place).await.unwrap());
     assert!(!mark.exists(), "there is nothing to hand over");
 }
+
+#[tokio::test]
+async fn what_root_has_kept_in_an_open_folder_is_closed_before_others_can_enter() {
+    let Some(mut bed) = bed_of_root() else { return };
+    bed.checkouts.snapshot(&snapshot_order(&bed), &bed.policy).await.unwrap();
+    mode(&bed.keep_repository(), 0o755);
+    bed.checkouts = kept_in(bed.folder.path());
+    bed.checkouts.snapshot(&snapshot_order(&bed), &bed.policy).await.unwrap();
+    assert_all_belong_to(&bed, KEEPER);
+}
