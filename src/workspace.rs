@@ -272,8 +272,15 @@ impl Place {
     }
 
     /// Returns whether the project has a keep repository.
-    fn has_keep(&self) -> bool {
-        self.as_keeper(|keep| Ok(keep.join("HEAD").is_file())).unwrap_or(false)
+    ///
+    /// # Errors
+    /// The keeper cannot see that.
+    fn has_keep(&self) -> Result<bool, CheckoutError> {
+        self.as_keeper(|keep| match keep.join("HEAD").metadata() {
+            Ok(found) => Ok(found.is_file()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(CheckoutError::io("read", keep)(error)),
+        })
     }
 
     /// Returns the user as whom git runs on files with this owner. Beside the keeper, root is one
@@ -515,7 +522,7 @@ impl Checkouts {
         let place = self.place(project, workspace);
         let found = place.folder.symlink_metadata();
         let is_missing = found.is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
-        is_missing && place.has_keep()
+        is_missing && place.has_keep().unwrap_or(false)
     }
 
     fn place(&self, project: &ProjectId, workspace: &WorkspaceId) -> Place {

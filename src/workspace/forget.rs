@@ -27,7 +27,7 @@ impl Checkouts {
         self.git.check().await?;
         let place = self.place(project, id);
         let _locked = self.lock_keep(project, &place).await?;
-        if !place.has_keep() {
+        if !place.has_keep()? {
             return Ok(());
         }
         let own = |kind: &str| format!("refs/agent-coordinator/{kind}/{id}");
@@ -78,7 +78,7 @@ impl Checkouts {
         let folder = self.root.join(project.as_str());
         let tree = folder.join("tree");
         let place = Place::new(folder.clone(), folder, tree);
-        if !place.has_keep() {
+        if !place.has_keep()? {
             return Ok(0);
         }
         // A step on this project may take long, and the caller has other work.

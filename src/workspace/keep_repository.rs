@@ -56,7 +56,7 @@ impl Checkouts {
     ) -> Result<Head, CheckoutError> {
         self.mend(source, place).await?;
         let head = source.head(&self.git).await?;
-        if !place.has_keep() || !place.has_files() {
+        if !place.has_keep()? || !place.has_files() {
             let format = source.git(&self.git, ["rev-parse", "--show-object-format"]);
             self.make_keep(&format.text().await?, place).await?;
         } else {
@@ -70,7 +70,7 @@ impl Checkouts {
     /// Makes the keep repository of a project unless it exists, and the repository with the
     /// settings with which the files of workspaces are read. It has nothing of the source yet.
     pub(super) async fn make_keep(&self, format: &str, place: &Place) -> Result<(), CheckoutError> {
-        if place.has_keep() {
+        if place.has_keep()? {
             self.give_to_keeper(place).await?;
         } else {
             make_folder(&place.project)?;
@@ -108,8 +108,9 @@ impl Checkouts {
 
     /// Removes what an earlier process of the daemon left half-done. Only one process changes a
     /// keep repository, so a lock file in it has no holder.
-    async fn tidy(state: &mut KeepState, place: &Place) -> Result<(), CheckoutError> {
+    async fn tidy(&self, state: &mut KeepState, place: &Place) -> Result<(), CheckoutError> {
         finish_handover(place).await?;
+        self.check_keepers_way(place)?;
         if std::mem::replace(&mut state.is_tidied, true) || !place.project.is_dir() {
             return Ok(());
         }
@@ -123,6 +124,27 @@ impl Checkouts {
         }
         remove_remains(&place.project);
         place.remove_locks()
+    }
+
+    /// Checks that the keeper can enter the keep repository of a project. One that it cannot see
+    /// would count as missing.
+    ///
+    /// # Errors
+    /// `Refused`.
+    fn check_keepers_way(&self, place: &Place) -> Result<(), CheckoutError> {
+        let Some(keeper) = place.keeper() else {
+            return Ok(());
+        };
+        let_others_enter(&self.root, place)?;
+        place.as_keeper(|keep| {
+            keep.join(".").symlink_metadata().map(drop).map_err(|error| {
+                CheckoutError::Refused(format!(
+                    "the user with id {} may not enter `{}`: {error}; open the folders above it",
+                    keeper.uid,
+                    keep.display()
+                ))
+            })
+        })
     }
 
     /// Removes the locks and the parts of objects that killed calls of this process have left in
@@ -180,7 +202,7 @@ impl Checkouts {
         place: &Place,
     ) -> Result<tokio::sync::OwnedMutexGuard<KeepState>, CheckoutError> {
         let mut state = self.lock(project).await;
-        Self::tidy(&mut state, place).await?;
+        self.tidy(&mut state, place).await?;
         self.remove_left_locks(&mut state, place)?;
         Ok(state)
     }
@@ -194,7 +216,7 @@ impl Checkouts {
         let Ok(mut state) = self.lock_of(project).try_lock_owned() else {
             return Ok(None);
         };
-        Self::tidy(&mut state, place).await?;
+        self.tidy(&mut state, place).await?;
         self.remove_left_locks(&mut state, place)?;
         Ok(Some(state))
     }

@@ -111,7 +111,7 @@ impl Checkouts {
     /// Nothing is lost then, and the next attempt goes on. A damaged pack is only named in the log.
     pub(super) async fn mend(&self, source: &Source, place: &Place) -> Result<(), CheckoutError> {
         let is_mended = place.as_keeper(|keep| Ok(keep.join(MENDED).exists()))?;
-        if is_mended || !place.has_keep() {
+        if is_mended || !place.has_keep()? {
             return Ok(());
         }
         self.copy_linked_objects(place).await?;

@@ -7,7 +7,8 @@ use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use super::rights::{AGENT, PERSON, agent, bed_of_root, chain, give, mode, snapshot_order};
 use super::*;
 use crate::crash_point::{CrashPoint, VARIABLE};
-use crate::domain::workspace::CleanOrder;
+use crate::domain::Timestamp;
+use crate::domain::workspace::{CleanOrder, ForgetOrder};
 
 /// The keeper of these tests: neither the user of the agents nor a person.
 const KEEPER: u32 = 2;
@@ -291,5 +292,36 @@ async fn what_root_has_kept_in_an_open_folder_is_closed_before_others_can_enter(
     mode(&bed.keep_repository(), 0o755);
     bed.checkouts = kept_in(bed.folder.path());
     bed.checkouts.snapshot(&snapshot_order(&bed), &bed.policy).await.unwrap();
+    assert_all_belong_to(&bed, KEEPER);
+}
+
+#[tokio::test]
+async fn a_keep_repository_that_the_keeper_cannot_see_is_not_missing() {
+    let Some(mut bed) = bed_of_root() else { return };
+    bed.checkouts = kept_in(bed.folder.path());
+    let (one, _) = bed.prepare("one").await;
+    let inode = bed.keep_repository().metadata().unwrap().ino();
+    let forget = ForgetOrder {
+        id: "one".parse().unwrap(),
+        project: "shop".parse().unwrap(),
+        branch: one.branch,
+        decided_at: Timestamp::from_millis(1_000_000),
+    };
+    // A person closes a folder above those of the daemon.
+    mode(bed.folder.path(), 0o700);
+    for refused in [
+        bed.checkouts.forget(&forget).await.unwrap_err(),
+        bed.checkouts.prepare(&bed.order("two")).await.unwrap_err(),
+    ] {
+        let text = chain(&refused);
+        assert!(refused.needs_person() && text.contains("may not enter"), "{text}");
+    }
+    bed.checkouts.expire(Timestamp::from_millis(1_000_000)).await.unwrap_err();
+    assert_eq!(bed.keep_repository().metadata().unwrap().ino(), inode);
+    mode(bed.folder.path(), 0o711);
+    // The daemon opens its own folders.
+    mode(&bed.folder.path().join("workspaces"), 0o700);
+    bed.prepare("two").await;
+    bed.checkouts.forget(&forget).await.unwrap();
     assert_all_belong_to(&bed, KEEPER);
 }
