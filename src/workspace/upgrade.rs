@@ -151,7 +151,8 @@ impl Checkouts {
         self.copy_linked_objects(place).await?;
         let project = place.project.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let place = place.clone();
-        blocking(move || hand_over(&place, keeper)).await?;
+        let given = blocking(move || hand_over(&place, keeper)).await;
+        given.map_err(|error| self.name_full_disk(error))?;
         tracing::info!(
             project_id = %project,
             uid = keeper.uid,
@@ -175,7 +176,9 @@ impl Checkouts {
             let note = |copying| {
                 lock(&upgrading).insert(project.clone(), copying);
             };
-            let copied = replace_shared(&objects, keeper, || n_free(&objects), note);
+            let copied = shared_files(&objects, keeper).and_then(|shared| {
+                replace_shared(&objects.join(".copy"), shared, || n_free(&objects), note)
+            });
             lock(&upgrading).remove(&project);
             copied
         })
@@ -234,26 +237,26 @@ fn write_mark(mark: &Path, keeper: Owner) -> Result<(), CheckoutError> {
 /// The folder `keep.git` comes last: until then root is the keeper. Blocks.
 ///
 /// # Errors
-/// `Refused`, before anything changes, for a file that has a second name.
+/// `NoRoom`, before anything changes, for copies of the files that have a second name.
 fn hand_over(place: &Place, keeper: Owner) -> Result<(), CheckoutError> {
     let lent = names_in(&place.project).into_iter().filter(|name| name.starts_with(LENT));
     let lent = lent.map(|name| place.project.join(name));
     let folders: Vec<PathBuf> = lent.chain([place.keep()]).collect();
+    let mut shared = Vec::new();
     for folder in &folders {
-        each_of_root(folder, keeper, &|path, found| {
-            if found.is_dir() || found.nlink() == 1 {
-                return Ok(());
+        each_of_root(folder, keeper, &mut |path, found| {
+            if found.is_file() && found.nlink() > 1 {
+                shared.push((path.to_owned(), found.len()));
             }
-            Err(CheckoutError::Refused(format!(
-                "`{}` has a second name, so it does not go to the keeper; replace it by a copy",
-                path.display()
-            )))
+            Ok(())
         })?;
     }
+    let new = place.project.join(".new-copy");
+    replace_shared(&new, shared, || n_free(&place.project), |_| ())?;
     let mark = place.project.join(HANDOVER);
     write_mark(&mark, keeper)?;
     for folder in &folders {
-        each_of_root(folder, keeper, &|path, found| {
+        each_of_root(folder, keeper, &mut |path, found| {
             // The group of what is lent is that of its user.
             let gid = (found.gid() == 0).then_some(keeper.gid);
             lchown(path, Some(keeper.uid), gid)
@@ -269,7 +272,7 @@ fn hand_over(place: &Place, keeper: Owner) -> Result<(), CheckoutError> {
 fn each_of_root(
     path: &Path,
     keeper: Owner,
-    work: &dyn Fn(&Path, &Metadata) -> Result<(), CheckoutError>,
+    work: &mut dyn FnMut(&Path, &Metadata) -> Result<(), CheckoutError>,
 ) -> Result<(), CheckoutError> {
     let found = path.symlink_metadata().map_err(CheckoutError::io("read", path))?;
     if found.uid() == keeper.uid {
@@ -304,22 +307,21 @@ fn shared_files(
     Ok(shared)
 }
 
-/// Replaces the files in a folder of objects that another user can change by copies, if the disk
-/// has room for all of them. Calls `note` before each copy. Returns their paths. Blocks.
+/// Replaces files that another user can change by copies, if the disk has room for all of them. A
+/// copy is called `new` until it is whole. Calls `note` before each one. Returns their paths.
+/// Blocks.
 fn replace_shared(
-    objects: &Path,
-    keeper: Option<Owner>,
+    new: &Path,
+    shared: Vec<(PathBuf, u64)>,
     n_free: impl Fn() -> Option<u64>,
     note: impl Fn(Copying),
 ) -> Result<Vec<PathBuf>, CheckoutError> {
-    let shared = shared_files(objects, keeper)?;
-    let new = objects.join(".copy");
     // An attempt that was killed may have left it, and it takes room.
-    let _ = std::fs::remove_file(&new);
-    let is_copied = |(file, _): &&(PathBuf, u64)| !can_share(file, &new);
+    let _ = std::fs::remove_file(new);
+    let is_copied = |(file, _): &&(PathBuf, u64)| !can_share(file, new);
     let n_bytes: u64 = shared.iter().filter(is_copied).map(|(_, n_bytes)| n_bytes).sum();
     check_room(n_bytes, n_free())?;
-    replace_by_copies(&new, shared, note)
+    replace_by_copies(new, shared, note)
 }
 
 /// Returns whether a copy of a file can share its content and needs no room, as on btrfs and XFS.
@@ -476,7 +478,8 @@ mod tests {
         let left = objects.join(".copy");
         std::fs::write(&left, "half").unwrap();
         let n_free = || Some(if left.exists() { 0 } else { 7 });
-        let copied = replace_shared(&objects, None, n_free, |_| ()).unwrap();
+        let shared = shared_files(&objects, None).unwrap();
+        let copied = replace_shared(&left, shared, n_free, |_| ()).unwrap();
         assert_eq!(copied, std::slice::from_ref(&pack));
         assert_eq!(std::fs::read_to_string(&pack).unwrap(), "content");
         assert!(pack.metadata().unwrap().nlink() == 1 && !left.exists());
@@ -496,7 +499,8 @@ mod tests {
             lock(&checkouts.upgrading).insert(folder.path().join("shop"), copying);
             said.borrow_mut().extend(checkouts.upgrade_progress(&project));
         };
-        replace_shared(&objects, None, || None, note).unwrap();
+        let shared = shared_files(&objects, None).unwrap();
+        replace_shared(&objects.join(".copy"), shared, || None, note).unwrap();
         let said = said.into_inner();
         assert!(said.contains("the upgrade has copied 0 B of 12 B") && said.len() == 2, "{said:?}");
         assert_eq!(checkouts.upgrade_progress(&"other".parse().unwrap()), None);
@@ -508,8 +512,10 @@ mod tests {
         let [objects, pack] = linked_pack(folder.path());
         let probe = File::create(folder.path().join("probe")).unwrap();
         let is_shared = files::share(&File::open(&pack).unwrap(), &probe).is_ok();
-        assert_eq!(can_share(&pack, &objects.join(".copy")), is_shared);
-        assert!(!objects.join(".copy").exists());
-        assert_eq!(replace_shared(&objects, None, || Some(0), |_| ()).is_ok(), is_shared);
+        let new = objects.join(".copy");
+        assert_eq!(can_share(&pack, &new), is_shared);
+        assert!(!new.exists());
+        let shared = shared_files(&objects, None).unwrap();
+        assert_eq!(replace_shared(&new, shared, || Some(0), |_| ()).is_ok(), is_shared);
     }
 }
