@@ -68,7 +68,7 @@ mod trees;
 mod upgrade;
 mod walk;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
@@ -135,6 +135,8 @@ pub struct Checkouts {
     measuring: AsyncMutex<()>,
     /// The upgrades that copy files now, by the folder of the project.
     upgrading: Arc<Mutex<BTreeMap<PathBuf, upgrade::Copying>>>,
+    /// The folders of projects whose repositories stay with root, because a link is in them.
+    not_given: Mutex<BTreeSet<PathBuf>>,
     /// The reasons why submodules of repositories at forges were not fetched, by their commits.
     submodule_failures: Mutex<BTreeMap<String, String>>,
 }
@@ -388,6 +390,7 @@ impl Checkouts {
             meter: Mutex::default(),
             measuring: AsyncMutex::default(),
             upgrading: Arc::default(),
+            not_given: Mutex::default(),
             submodule_failures: Mutex::default(),
         }
     }

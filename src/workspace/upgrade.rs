@@ -142,12 +142,23 @@ impl Checkouts {
     /// # Errors
     /// Nothing is lost then, and the next attempt goes on.
     pub(super) async fn give_to_keeper(&self, place: &Place) -> Result<(), CheckoutError> {
-        if self.keeper.is_none() || place.keeper().is_some() {
+        let is_given = place.keeper().is_some();
+        if self.keeper.is_none() || is_given || lock(&self.not_given).contains(&place.project) {
             return Ok(());
         }
         let Some(keeper) = self.keeper_of(place)? else {
             return Ok(());
         };
+        let here = place.clone();
+        if let Some(link) = blocking(move || find_link(&here, keeper)).await? {
+            lock(&self.not_given).insert(place.project.clone());
+            tracing::warn!(
+                path = %link.display(),
+                "root keeps the coordinator's repositories of a project: this entry is neither a \
+                 folder nor a regular file; replace it by what it leads to, and restart the daemon"
+            );
+            return Ok(());
+        }
         self.copy_linked_objects(place).await?;
         let project = place.project.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let place = place.clone();
@@ -239,9 +250,7 @@ fn write_mark(mark: &Path, keeper: Owner) -> Result<(), CheckoutError> {
 /// # Errors
 /// `NoRoom`, before anything changes, for copies of the files that have a second name.
 fn hand_over(place: &Place, keeper: Owner) -> Result<(), CheckoutError> {
-    let lent = names_in(&place.project).into_iter().filter(|name| name.starts_with(LENT));
-    let lent = lent.map(|name| place.project.join(name));
-    let folders: Vec<PathBuf> = lent.chain([place.keep()]).collect();
+    let folders = given_folders(place);
     let mut shared = Vec::new();
     for folder in &folders {
         each_of_root(folder, keeper, &mut |path, found| {
@@ -266,6 +275,26 @@ fn hand_over(place: &Place, keeper: Owner) -> Result<(), CheckoutError> {
         })?;
     }
     std::fs::remove_file(&mark).map_err(CheckoutError::io("remove", &mark))
+}
+
+/// Returns the folders that the keeper gets, the keep repository as the last one.
+fn given_folders(place: &Place) -> Vec<PathBuf> {
+    let lent = names_in(&place.project).into_iter().filter(|name| name.starts_with(LENT));
+    lent.map(|name| place.project.join(name)).chain([place.keep()]).collect()
+}
+
+/// Returns an entry of what the keeper gets that is neither a folder nor a regular file. Blocks.
+fn find_link(place: &Place, keeper: Owner) -> Result<Option<PathBuf>, CheckoutError> {
+    let mut link = None;
+    for folder in given_folders(place) {
+        each_of_root(&folder, keeper, &mut |path, found| {
+            if !found.is_dir() && !found.is_file() {
+                link = Some(path.to_owned());
+            }
+            Ok(())
+        })?;
+    }
+    Ok(link)
 }
 
 /// Calls `work` with each entry that the keeper does not have, a folder after all that is in it.

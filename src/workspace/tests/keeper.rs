@@ -1,7 +1,7 @@
 //! The keeper, to whom the coordinator's repositories belong. These tests need root.
 
 use std::collections::BTreeSet;
-use std::os::unix::fs::{MetadataExt as _, lchown};
+use std::os::unix::fs::{MetadataExt as _, lchown, symlink};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 
 use super::rights::{AGENT, PERSON, agent, bed_of_root, chain, give, mode, snapshot_order};
@@ -324,4 +324,30 @@ async fn a_keep_repository_that_the_keeper_cannot_see_is_not_missing() {
     bed.prepare("two").await;
     bed.checkouts.forget(&forget).await.unwrap();
     assert_all_belong_to(&bed, KEEPER);
+}
+
+#[tokio::test]
+async fn what_a_person_moved_to_another_disk_stays_with_root() {
+    for moved in ["", "objects", "objects/pack"] {
+        let Some(mut bed) = bed_of_root() else { return };
+        bed.prepare("one").await;
+        let elsewhere = bed.folder.path().join("elsewhere");
+        let entry = if moved.is_empty() {
+            bed.keep_repository()
+        } else {
+            bed.keep_repository().join(moved)
+        };
+        std::fs::rename(&entry, &elsewhere).unwrap();
+        symlink(&elsewhere, &entry).unwrap();
+        bed.checkouts = kept_in(bed.folder.path());
+        for id in ["two", "three"] {
+            let (prepared, tree) = bed.prepare(id).await;
+            bed.commit(&tree, "work.txt", id);
+            assert!(bed.keep(id, &prepared).await.proof.is_some());
+        }
+        assert_all_belong_to(&bed, 0);
+        for path in entries_of(&elsewhere) {
+            assert_eq!(path.symlink_metadata().unwrap().uid(), 0, "{}", path.display());
+        }
+    }
 }
