@@ -231,11 +231,16 @@ fn tips_in(place: &Place, lent: &Path) -> Result<BTreeSet<String>, CheckoutError
     Ok(tips.lines().map(str::to_owned).collect())
 }
 
-/// Closes the keep repository of a project to other users.
+/// Closes the keep repository of a project to other users. Clones of root that are older than the
+/// keeper borrow from it, so the group of root can enter it. In a namespace of users, root has no
+/// more rights than its group.
 pub(super) fn close(place: &Place) -> Result<(), CheckoutError> {
     let keep = place.keep();
     match keep.symlink_metadata() {
-        Ok(found) if found.is_dir() => set_mode(&keep, 0o700),
+        Ok(found) if found.is_dir() => {
+            let has_old_clones = found.uid() != 0 && found.gid() == 0;
+            set_mode(&keep, if has_old_clones { 0o710 } else { 0o700 })
+        }
         _ => Ok(()),
     }
 }

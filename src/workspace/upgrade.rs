@@ -19,6 +19,7 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use super::disk::n_free;
+use super::lending::close;
 use super::objects::names_in;
 use super::rights::{Owner, run_as};
 use super::source::Source;
@@ -266,14 +267,16 @@ fn hand_over(place: &Place, keeper: Owner) -> Result<(), CheckoutError> {
     write_mark(&mark, keeper)?;
     for folder in &folders {
         each_of_root(folder, keeper, &mut |path, found| {
-            // The group of what is lent is that of its user.
-            let gid = (found.gid() == 0).then_some(keeper.gid);
+            // The group of what is lent is that of its user. Old clones of root need that of the
+            // keep repository.
+            let gid = (found.gid() == 0 && path != place.keep()).then_some(keeper.gid);
             lchown(path, Some(keeper.uid), gid)
                 .map_err(CheckoutError::io("give to the keeper", path))?;
             crash_point::reach(CrashPoint::EntryHandedOver);
             Ok(())
         })?;
     }
+    close(place)?;
     std::fs::remove_file(&mark).map_err(CheckoutError::io("remove", &mark))
 }
 

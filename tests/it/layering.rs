@@ -113,7 +113,7 @@ const WITH_PATHS_OF_KEEPER: [(&str, usize, &str); 10] = [
     ("workspace/restore.rs", 1, "objects for git"),
     ("workspace/snapshot.rs", 1, "writes ignored files, only without a keeper"),
     ("workspace/transfer.rs", 1, "the name of a pack, which is read as the owner"),
-    ("workspace/upgrade.rs", 2, "gives what belongs to root to the keeper"),
+    ("workspace/upgrade.rs", 3, "gives what belongs to root to the keeper"),
 ];
 
 /// Names that pure code can't contain.
