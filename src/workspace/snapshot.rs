@@ -66,6 +66,15 @@ pub struct SnapshotEntry {
     pub at: Timestamp,
 }
 
+/// The way to read the files of another user.
+struct ReadAs {
+    owner: Owner,
+    /// The format of the ids: `sha1` or `sha256`.
+    format: &'static str,
+    /// The list of files that git ignores, beside `.gitignore`.
+    excluded: String,
+}
+
 /// The staged files that differ from HEAD.
 #[derive(Default)]
 struct Staged {
@@ -118,8 +127,8 @@ impl Checkouts {
         };
         // The ignored files of a person are named there, too.
         let files = if let Some(owner) = place.user_of(owner) {
-            let of = (owner, format, excluded);
-            self.take_files_of_owner(&place, of, policy, &mut left_out).await?
+            let read = ReadAs { owner, format, excluded };
+            self.take_files_of_owner(&place, read, policy, &mut left_out).await?
         } else {
             let exclude = place.files().join("info/exclude");
             write(&exclude, excluded)?;
@@ -297,10 +306,11 @@ impl Checkouts {
     async fn take_files_of_owner(
         &self,
         place: &Place,
-        (owner, format, excluded): (Owner, &'static str, String),
+        read: ReadAs,
         policy: &KeepPolicy,
         left_out: &mut Vec<String>,
     ) -> Result<Files, CheckoutError> {
+        let ReadAs { owner, format, excluded } = read;
         let index = place.folder.join("index");
         let temporary = blocking({
             let project = place.project.clone();
