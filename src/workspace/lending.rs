@@ -58,6 +58,14 @@ impl Checkouts {
         place: &Place,
     ) -> Result<(), CheckoutError> {
         let _locked = self.lock_keep(&order.project, place).await?;
+        if place.keeper().is_some_and(|keeper| keeper.uid == owner.uid) {
+            return Err(CheckoutError::Refused(format!(
+                "the user with id {} owns `{}`, so no agent may run as that user; name another one \
+                 in `run_as`",
+                owner.uid,
+                place.keep().display()
+            )));
+        }
         blocking({
             let root = self.root.clone();
             let place = place.clone();

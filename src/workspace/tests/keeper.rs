@@ -7,8 +7,8 @@ use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use super::rights::{AGENT, PERSON, agent, bed_of_root, chain, give, mode, snapshot_order};
 use super::*;
 use crate::crash_point::{CrashPoint, VARIABLE};
-use crate::domain::Timestamp;
 use crate::domain::workspace::{CleanOrder, ForgetOrder};
+use crate::domain::{RunAs, Timestamp};
 
 /// The keeper of these tests: neither the user of the agents nor a person.
 const KEEPER: u32 = 2;
@@ -359,4 +359,18 @@ async fn what_a_person_moved_to_another_disk_stays_with_root() {
             assert_eq!(path.symlink_metadata().unwrap().uid(), 0, "{}", path.display());
         }
     }
+}
+
+#[tokio::test]
+async fn no_agent_runs_as_the_owner_of_what_is_kept() {
+    let Some(mut bed) = bed_of_root() else { return };
+    bed.checkouts = kept_in(bed.folder.path());
+    bed.prepare("one").await;
+    // The account was renamed, so that the configuration has another name for it.
+    let user = RunAs { name: "bin".to_owned(), uid: KEEPER, gid: KEEPER, groups: vec![KEEPER] };
+    let order = Order { run_as: Some(user), ..bed.order("two") };
+    let refused = bed.checkouts.prepare(&order).await.unwrap_err();
+    assert!(refused.needs_person() && refused.to_string().contains("owns `"), "{refused}");
+    assert!(!bed.tree("two").exists());
+    bed.prepare("three").await;
 }
