@@ -528,7 +528,8 @@ pub async fn check_git(config: &Config) -> anyhow::Result<()> {
 
 /// Returns what the upgrade of projects from version 0.1.0 copies, and what it left to a person.
 pub fn list_upgrades(config: &Config) -> Vec<Upgrade> {
-    Checkouts::new(config.workspace.root_in(&config.paths.state_dir)).list_upgrades()
+    let checkouts = Checkouts::new(config.workspace.root_in(&config.paths.state_dir));
+    checkouts.with_keeper(isolation::find_keeper()).list_upgrades()
 }
 
 /// Returns whether an error concerns the configuration, including that of the service manager. The

@@ -86,9 +86,11 @@ impl Checkouts {
             let mark = mark.ok().flatten();
             let keeper = place.keeper();
             let find = |keep: &Path| shared_files(&keep.join("objects"), keeper);
-            let shared = match &mark {
-                None => place.as_keeper(find).unwrap_or_default(),
-                Some(_) => Vec::new(),
+            let goes_to_keeper = self.keeper.is_some() && keeper.is_none();
+            let shared = if mark.is_none() || goes_to_keeper {
+                place.as_keeper(find).unwrap_or_default()
+            } else {
+                Vec::new()
             };
             let n_bytes = shared.iter().map(|(_, n_bytes)| n_bytes).sum();
             let left = serde_json::from_slice(&mark.unwrap_or_default());
