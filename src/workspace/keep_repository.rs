@@ -4,8 +4,11 @@
 //! Nothing is pruned from it, because workspaces borrow its objects.
 
 use std::ffi::OsStr;
+use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+
+use rustix::io::Errno;
 
 use super::lending::let_others_enter;
 use super::refs::read_text;
@@ -89,7 +92,8 @@ impl Checkouts {
     }
 
     /// Returns the user to whom the repositories of a project are to belong; `None` for the daemon's
-    /// own user. The keeper needs a way to them, which others cannot change.
+    /// own user. The keeper needs a way to them, which others cannot change, and a file system that
+    /// lets root give it files.
     pub(super) fn keeper_of(&self, place: &Place) -> Result<Option<Owner>, CheckoutError> {
         let Some(keeper) = self.keeper else {
             return Ok(None);
@@ -103,7 +107,8 @@ impl Checkouts {
             return Ok(None);
         }
         let_others_enter(&root, place)?;
-        Ok(enters(&place.project)?.then_some(keeper))
+        let can_have = enters(&place.project)? && can_give(&place.project, keeper)?;
+        Ok(can_have.then_some(keeper))
     }
 
     /// Removes what an earlier process of the daemon left half-done. Only one process changes a
@@ -270,6 +275,23 @@ pub(super) fn make_new(folder: &Path, owner: Option<Owner>) -> Result<(), Checko
     owner.map_or(Ok(()), |owner| give(folder, owner))
 }
 
+/// Returns whether root can give entries of a folder to a user.
+fn can_give(folder: &Path, user: Owner) -> Result<bool, CheckoutError> {
+    let probe = folder.join(".new-probe");
+    let given = make_new(&probe, Some(user));
+    remove_folder(&probe)?;
+    match given {
+        Err(CheckoutError::Io { source, .. }) if is_refused(&source) => Ok(false),
+        given => given.map(|()| true),
+    }
+}
+
+/// Returns whether a file system refuses another owner, such as a share of another machine on which
+/// root is an ordinary user.
+fn is_refused(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::PERM | Errno::INVAL | Errno::NOTSUP))
+}
+
 /// Gives a new keep repository its settings.
 fn finish_keep(new: &Path) -> Result<(), CheckoutError> {
     let config = new.join("config");
@@ -316,5 +338,30 @@ fn remove_temporary(objects: &Path) {
                 let _ = std::fs::remove_file(folder.join(name));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_system_that_refuses_another_owner_is_told_from_a_fault() {
+        for refused in [Errno::PERM, Errno::INVAL, Errno::NOTSUP] {
+            assert!(is_refused(&refused.into()), "{refused}");
+        }
+        for fault in [Errno::IO, Errno::NOSPC, Errno::ROFS] {
+            assert!(!is_refused(&fault.into()), "{fault}");
+        }
+    }
+
+    #[test]
+    fn a_folder_whose_entries_root_can_give_is_left_as_it_was() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        assert!(can_give(folder.path(), Owner { uid: 2, gid: 2 }).unwrap());
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 }
