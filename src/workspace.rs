@@ -13,7 +13,7 @@
 //! <root>/.gitconfig and .git-home       what each call of git uses
 //! <root>/<project>/keep.git             the keep repository
 //! <root>/<project>/keep.git/mended      nothing of version 0.1.0 is to be mended; what stays root's
-//! <root>/<project>/handover              the user to whom these go just now, if that is not done
+//! <root>/<project>/handover             the user who gets what is root's, until that is done
 //! <root>/<project>/files.git            settings for reading the files of workspaces as they are
 //! <root>/<project>/<workspace>/tree     what the agent gets
 //! <root>/<project>/<workspace>/index    git's index of a tree of the daemon's user

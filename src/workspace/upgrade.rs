@@ -223,10 +223,17 @@ pub(super) async fn finish_handover(place: &Place) -> Result<(), CheckoutError> 
     blocking(move || {
         let text = std::fs::read_to_string(&mark).map_err(CheckoutError::io("read", &mark))?;
         // Nothing has changed before the mark was whole.
-        match keeper_in(&text).filter(|_| place.keep().is_dir()) {
-            Some(keeper) => hand_over(&place, keeper),
-            None => std::fs::remove_file(&mark).map_err(CheckoutError::io("remove", &mark)),
+        let Some(keeper) = keeper_in(&text).filter(|_| place.keep().is_dir()) else {
+            return std::fs::remove_file(&mark).map_err(CheckoutError::io("remove", &mark));
+        };
+        if let Some(link) = find_link(&place, keeper)? {
+            return Err(CheckoutError::Refused(format!(
+                "`{}` was replaced while it went to the user with id {}; put back what was there",
+                link.display(),
+                keeper.uid
+            )));
         }
+        hand_over(&place, keeper)
     })
     .await
 }

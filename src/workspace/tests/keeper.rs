@@ -293,7 +293,13 @@ async fn only_the_user_in_a_whole_mark_gets_what_root_has_kept() {
     assert!(!mark.exists());
     assert_all_belong_to(&bed, 0);
     std::fs::write(&mark, format!("{KEEPER}:{KEEPER}\n")).unwrap();
-    std::fs::rename(&keep, bed.folder.path().join("away")).unwrap();
+    let away = bed.folder.path().join("away");
+    std::fs::rename(&keep, &away).unwrap();
+    symlink(&away, &keep).unwrap();
+    let refused = bed.checkouts.lock_keep(&project, &place).await.unwrap_err();
+    assert!(refused.needs_person() && refused.to_string().contains("put back"), "{refused}");
+    assert_all_belong_to(&bed, 0);
+    std::fs::remove_file(&keep).unwrap();
     drop(bed.checkouts.lock_keep(&project, &place).await.unwrap());
     assert!(!mark.exists(), "there is nothing to hand over");
 }
