@@ -292,9 +292,14 @@ impl Service {
     }
 
     /// Holds starts while there is a pause file, or allows them again. Returns whether that has
-    /// changed. Called by one task at a time.
+    /// changed in the store. Called by one task at a time.
+    ///
+    /// # Errors
+    /// [`ServiceError::Store`]. Starts are held by a pause file in any case; the caller tries
+    /// again, so that the end of one is stored, too.
     pub async fn hold_starts(&self, pause_file: Option<&Path>) -> Result<bool, ServiceError> {
         let file = pause_file.map(|file| file.display().to_string());
+        self.core.note_pause_file(file.clone());
         // Most looks at the file change nothing, and do not use the only writer.
         let before = self.core.read(|tx| Ok(pauses::file(tx)?)).await?;
         if before == file {
@@ -307,8 +312,8 @@ impl Service {
     }
 
     /// Returns whether the pause file keeps agents from starting.
-    pub async fn are_starts_held(&self) -> Result<bool, ServiceError> {
-        self.core.read(|tx| Ok(pauses::file(tx)?.is_some())).await
+    pub fn are_starts_held(&self) -> bool {
+        self.core.pause_file().is_some()
     }
 
     /// Ends all waits for news. Later calls do not wait either.

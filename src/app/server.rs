@@ -27,6 +27,7 @@ use crate::rest::{self, ConfigurationHandle, Programs, RestState, WebhookEndpoin
 use crate::rows::Store;
 use crate::service::world::SystemWorld;
 use crate::service::{AppliedAs, ApplyError, Service, Settings, Wanted};
+use crate::telemetry::ErrorChain;
 use crate::workspace::Checkouts;
 
 /// The store and the use cases, before and after the listeners are open.
@@ -94,8 +95,16 @@ impl Server {
             service.workspaces.serve_from(checkouts);
         }
         service.launches.count_ended_launches().await?;
-        // This comes before any start.
-        service.hold_starts(forge::pause_file(&config.forges.pause_resume)).await?;
+        // A pause file that exists holds the first start. A store that is full or away must not
+        // keep this daemon from its running agents.
+        if let Err(error) =
+            service.hold_starts(forge::pause_file(&config.forges.pause_resume)).await
+        {
+            tracing::warn!(
+                error = %ErrorChain(&error),
+                "could not store whether the pause file exists; will try again"
+            );
+        }
         let mcp = McpServer::new(service.clone(), coordinator_token(config, &made_token));
         let manifest_before = Mutex::default();
         let locks = (lock, store_lock);

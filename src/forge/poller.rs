@@ -348,11 +348,10 @@ impl Poller {
         hides_blockers: bool,
         problem: &mut Option<String>,
     ) {
-        let service = &self.host_state.service;
-        let is_held = service.are_starts_held().await.map_err(|error| said(&error));
-        let (ours, is_held) = match (self.ours().await, is_held) {
-            (Ok(ours), Ok(is_held)) => (ours, is_held),
-            (Err(error), _) | (_, Err(error)) => {
+        let is_held = self.host_state.service.are_starts_held();
+        let ours = match self.ours().await {
+            Ok(ours) => ours,
+            Err(error) => {
                 *problem = Some(error);
                 return;
             }
@@ -405,7 +404,7 @@ impl Poller {
     async fn suspect(&mut self) -> Result<(), String> {
         let now = self.host_state.service.time();
         let service = Arc::clone(&self.host_state.service);
-        let is_held = service.are_starts_held().await.map_err(|error| said(&error))?;
+        let is_held = service.are_starts_held();
         let before = std::mem::take(&mut self.suspects);
         self.to_ask.clear();
         for item in self.ours().await? {

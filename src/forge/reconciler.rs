@@ -91,7 +91,7 @@ impl Reconciler {
         match rules.judge(facts, Some(&item.state)) {
             Eligibility::Eligible => {
                 // Nothing begins while the pause file exists, nor in a dry run.
-                if self.host_state.is_dry_run || service.are_starts_held().await? {
+                if self.host_state.is_dry_run || service.are_starts_held() {
                     return Ok(Reconciled::AskAgain);
                 }
                 if matches!(item.state, ItemState::Paused { .. }) {

@@ -15,7 +15,7 @@ use crate::domain::forge::ItemState;
 use crate::domain::forge::item::WorkState;
 use crate::folder_watch::Folders;
 use crate::nudge::Nudges;
-use crate::service::Service;
+use crate::service::{Service, ServiceError};
 use crate::telemetry::ErrorChain;
 
 /// Returns the pause file if it exists. A file that cannot be checked counts as absent: a folder
@@ -23,6 +23,9 @@ use crate::telemetry::ErrorChain;
 pub fn pause_file(settings: &PauseResume) -> Option<&Path> {
     Some(settings.signal_file.as_path()).filter(|file| settings.enabled && file.exists())
 }
+
+/// The longest pause after a failure of the store.
+const RETRY: Duration = Duration::from_secs(5);
 
 /// Follows the file as long as it is polled. Cancel-safe.
 pub(super) async fn follow(
@@ -33,38 +36,50 @@ pub(super) async fn follow(
 ) -> Infallible {
     let look_interval = poll_interval * settings.check_interval;
     let folders = settings.signal_file.parent().and_then(watched);
+    let mut has_failed = false;
     loop {
-        let pause_file = pause_file(settings);
-        let is_held = pause_file.is_some();
-        let file = settings.signal_file.display();
-        match service.hold_starts(pause_file).await {
-            Ok(false) => {}
-            Ok(true) if is_held => {
-                tracing::warn!(%file, "the pause file exists: no agent is started, and work of forges is paused");
-            }
-            Ok(true) => {
-                tracing::info!(%file, "the pause file is gone: agents are started again");
-                pokes.wake_where(|_| true);
-            }
-            Err(error) => {
-                tracing::warn!(
-                    %file,
-                    error = %ErrorChain(&error),
-                    "could not store whether the pause file exists; will try again"
-                );
-            }
+        let looked = look(service, settings, pokes).await;
+        if let Err(error) = &looked
+            && !has_failed
+        {
+            tracing::warn!(
+                file = %settings.signal_file.display(),
+                error = %ErrorChain(error),
+                "could not store whether the pause file exists; will try again"
+            );
         }
-        if is_held && let Err(error) = pause_all(service).await {
-            tracing::warn!(error = %ErrorChain(&error), "could not pause the items of forges; will try again");
-        }
+        has_failed = looked.is_err();
+        let pause = if has_failed { look_interval.min(RETRY) } else { look_interval };
         tokio::select! {
-            () = tokio::time::sleep(look_interval) => {}
+            () = tokio::time::sleep(pause) => {}
             () = stirred(folders.as_ref()) => {}
         }
     }
 }
 
-async fn pause_all(service: &Service) -> Result<(), crate::service::ServiceError> {
+/// Looks at the file, and stores what it pauses.
+async fn look(
+    service: &Service,
+    settings: &PauseResume,
+    pokes: &Nudges<String>,
+) -> Result<(), ServiceError> {
+    let pause_file = pause_file(settings);
+    let is_news = service.hold_starts(pause_file).await?;
+    let file = settings.signal_file.display();
+    if pause_file.is_some() {
+        if is_news {
+            tracing::warn!(%file, "the pause file exists: no agent is started, and work of forges is paused");
+        }
+        return pause_all(service).await;
+    }
+    if is_news {
+        tracing::info!(%file, "the pause file is gone: agents are started again");
+        pokes.wake_where(|_| true);
+    }
+    Ok(())
+}
+
+async fn pause_all(service: &Service) -> Result<(), ServiceError> {
     for item in service.forge_items.open().await? {
         service.forge_items.pause(&item.id).await?;
         if matches!(item.state, ItemState::Active(WorkState::Processing)) {

@@ -148,10 +148,12 @@ impl Coordinators {
         let backoff = settings.backoff;
         let aging = settings.start.aging;
         let checkouts = Arc::clone(&self.checkouts);
+        let is_held = self.core.pause_file().is_some();
         let read = self.core.read_now(move |tx| {
             let mut startable = startable::list(tx)?;
             let no_room = workspaces::no_room(tx, &checkouts, settings.workspace.max_disk)?;
             for facts in &mut startable {
+                facts.is_paused |= is_held;
                 workspaces::look_up(tx, facts, no_room.as_deref())?;
             }
             let open = launches::list_open(tx)?;

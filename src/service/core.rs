@@ -13,13 +13,17 @@ use crate::store::{Read, StoreError};
 use super::world::World;
 use super::{ServiceError, Settings, audit};
 
-/// The base of the use cases. It holds nothing that one of them changes.
+/// The base of the use cases. Besides the settings and the pause file, it holds nothing that
+/// changes.
 pub(super) struct Core {
     store: Arc<Store>,
     pub(super) world: Arc<dyn World>,
     /// The settings are replaced as a whole. A use case that reads several settings takes them
     /// once.
     settings: RwLock<Arc<Settings>>,
+    /// The path of the pause file, if the last look found it. Starts are held before its row is
+    /// written, and while the store cannot write it.
+    pause_file: RwLock<Option<String>>,
     /// Wakes the listeners of a change.
     publish: Publish,
 }
@@ -31,7 +35,8 @@ impl Core {
         settings: Settings,
         publish: Publish,
     ) -> Self {
-        Self { store, world, settings: RwLock::new(Arc::new(settings)), publish }
+        let settings = RwLock::new(Arc::new(settings));
+        Self { store, world, settings, pause_file: RwLock::default(), publish }
     }
 
     pub(super) fn settings(&self) -> Arc<Settings> {
@@ -49,6 +54,16 @@ impl Core {
             ..settings
         };
         *locks::write(&self.settings) = Arc::new(settings);
+    }
+
+    /// Returns the path of the pause file, if the last look found it.
+    pub(super) fn pause_file(&self) -> Option<String> {
+        locks::read(&self.pause_file).clone()
+    }
+
+    /// Notes the pause file, or that there is none.
+    pub(super) fn note_pause_file(&self, file: Option<String>) {
+        *locks::write(&self.pause_file) = file;
     }
 
     /// The texts for agents.

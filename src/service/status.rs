@@ -191,7 +191,7 @@ impl Service {
             held,
             parked,
             parking: self.core.settings().parking,
-            pause_file,
+            pause_file: self.core.pause_file().or(pause_file),
             forges: self.forges.all(),
             forge_items,
             stuck,

@@ -6,7 +6,7 @@ mod repeated;
 mod resting;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -36,6 +36,10 @@ use agent_coordinator::service::{EventUpdate, Force, Service, Settings, StopTarg
 use rusqlite::Connection;
 
 const NOW: Timestamp = Timestamp::from_millis(1_000_000);
+
+/// Lets the store write no pause, as if it were full.
+pub const NO_PAUSES: &str = "CREATE TRIGGER no_pauses BEFORE INSERT ON pauses \
+    BEGIN SELECT RAISE(ABORT, 'no space'); END";
 
 /// Returns the settings of an empty configuration.
 pub fn settings() -> Settings {
@@ -77,7 +81,12 @@ fn key() -> InstanceKey {
 
 /// Returns a store with one pair that has work.
 async fn one_pair_with_work() -> Arc<Store> {
-    let store = Arc::new(Store::in_memory().unwrap());
+    with_one_pair(Store::in_memory().unwrap()).await
+}
+
+/// Adds one pair that has work.
+async fn with_one_pair(store: Store) -> Arc<Store> {
+    let store = Arc::new(store);
     let InstanceKey { agent, project, .. } = key();
     let task = NewTask {
         status: TaskStatus::InProgress,
@@ -193,6 +202,34 @@ async fn no_start_slips_past_a_stop_of_its_pair() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_start_slips_past_a_stop_of_all() {
     check_no_start_slips_past(StopTarget::All, StartReason::Paused).await;
+}
+
+#[tokio::test]
+async fn a_pause_file_holds_starts_although_the_store_cannot_write_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.db");
+    let store = with_one_pair(Store::open(&path).await.unwrap()).await;
+    let service = Service::new(store, Arc::new(SystemWorld), settings(), Nudge::new());
+    let reason = || async {
+        let by = "crd_here".parse().unwrap();
+        service.launches.should_start(&key(), Some(&by)).await.unwrap().reason
+    };
+    let shown = || async { service.status().await.unwrap().pause_file };
+    let stranger = Connection::open(&path).unwrap();
+    stranger.execute_batch(NO_PAUSES).unwrap();
+    let file = Path::new("/state/pause");
+    service.hold_starts(Some(file)).await.unwrap_err();
+    assert_eq!((reason().await, service.are_starts_held()), (StartReason::Paused, true));
+    assert_eq!(shown().await.as_deref(), file.to_str());
+
+    stranger.execute_batch("DROP TRIGGER no_pauses").unwrap();
+    assert!(service.hold_starts(Some(file)).await.unwrap());
+    assert!(!service.hold_starts(Some(file)).await.unwrap());
+    assert_eq!(reason().await, StartReason::Paused);
+    assert!(service.hold_starts(None).await.unwrap());
+    assert!(!service.are_starts_held());
+    assert_ne!(reason().await, StartReason::Paused);
+    assert_eq!(shown().await, None);
 }
 
 #[tokio::test]

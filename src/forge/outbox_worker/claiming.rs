@@ -23,7 +23,7 @@ impl ItemWriter<'_> {
         let ItemState::Claiming { after_comment } = item.state else {
             return Ok(());
         };
-        if self.host_state.service.are_starts_held().await? {
+        if self.host_state.service.are_starts_held() {
             return Err(WriteError::Held);
         }
         let rules = self.host_state.rules().await.map_err(WriteError::Refused)?;

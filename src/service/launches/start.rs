@@ -71,7 +71,8 @@ impl Launches {
         let by = coordinator.cloned();
         let settings = self.core.settings();
         let inputs = self.heard.inputs(&self.core);
-        let question = Question { keys, by, settings };
+        let is_held = self.core.pause_file().is_some();
+        let question = Question { keys, by, settings, is_held };
         // Most answers are no, and do not use the only writer.
         let first = question.clone();
         let now = self.core.now();
@@ -115,6 +116,8 @@ struct Question {
     keys: Vec<InstanceKey>,
     by: Option<CoordinatorId>,
     settings: Arc<Settings>,
+    /// The pause file exists. Its row may not be written yet.
+    is_held: bool,
 }
 
 impl Question {
@@ -148,6 +151,7 @@ impl Question {
         now: Timestamp,
     ) -> Result<ControlFlow<ShouldStart, StartFacts>, ServiceError> {
         let mut facts = startable::of_key(tx, key)?;
+        facts.is_paused |= self.is_held;
         workspaces::look_up(tx, &mut facts, None)?;
         Ok(match facts.reason(self.settings.backoff, now) {
             StartReason::Ready if workspaces::is_elsewhere(&facts, self.by.as_ref()) => {

@@ -64,13 +64,15 @@ impl Launches {
         }
         let checkouts = Arc::clone(&self.checkouts);
         let max_disk = self.core.settings().workspace.max_disk;
+        let pause_file = self.core.pause_file();
         let read = self.core.read(move |tx| {
             let no_room = workspaces::no_room(tx, &checkouts, max_disk)?;
             let names = names_of(tx, &keys)?;
-            let pause_file = pauses::file(tx)?;
+            let pause_file = pause_file.clone().or(pauses::file(tx)?);
             let mut facts = Vec::with_capacity(keys.len());
             for key in &keys {
                 let mut start = startable::of_key(tx, key)?;
+                start.is_paused |= pause_file.is_some();
                 workspaces::look_up(tx, &mut start, no_room.as_deref())?;
                 // Most pairs have nothing to check.
                 if key.purpose == Purpose::Check && start.waiting_since.is_none() {

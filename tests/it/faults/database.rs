@@ -5,6 +5,7 @@ use std::fs;
 use agent_coordinator::instance_dir;
 
 use crate::daemon::{Daemon, IN_A_FILE};
+use crate::service::NO_PAUSES;
 use crate::support::{is_gone, until, until_some_within};
 
 const NOT_IN_ITS_PLACE: &str = "the database is not in its place: nothing is written and no agent starts; running agents go on";
@@ -89,4 +90,33 @@ fn a_database_that_is_replaced_is_used_after_a_restart() {
     assert_eq!(daemon.until_ended("agt")["exit_code"], 7);
     let projects = daemon.json(&["project", "list"]);
     assert_eq!(projects.as_array().unwrap().len(), 1, "the backup does not have the later one");
+}
+
+#[test]
+fn a_daemon_starts_and_holds_starts_although_the_store_cannot_write_the_pause_file() {
+    let (mut daemon, agent) = with_a_running_agent();
+    let database = rusqlite::Connection::open(daemon.state().join("state.db")).unwrap();
+    daemon.kill();
+    let file = daemon.state().join("contexts/pause_signal");
+    fs::write(&file, "").unwrap();
+    database.execute_batch(NO_PAUSES).unwrap();
+    daemon.start();
+    assert_eq!(daemon.status()["pause_file"], true);
+    daemon.task("more", "prj", "other");
+    let reason = || daemon.json(&["why", "other", "prj", "--purpose", "task"])[0]["reason"].clone();
+    until("the other agent waits for the end of the file", || reason() == "paused");
+    assert!(!is_gone(agent), "the running agent goes on");
+    fs::write(daemon.work().join("go"), "").unwrap();
+    assert_eq!(daemon.until_ended("agt")["exit_code"], 7);
+
+    database.execute_batch("DROP TRIGGER no_pauses").unwrap();
+    let n_pauses = || {
+        let sql = "SELECT COUNT(*) FROM pauses";
+        database.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap()
+    };
+    until("the pause is written", || n_pauses() == 1);
+    let told = "could not store whether the pause file exists; will try again";
+    assert!((1..=2).contains(&daemon.logged(told).len()), "{}", daemon.log());
+    fs::remove_file(&file).unwrap();
+    daemon.written_pid("other");
 }
