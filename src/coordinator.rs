@@ -443,7 +443,9 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
 
     fn count_found_by_poll(&mut self, plan: &Plan) {
         // That a workspace has become old is announced by nothing.
-        let is_news = |action: &&Action| !matches!(action, Action::Workspace(Job::Remove(_)));
+        let is_removal = |job: &Job| matches!(job, Job::Remove(_) | Job::RemoveUnused { .. });
+        let is_news =
+            |action: &&Action| !matches!(action, Action::Workspace(job) if is_removal(job));
         let n_actions = plan.actions.iter().filter(is_news).count();
         if n_actions > 0 {
             self.counters.found_by_poll_only += n_actions as u64;

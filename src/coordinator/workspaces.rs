@@ -301,7 +301,7 @@ async fn carry_out<C: ControlPlane>(host: &Host, control: &C, job: &Job) -> Take
         Job::Keep(_) => "keep",
         Job::Publish(_) => "publish",
         Job::Forget(_) => "forget",
-        Job::Remove(_) => "remove",
+        Job::Remove(_) | Job::RemoveUnused { .. } => "remove",
     };
     let named = |error| checkouts.name_full_disk(error);
     let mut done = take(host, control, job).await.map_err(named);
@@ -404,6 +404,11 @@ async fn take<C: ControlPlane>(
             Ok(Taken::report(WorkspaceReport::Forgotten))
         }
         Job::Remove(order) => remove(host, control, order).await,
+        Job::RemoveUnused { project, id } => {
+            checkouts.remove_unused(project, id).await?;
+            host.hooks.forget(id);
+            Ok(Taken::report(WorkspaceReport::Removed))
+        }
     }
 }
 

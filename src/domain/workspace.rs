@@ -306,6 +306,9 @@ impl Workspace {
                 Self { reason: None, ..self }
             }
             (Ready, WorkspaceReport::Removed) => Self { state: Removed, reason: None, ..self },
+            (Wanted, WorkspaceReport::Removed) if self.is_unused_orphan() => {
+                Self { state: Removed, reason: None, ..self }
+            }
             (Removed, WorkspaceReport::Forgotten) => Self { content: None, ..self },
             (Wanted | Ready | InUse, WorkspaceReport::Failed { reason }) => {
                 Self { reason: Some(reason), ..self }
@@ -389,6 +392,14 @@ impl Workspace {
         let discarded_at = Some(self.discarded_at.unwrap_or(at));
         let forever_at = Some(self.forever_at.unwrap_or(at));
         Self { discarded_at, forever_at, ..self }
+    }
+
+    /// Returns whether it has nothing to keep, given that its task does not exist any more: no
+    /// launch has used it. Its making may still be under way.
+    pub fn is_unused_orphan(&self) -> bool {
+        let is_unused = self.content.is_none() && self.launch.is_none();
+        let is_going = matches!(self.state, WorkspaceState::Wanted | WorkspaceState::Ready);
+        is_unused && is_going && self.forever_at.is_some()
     }
 
     /// Returns whether its files may be removed although its task does not exist any more.

@@ -103,10 +103,7 @@ pub fn find_short(tx: &mut Read<'_>, short_id: &ShortId) -> Result<Option<TaskId
 fn forget_task(tx: &mut Transaction<'_>, task: &TaskId) -> Result<(), StoreError> {
     tx.execute("DELETE FROM executions WHERE task_id = ?1", &[task.into()])?;
     tx.execute("DELETE FROM checks WHERE task_id = ?1", &[task.into()])?;
-    tx.execute("DELETE FROM comments WHERE task_id = ?1", &[task.into()])?;
-    // A workspace that was never made has nothing to remove.
-    let sql = "DELETE FROM workspaces WHERE task_id = ?1 AND state = 'wanted' AND content IS NULL";
-    tx.execute(sql, &[task.into()]).map(drop)
+    tx.execute("DELETE FROM comments WHERE task_id = ?1", &[task.into()]).map(drop)
 }
 
 /// Removes what belongs to a deleted agent or project.

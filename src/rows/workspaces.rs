@@ -139,12 +139,14 @@ pub fn list_to_forget(tx: &mut Read<'_>) -> Result<Vec<Workspace>, StoreError> {
 }
 
 /// Returns the workspaces of closed tasks, and of tasks that were deleted for good, that no launch
-/// uses.
+/// uses. Those of deleted tasks may still be wanted.
 pub fn list_finished(tx: &mut Read<'_>) -> Result<Vec<Workspace>, StoreError> {
     let rest = "WHERE state = 'ready' AND (EXISTS (SELECT 1 FROM tasks \
             WHERE tasks.id = workspaces.task_id AND tasks.status IN ('done', 'cancelled')) \
         OR forever_at IS NOT NULL AND NOT EXISTS (SELECT 1 FROM tasks \
             WHERE tasks.id = workspaces.task_id)) \
+        OR state = 'wanted' AND content IS NULL AND forever_at IS NOT NULL \
+            AND NOT EXISTS (SELECT 1 FROM tasks WHERE tasks.id = workspaces.task_id) \
         ORDER BY created_at, id";
     tx.list(rest, &[])
 }

@@ -65,6 +65,31 @@ impl Checkouts {
         Ok(Removal::Removed)
     }
 
+    /// Removes the files of a workspace that no launch has used, also those of one that was made
+    /// in part. No other step on it may be under way. One that is gone counts as removed.
+    ///
+    /// # Errors
+    /// Something that cannot be removed.
+    pub async fn remove_unused(
+        &self,
+        project: &ProjectId,
+        id: &WorkspaceId,
+    ) -> Result<(), CheckoutError> {
+        self.take_back(project, id)?;
+        let place = self.place(project, id);
+        let new = place.project.join(format!(".new-{id}"));
+        let gone = place.project.join(format!(".gone-{id}"));
+        blocking(move || {
+            remove_folder(&new)?;
+            remove_folder(&gone)?;
+            if place.folder.symlink_metadata().is_ok() {
+                rename(&place.folder, &gone)?;
+            }
+            remove_folder(&gone)
+        })
+        .await
+    }
+
     /// Gives a workspace its name back, if an earlier removal ended before it had looked at the
     /// files once more. No removal of it may be under way.
     ///

@@ -233,6 +233,29 @@ fn the_only_slot_waits_for_the_clone_of_the_urgent_task() {
 }
 
 #[test]
+fn a_clone_that_is_being_made_goes_after_its_task_was_deleted() {
+    let folder = tempfile::tempdir().unwrap();
+    let gate = folder.path().join("gate");
+    nix::unistd::mkfifo(&gate, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let slow = "pwd >BESIDE/tree; read line <BESIDE/gate";
+    let settings = settings(folder.path(), "", &[("after_create", slow)]);
+    let bed = Bed::configured(&settings, AGENT).daemon_with_clones(AGENT);
+    let daemon = &bed.daemon;
+    daemon.task("tsk", "prj", "one");
+    let tree = until_some("the hook runs", || {
+        let said = fs::read_to_string(folder.path().join("tree")).ok()?;
+        said.strip_suffix('\n').map(PathBuf::from)
+    });
+    daemon.done(&["task", "set", "tsk", "--status", "cancelled"]);
+    daemon.done(&["task", "delete", "tsk", "--yes"]);
+    assert!(tree.is_dir(), "the hook is in it");
+    // This waits until the hook reads.
+    fs::write(&gate, "go\n").unwrap();
+    until("its files are gone", || !tree.parent().unwrap().exists());
+    assert!(daemon.ended("one").is_empty());
+}
+
+#[test]
 fn a_hook_that_is_no_longer_configured_delays_nothing() {
     let hooked = Hooked::new(&[("before_run", "exit 1")]);
     hooked.bed.daemon.task("tsk", "prj", "one");

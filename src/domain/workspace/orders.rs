@@ -157,6 +157,11 @@ pub enum Job {
     Keep(KeepOrder),
     Publish(PublishOrder),
     Remove(RemoveOrder),
+    /// Removes the files of a workspace that no launch has used.
+    RemoveUnused {
+        project: ProjectId,
+        id: WorkspaceId,
+    },
     Forget(ForgetOrder),
 }
 
@@ -169,6 +174,7 @@ impl Job {
             Self::Keep(order) => &order.project,
             Self::Publish(order) => &order.project,
             Self::Remove(order) => &order.keep.project,
+            Self::RemoveUnused { project, .. } => project,
             Self::Forget(order) => &order.project,
         }
     }
@@ -181,6 +187,7 @@ impl Job {
             Self::Keep(order) => &order.id,
             Self::Publish(order) => &order.id,
             Self::Remove(order) => &order.keep.id,
+            Self::RemoveUnused { id, .. } => id,
             Self::Forget(order) => &order.id,
         }
     }

@@ -188,6 +188,25 @@ fn a_merge_without_the_files_in_no_commit_removes_no_clone() {
 }
 
 #[test]
+fn only_a_clone_that_no_launch_used_goes_with_its_deleted_task_without_being_kept() {
+    let by: CoordinatorId = id("crd");
+    let wanted = workspace();
+    assert_eq!(wanted.clone().on(WorkspaceReport::Removed, &by), wanted, "its task is there");
+    let ready = wanted.clone().on(prepared(), &by);
+    for unused in [wanted, ready.clone()] {
+        assert!(!unused.is_unused_orphan(), "its task is there");
+        let orphan = unused.orphaned(NOW);
+        assert!(orphan.is_unused_orphan());
+        let removed = orphan.on(WorkspaceReport::Removed, &by);
+        assert_eq!((removed.state, removed.content), (WorkspaceState::Removed, None));
+    }
+    let used = ready.claimed(id("lch"));
+    for used in [used.clone(), after_kept(used)] {
+        assert!(!used.orphaned(NOW).is_unused_orphan());
+    }
+}
+
+#[test]
 fn a_kept_state_is_given_up_only_by_a_person_and_after_its_files() {
     let by: CoordinatorId = id("crd");
     let done = task("tsk", None, "one");

@@ -126,6 +126,11 @@ fn finished_jobs(
     for workspace in workspaces::list_finished(tx)? {
         let Some(task) = tasks::get(tx, &workspace.task)? else {
             // The task was deleted, and its result with it.
+            if workspace.is_unused_orphan() {
+                let Workspace { project, id, .. } = workspace;
+                jobs.push(Job::RemoveUnused { project, id });
+                continue;
+            }
             let is_due = workspace.may_be_removed_as_orphan();
             jobs.extend(removal_of(&workspace, None).filter(|_| is_due));
             continue;
