@@ -15,7 +15,7 @@ use super::output::{Form, plain, print_json, print_line};
 use crate::domain::workspace::WorkspaceState;
 use crate::domain::{LaunchId, TaskId, TaskStatus};
 use crate::rest::routes::launches::LaunchBody;
-use crate::rest::routes::tasks::TaskDetail;
+use crate::rest::routes::tasks::{TaskBody, TaskDetail};
 use crate::rest::routes::waiting::WaitingBody;
 use crate::rest::routes::workspaces::WorkspaceBody;
 
@@ -229,8 +229,7 @@ impl Waiting<'_> {
         if self.shown != Shown::Output {
             return Ok(None);
         }
-        let query = format!("/launches?project={}&purpose=task", detail.task.project_id);
-        let launches: Vec<LaunchBody> = self.client.get(&query).await?;
+        let launches: Vec<LaunchBody> = self.client.get(&launches_of(&detail.task)).await?;
         let is_wanted = |launch: &LaunchBody| {
             let task = launch.task_id.as_ref().or(launch.claimed_task_id.as_ref());
             task == Some(&detail.task.id) && !self.printed.contains(&launch.launch_id)
@@ -284,6 +283,14 @@ impl Waiting<'_> {
     }
 }
 
+/// Returns the question for the launches among which those for a task are. It is asked again after
+/// each event of the task, so that the last ones of its agent are enough.
+fn launches_of(task: &TaskBody) -> String {
+    let agent = task.assignee_id.as_ref().map(|agent| format!("&agent={agent}"));
+    let agent = agent.unwrap_or_default();
+    format!("/launches?project={}&purpose=task&limit=10{agent}", task.project_id)
+}
+
 /// Returns whether the work on a finished task is still being kept.
 fn is_being_kept(detail: &TaskDetail) -> bool {
     let is_in_use = |workspace: &WorkspaceBody| workspace.state == WorkspaceState::InUse;
@@ -312,5 +319,26 @@ fn is_over(waiting: &WaitingBody) -> bool {
         "held" | "no_assignee" => true,
         "no_coordinator" | "host_silent" => false,
         _ => waiting.needs_person,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_last_launches_of_the_assignee_are_asked_for() {
+        let task = |assignee: Option<&str>| -> TaskBody {
+            let task = serde_json::json!({
+                "id": "tsk", "shortId": "SHOP-1", "projectId": "shop", "title": "",
+                "description": "", "status": "in_progress", "priority": "medium",
+                "dependencies": [], "createdAt": "2026-11-23T00:00:00.000Z",
+                "statusSince": "2026-11-23T00:00:00.000Z", "assigneeId": assignee,
+            });
+            serde_json::from_value(task).expect("a task")
+        };
+        let query = "/launches?project=shop&purpose=task&limit=10";
+        assert_eq!(launches_of(&task(None)), query);
+        assert_eq!(launches_of(&task(Some("ann"))), format!("{query}&agent=ann"));
     }
 }
