@@ -448,7 +448,7 @@ refusals! {
             code: "snapshot_failed", Conflict;
             en: "the snapshots of project {project}: {reason}";
         }
-        /// Something is in the way of archiving, deleting or bringing back a thing.
+        /// Something is in the way of archiving or deleting a thing.
         NotRemovable { what: String, action: RemovalAction, obstacles: Vec<String> } => {
             code: "not_removable", Conflict;
             en: "{what} can't be {action}d: {}", obstacles.join("; ");
