@@ -86,6 +86,31 @@ fn an_older_database_gets_keys_and_numbers() {
 }
 
 #[test]
+fn a_deletion_that_waits_for_its_undo_is_finished() {
+    let Some(database) = database() else { return };
+    open::database(&database.parsed_url(), options("first")).unwrap();
+    // This is schema 28, as far as the fixture needs it.
+    database.run_sql(
+        "DELETE FROM _sqlx_migrations WHERE version > 28;
+         CREATE TABLE samples (minute BIGINT PRIMARY KEY NOT NULL, running BIGINT NOT NULL,
+            waiting BIGINT NOT NULL, tokens BIGINT NOT NULL, cost_usd_micros BIGINT NOT NULL);
+         ALTER TABLE pauses DROP COLUMN file;
+         ALTER TABLE deleted_names DROP COLUMN has_launches;
+         CREATE TABLE deletions (kind TEXT NOT NULL, object_id TEXT NOT NULL,
+            deleted_at BIGINT NOT NULL, undo_until BIGINT NOT NULL, content TEXT NOT NULL,
+            PRIMARY KEY (kind, object_id))",
+    );
+    database.run_sql(include_str!("../../fixtures/store/deletion_28.sql"));
+    open::database(&database.parsed_url(), options("second")).unwrap();
+    for answer in include_str!("../../fixtures/store/deletion_28.expected").split("\n\n") {
+        let (sql, rows) = answer.split_once('\n').unwrap();
+        assert_eq!(database.run_sql(sql), rows.trim_end(), "{sql}");
+    }
+    let old = "SELECT COUNT(*) FROM pg_tables WHERE tablename IN ('deletions', 'samples')";
+    assert_eq!(database.run_sql(old), "0");
+}
+
+#[test]
 fn a_database_is_opened_again_without_a_change() {
     let Some(database) = database() else { return };
     for _ in 0..2 {
