@@ -7,6 +7,7 @@ use axum::response::Response;
 use axum::routing::{get, post};
 use serde::Deserialize;
 
+use super::first_run::programs_for;
 use super::form_ids::FormOf;
 use super::layout::{Frame, NavSection, go_to, rendered};
 use crate::domain::agent::{AgentStatus, AiTypes, DEFAULT_AI_TYPE, ProjectStatus};
@@ -198,16 +199,13 @@ async fn edit(
     }))
 }
 
-/// Returns the choice of the programs that were found. A CLI may take seconds to print its version.
+/// Returns the choice of the programs that were found.
 async fn found_kinds(
     frame: Frame,
     State(state): State<RestState>,
     InQuery(KindsQuery { ai_type }): InQuery<KindsQuery>,
 ) -> Response {
-    // Only those who may change an agent learn what is installed.
-    let list =
-        if frame.may_change() { state.programs.look().await } else { ProgramList::default() };
-    let ProgramList { found: programs, unfit } = list;
+    let ProgramList { found: programs, unfit } = programs_for(&frame, &state).await;
     let chosen = ai_type.or_else(|| programs.first().map(|program| program.ai_type.clone()));
     let kind = |program: FoundProgram| FoundKind {
         is_chosen: chosen.as_ref() == Some(&program.ai_type),

@@ -130,12 +130,23 @@ impl FirstRun {
     }
 }
 
-/// Returns the agent CLIs that were found. A CLI may take seconds to print its version.
+/// Returns the agent CLIs of this machine for a reader. Those that cannot start are left out while
+/// a coordinator elsewhere may start their agents. A CLI may take seconds to print its version.
+pub(super) async fn programs_for(frame: &Frame, state: &RestState) -> ProgramList {
+    // Only those who may make or change an agent learn what is installed.
+    if !frame.may_change() {
+        return ProgramList::default();
+    }
+    let list = state.programs.look().await;
+    match state.service.catalog.ai_types() {
+        AiTypes::Any => ProgramList { unfit: Vec::new(), ..list },
+        AiTypes::Of(_) => list,
+    }
+}
+
+/// Returns the agent CLIs that were found.
 async fn programs(frame: Frame, State(state): State<RestState>) -> Response {
-    // Only those who may make an agent learn what is installed.
-    let list =
-        if frame.may_change() { state.programs.look().await } else { ProgramList::default() };
-    let ProgramList { found: programs, unfit } = list;
+    let ProgramList { found: programs, unfit } = programs_for(&frame, &state).await;
     let are_others_elsewhere = state.service.catalog.ai_types() == AiTypes::Any;
     rendered(&ProgramsPart { frame, programs, unfit, are_others_elsewhere })
 }

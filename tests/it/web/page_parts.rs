@@ -77,6 +77,17 @@ fn a_program_that_no_launch_finds_is_named_where_an_agent_is_made() {
             assert!(part.contains(sentence) && part.contains(&place), "{path}: {part}");
         }
     }
+    // Another machine may start such agents.
+    let socket = format!("unix:{}", daemon.state().join("mcp.sock").display());
+    let settings = "agents: { agt: { passkey: a-passkey } }";
+    let mut coordinator = Daemon::supervising(&socket, settings);
+    coordinator.start();
+    for path in ["/ui/parts/first-run/programs", "/ui/parts/agents/kinds"] {
+        until("nothing is said about this machine", || {
+            let part = daemon.page(path, "en");
+            !part.contains(&place) && !part.contains("No agent CLI was found")
+        });
+    }
 }
 
 /// Returns the tasks of the cards in a part of the page.
