@@ -21,7 +21,7 @@ use crate::locks::lock;
 use crate::process::{StartFault, find_program};
 use crate::provider::{Host, Login, Providers, login_of, program_of};
 use crate::rest::{
-    FoundProgram, MissingProgram, ProgramList, ProgramLogin, Programs, UnfitProgram,
+    FoundProgram, MissingProgram, ProgramList, ProgramLogin, Programs, SingleLook, UnfitProgram,
 };
 use crate::sys::ownership::is_only_of_root;
 use crate::sys::regular_file;
@@ -30,6 +30,8 @@ use crate::workspace::git_folders;
 
 /// The time that a CLI has to print its version.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(5);
+/// The longest look at the files of all programs and their logins.
+const LONGEST_LOOK: Duration = Duration::from_secs(5);
 /// The time for which the version of a program is kept.
 const VERSION_KEPT_FOR: Duration = Duration::from_mins(1);
 
@@ -145,12 +147,17 @@ pub(super) fn programs(
     let directory = directory.filter(|path| path.parent().is_some());
     let environment = environment.clone();
     let versions = Arc::<Versions>::default();
+    let seen = Arc::<SingleLook<Seen>>::default();
     let asked = in_use.clone();
     Programs::new(directory, move || {
         let providers = Arc::clone(&in_use.borrow());
         let environment = environment.clone();
         let versions = Arc::clone(&versions);
-        Box::pin(async move { look(&providers, &environment, &versions).await })
+        let seen = Arc::clone(&seen);
+        Box::pin(async move {
+            let see = move || see(&providers, &environment);
+            look(seen.find(LONGEST_LOOK, see).await, &versions).await
+        })
     })
     .with_missing(move |ai_type| {
         let providers = Arc::clone(&asked.borrow());
@@ -184,10 +191,9 @@ struct Printed {
 type FileState = (u64, SystemTime);
 
 impl Versions {
-    /// Returns the version of a program. It is asked again after a minute, and when its file has
-    /// changed.
-    async fn of(&self, program: &Path, now: Instant) -> Option<String> {
-        let file = file_state(program);
+    /// Returns the version of a program. It is asked again after a minute, and when the state of
+    /// its file has changed.
+    async fn of(&self, program: &Path, file: Option<FileState>, now: Instant) -> Option<String> {
         let is_known = |printed: &&Printed| {
             printed.file == file && now.saturating_duration_since(printed.at) < VERSION_KEPT_FOR
         };
@@ -207,39 +213,61 @@ fn file_state(path: &Path) -> Option<FileState> {
     Some((metadata.len(), metadata.modified().ok()?))
 }
 
-/// Returns the programs that exist. Each one that can start is asked for its version at the same
-/// time.
-async fn look(
-    providers: &Providers,
-    environment: &Environment,
-    versions: &Versions,
-) -> ProgramList {
-    let listed = list(providers);
-    let unfit = listed.iter().filter_map(|(ai_type, _, sight)| match sight {
-        Sight::Missing(Missing { problem, remedy, .. }) => {
-            let fault = format!("{problem}; {remedy}");
-            Some(UnfitProgram { ai_type: (*ai_type).to_owned(), fault })
-        }
-        Sight::Found(_) | Sight::Unknown => None,
-    });
-    let unfit = unfit.collect();
-    let found = listed.into_iter().map(|(ai_type, entry, sight)| async move {
-        let Sight::Found(program) = sight else { return None };
-        let (_, preset) = program_of_entry(&entry);
-        let (version, login) = match preset {
-            Some(preset) if entry.run_as.is_none() => {
-                let login = match login(preset, &entry, environment) {
-                    Login::Variable(_) | Login::File(_) => ProgramLogin::Yes,
-                    Login::No(_) => ProgramLogin::No,
-                    Login::Unknown => ProgramLogin::Unknown,
+/// The programs and the logins that the files of this machine show.
+#[derive(Debug, Clone, Default)]
+struct Seen {
+    programs: Vec<SeenProgram>,
+    unfit: Vec<UnfitProgram>,
+}
+
+/// A program that can start, as its files show it.
+#[derive(Debug, Clone)]
+struct SeenProgram {
+    ai_type: String,
+    program: PathBuf,
+    login: ProgramLogin,
+    file: Option<FileState>,
+    /// It is asked for its version.
+    is_asked: bool,
+}
+
+/// Looks at the programs that exist, and at their logins. Blocking.
+fn see(providers: &Providers, environment: &Environment) -> Seen {
+    let mut seen = Seen::default();
+    for (ai_type, entry, sight) in list(providers) {
+        let ai_type = ai_type.to_owned();
+        match sight {
+            Sight::Found(program) => {
+                let preset = program_of_entry(&entry).1.filter(|_| entry.run_as.is_none());
+                let login = match preset.map(|preset| login(preset, &entry, environment)) {
+                    Some(Login::Variable(_) | Login::File(_)) => ProgramLogin::Yes,
+                    Some(Login::No(_)) => ProgramLogin::No,
+                    Some(Login::Unknown) | None => ProgramLogin::Unknown,
                 };
-                (versions.of(&program, clock::now()).await, login)
+                let file = file_state(&program);
+                let is_asked = preset.is_some();
+                seen.programs.push(SeenProgram { ai_type, program, login, file, is_asked });
             }
-            _ => (None, ProgramLogin::Unknown),
-        };
-        Some(FoundProgram { ai_type: ai_type.to_owned(), program, version, login })
+            Sight::Missing(Missing { problem, remedy, .. }) => {
+                let fault = format!("{problem}; {remedy}");
+                seen.unfit.push(UnfitProgram { ai_type, fault });
+            }
+            Sight::Unknown => {}
+        }
+    }
+    seen
+}
+
+/// Returns the programs that were seen. Each one that can start is asked for its version at the
+/// same time.
+async fn look(seen: Seen, versions: &Versions) -> ProgramList {
+    let Seen { programs, unfit } = seen;
+    let found = programs.into_iter().map(|seen| async move {
+        let SeenProgram { ai_type, program, login, file, is_asked } = seen;
+        let version = if is_asked { versions.of(&program, file, clock::now()).await } else { None };
+        FoundProgram { ai_type, program, version, login }
     });
-    let mut found: Vec<FoundProgram> = join_all(found).await.into_iter().flatten().collect();
+    let mut found = join_all(found).await;
     // Programs that can start at once come first.
     found.sort_by_key(|program| match program.login {
         ProgramLogin::Yes => 0,
@@ -275,14 +303,17 @@ const PASSED_ON: [&str; 4] = ["HOME", "LANG", "PATH", "TMPDIR"];
 /// Returns the first line that a program prints for `--version`. Root runs no program that another
 /// user can change.
 pub async fn version_of(program: &Path) -> Option<String> {
-    let is_root = rustix::process::geteuid().is_root();
-    if is_root && !is_only_of_root(program) {
-        return None;
-    }
     let mut command = tokio::process::Command::new(program);
     command.arg("--version").stdin(Stdio::null()).kill_on_drop(true).env_clear();
     command.envs(PASSED_ON.into_iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
-    let output = tokio::time::timeout(VERSION_TIMEOUT, command.output()).await.ok()?.ok()?;
+    let file = program.to_owned();
+    let output = async {
+        let is_root = rustix::process::geteuid().is_root();
+        let may_run = move || !is_root || is_only_of_root(&file);
+        let may_run = tokio::task::spawn_blocking(may_run).await.unwrap_or_default();
+        if may_run { command.output().await.ok() } else { None }
+    };
+    let output = tokio::time::timeout(VERSION_TIMEOUT, output).await.ok()??;
     let text = String::from_utf8_lossy(&output.stdout);
     text.lines().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned)
 }
@@ -366,7 +397,7 @@ mod tests {
         let variables = [("PATH", "/nowhere"), ("HOME", home.path().to_str().unwrap())];
         let environment = Environment::new(home.path(), variables);
         let looked = providers(&Config::with_state_dir(home.path()), &environment);
-        let listed = look(&looked, &environment, &Versions::default()).await;
+        let listed = look(see(&looked, &environment), &Versions::default()).await;
         assert!(listed.found.is_empty(), "{listed:?}");
         let [UnfitProgram { ai_type, fault }] = &listed.unfit[..] else { panic!("{listed:?}") };
         let place = format!("; it is at `{}`: ", folder.join("codex").display());
@@ -409,18 +440,19 @@ mod tests {
     async fn a_program_is_asked_again_after_a_minute_or_when_its_file_has_changed() {
         let folder = tempfile::tempdir().unwrap();
         let program = folder.path().join("cli");
+        let file = || file_state(&program);
         let n_starts = || std::fs::read(folder.path().join("cli.starts")).unwrap().len();
         let versions = Versions::default();
         let now = clock::now();
         write(&program, "1.0");
         for _ in 0..3 {
-            assert_eq!(versions.of(&program, now).await.as_deref(), Some("1.0"));
+            assert_eq!(versions.of(&program, file(), now).await.as_deref(), Some("1.0"));
         }
         assert_eq!(n_starts(), 1);
         write(&program, "1.0.1");
-        assert_eq!(versions.of(&program, now).await.as_deref(), Some("1.0.1"));
+        assert_eq!(versions.of(&program, file(), now).await.as_deref(), Some("1.0.1"));
         assert_eq!(n_starts(), 2);
-        versions.of(&program, now + VERSION_KEPT_FOR).await;
+        versions.of(&program, file(), now + VERSION_KEPT_FOR).await;
         assert_eq!(n_starts(), 3);
     }
 }

@@ -1,13 +1,19 @@
 //! The agent CLIs of this machine, for pages. `app` looks for them, because it knows the
 //! configuration and the presets.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, FutureExt as _, Shared};
 
 use crate::config::EXAMPLE;
+use crate::locks::lock;
+
+/// The longest time that an answer waits for the look for programs that are not installed.
+const LONGEST_LOOK: Duration = Duration::from_millis(500);
 
 /// An agent CLI that can be started.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -84,10 +90,43 @@ pub struct Programs {
     pub directory: Option<PathBuf>,
     look: Arc<dyn Fn() -> BoxFuture<'static, ProgramList> + Send + Sync>,
     find_missing: Arc<FindMissing>,
+    missing: Arc<SingleLook<BTreeMap<String, MissingProgram>>>,
 }
 
 /// Returns the program of a provider, if it is not installed.
 type FindMissing = dyn Fn(&str) -> Option<MissingProgram> + Send + Sync;
+
+/// A look that is under way, or has ended. A look that panicked has no result.
+type Running<T> = Shared<BoxFuture<'static, Option<T>>>;
+
+/// A look at files that may hang. At most one is under way, so that a file system that does not
+/// answer holds one thread.
+#[derive(Default)]
+pub struct SingleLook<T> {
+    last: Mutex<T>,
+    running: Mutex<Option<Running<T>>>,
+}
+
+impl<T: Clone + Send + Sync + 'static> SingleLook<T> {
+    /// Returns what `look` finds, or what the look that is under way finds. If that takes longer
+    /// than `longest`, the result of the last look counts. Cancel-safe.
+    pub async fn find(&self, longest: Duration, look: impl FnOnce() -> T + Send + 'static) -> T {
+        let running = {
+            let mut running = lock(&self.running);
+            let under_way = running.as_ref().filter(|it| it.peek().is_none()).cloned();
+            under_way.unwrap_or_else(|| {
+                // A panic was reported where it happened.
+                let found = tokio::task::spawn_blocking(look).map(Result::ok);
+                running.insert(found.boxed().shared()).clone()
+            })
+        };
+        let found = tokio::time::timeout(longest, running).await;
+        if let Ok(Some(found)) = found {
+            *lock(&self.last) = found;
+        }
+        lock(&self.last).clone()
+    }
+}
 
 impl Programs {
     /// Returns a search that `look` carries out.
@@ -95,7 +134,12 @@ impl Programs {
         directory: Option<PathBuf>,
         look: impl Fn() -> BoxFuture<'static, ProgramList> + Send + Sync + 'static,
     ) -> Self {
-        Self { directory, look: Arc::new(look), find_missing: Arc::new(|_| None) }
+        Self {
+            directory,
+            look: Arc::new(look),
+            find_missing: Arc::new(|_| None),
+            missing: Arc::default(),
+        }
     }
 
     /// Returns the same search, with `find_missing` for the program of an AI type.
@@ -106,9 +150,24 @@ impl Programs {
         Self { find_missing: Arc::new(find_missing), ..self }
     }
 
-    /// Returns the program of an AI type, if this host is known not to have it.
-    pub(super) fn find_missing(&self, ai_type: &str) -> Option<MissingProgram> {
-        (self.find_missing)(ai_type)
+    /// Returns the programs of these AI types that this host is known not to have. The programs may
+    /// be in a file system that does not answer: then the last answer counts.
+    pub(super) async fn find_missing(
+        &self,
+        ai_types: BTreeSet<String>,
+    ) -> BTreeMap<String, MissingProgram> {
+        let find = Arc::clone(&self.find_missing);
+        let asked = ai_types.clone();
+        let look = move || {
+            let found = asked.into_iter().filter_map(|ai_type| {
+                let missing = find(ai_type.as_str())?;
+                Some((ai_type, missing))
+            });
+            found.collect()
+        };
+        let mut found = self.missing.find(LONGEST_LOOK, look).await;
+        found.retain(|ai_type, _| ai_types.contains(ai_type));
+        found
     }
 
     /// Looks for the programs. It may take seconds. The bundled agent is always among them, before
@@ -155,6 +214,24 @@ mod tests {
         });
         let list = programs.look().await;
         list.found.into_iter().map(|program| program.ai_type).collect::<Vec<_>>().join(" ")
+    }
+
+    #[tokio::test]
+    async fn a_look_that_hangs_is_not_repeated_and_the_last_result_counts() {
+        let single = SingleLook::<u32>::default();
+        let brief = Duration::from_millis(10);
+        let long = Duration::from_mins(1);
+        let (go_on, waits) = std::sync::mpsc::channel::<()>();
+        assert_eq!(single.find(long, || 1).await, 1);
+        let hangs = move || {
+            let _ = waits.recv();
+            2
+        };
+        assert_eq!(single.find(brief, hangs).await, 1);
+        assert_eq!(single.find(brief, || panic!("a second look")).await, 1);
+        go_on.send(()).expect("the look is under way");
+        assert_eq!(single.find(long, || panic!("a second look")).await, 2);
+        assert_eq!(single.find(long, || 3).await, 3);
     }
 
     #[tokio::test]

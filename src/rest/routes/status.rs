@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
@@ -259,9 +258,6 @@ pub struct NotInstalledBody {
     pub remedy: String,
 }
 
-/// The longest time that an answer waits for a look at programs.
-const LONGEST_LOOK: Duration = Duration::from_millis(500);
-
 impl NotInstalledBody {
     /// Returns the missing programs of the providers of `agents`. There are none if another
     /// coordinator may start these agents on a host of its own.
@@ -275,17 +271,10 @@ impl NotInstalledBody {
         }
         let shown = agents.iter().filter(|agent| !agent.is_archived());
         let providers: BTreeSet<String> = shown.map(|agent| agent.ai_type.clone()).collect();
-        let programs = programs.clone();
-        let of = move |provider: String| {
-            let MissingProgram { program, remedy } = programs.find_missing(&provider)?;
-            Some(Self { provider, program, remedy })
-        };
-        // The programs may be in a file system that does not answer.
-        let look = tokio::task::spawn_blocking(move || -> Vec<Self> {
-            providers.into_iter().filter_map(of).collect()
-        });
-        let looked = tokio::time::timeout(LONGEST_LOOK, look).await;
-        looked.ok().and_then(Result::ok).unwrap_or_default()
+        let missing = programs.find_missing(providers).await.into_iter();
+        let body =
+            |(provider, MissingProgram { program, remedy })| Self { provider, program, remedy };
+        missing.map(body).collect()
     }
 }
 
