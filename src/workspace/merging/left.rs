@@ -1,6 +1,6 @@
 //! Finds the merges whose files could not be put back, until a person has dealt with them.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
@@ -11,7 +11,7 @@ use crate::domain::workspace::{LeftMerge, still_left};
 use crate::domain::{ProjectId, Timestamp};
 use crate::workspace::objects::names_in;
 use crate::workspace::source::Source;
-use crate::workspace::{CheckoutError, Checkouts};
+use crate::workspace::{CheckoutError, Checkouts, blocking};
 
 /// The time for which an answer counts, because inboxes are read often.
 const COUNTS_FOR: Duration = Duration::from_secs(2);
@@ -48,12 +48,13 @@ impl Checkouts {
     async fn look_at_left(&self, project: &ProjectId, path: &Path) -> Option<LeftMerge> {
         let (workspace, record) = Record::read_left(path)?;
         let folder = record.folder.as_ref().unwrap_or(&record.directory).clone();
-        if folder.try_exists().is_ok_and(|exists| !exists) {
-            return None;
-        }
-        let looked = tokio::time::timeout(LONGEST_LOOK, self.files_left(&record)).await;
-        // Git may not know them now.
-        let files = looked.ok().and_then(Result::ok);
+        let look = self.files_left(&record, folder.clone());
+        // The folder may not answer, and git may not know them now.
+        let files = match tokio::time::timeout(LONGEST_LOOK, look).await {
+            Ok(Ok(None)) => return None,
+            Ok(Ok(files)) => files,
+            Ok(Err(_)) | Err(_) => None,
+        };
         if files.as_ref().is_some_and(Vec::is_empty) && Record::remove(path).is_ok() {
             tracing::info!(path = %path.display(), "interrupted merge was dealt with");
             return None;
@@ -71,14 +72,22 @@ impl Checkouts {
         })
     }
 
-    /// Returns the files of the result that differ from the commit that is checked out now.
-    async fn files_left(&self, record: &Record) -> Result<Vec<String>, CheckoutError> {
-        let Some(folder) = &record.folder else { return Ok(Vec::new()) };
+    /// Returns the files of the result that differ from the commit that is checked out now; `None`
+    /// if `place`, the folder of the merge, is gone.
+    async fn files_left(
+        &self,
+        record: &Record,
+        place: PathBuf,
+    ) -> Result<Option<Vec<String>>, CheckoutError> {
+        if !blocking(move || Ok(place.try_exists().unwrap_or(true))).await? {
+            return Ok(None);
+        }
+        let Some(folder) = &record.folder else { return Ok(Some(Vec::new())) };
         let source = Source::find_any(&self.git, &record.directory).await?;
         let of_result = self.planned(&source, folder, record, "--diff-filter=ADMT").await?;
         let now = Record { old: "HEAD".to_owned(), ..record.clone() };
         let mut differing = self.differing(&source, folder, &now.old).await?;
         differing.extend(self.unknown_in_the_way(&source, folder, &now).await?);
-        Ok(still_left(&of_result, differing))
+        Ok(Some(still_left(&of_result, differing)))
     }
 }
