@@ -6,6 +6,7 @@
 //! connects only when there is a line to send, because a server closes idle connections.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::time::Duration;
@@ -14,6 +15,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 use tokio::task::{JoinError, JoinSet};
+use tokio::time::Instant;
 
 use super::call::{CONNECTION_LOST, send_again};
 use super::error::CliError;
@@ -29,6 +31,10 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// The time for pending answers after the end of the input.
 const LAST_ANSWERS: Duration = Duration::from_secs(10);
+/// The time for lines that the client has written before the end.
+const LAST_LINES: Duration = Duration::from_millis(50);
+/// The bytes of lines from which on no further line is read while there is no server.
+const MAX_UNSENT: usize = 64 * 1024;
 
 /// Carries lines until the input ends, and the answers until `client_gone`.
 pub(super) async fn run(
@@ -40,6 +46,7 @@ pub(super) async fn run(
 ) -> Result<(), CliError> {
     let mut bridge = Bridge::new(socket, mailbox, input, output);
     let carried = bridge.carry_all(std::pin::pin!(client_gone)).await;
+    bridge.note_unread().await;
     // A report without an answer is kept, also if the output is closed.
     let said = bridge.say_what_was_lost().await;
     let kept = bridge.keep_reports().await;
@@ -59,8 +66,10 @@ struct Bridge<I, O> {
     output: O,
     /// The requests that went to the server and have no answer yet, by their ids as text.
     unanswered: BTreeMap<String, Value>,
-    /// The line of the input that is being read, or that the server did not take as a whole.
+    /// The lines of the input that no server took as a whole. The last one is being read.
     unsent: Vec<u8>,
+    /// The deadline for the last answers, after the end of the input.
+    input_ended: Option<Instant>,
     /// The reports that are being sent again, by their ids as text, and their answers.
     repeated: BTreeMap<String, Value>,
     repeats: JoinSet<Option<Value>>,
@@ -75,6 +84,7 @@ impl<I: AsyncRead + Unpin, O: AsyncWrite + Unpin> Bridge<I, O> {
             output,
             unanswered: BTreeMap::new(),
             unsent: Vec::new(),
+            input_ended: None,
             repeated: BTreeMap::new(),
             repeats: JoinSet::new(),
         }
@@ -86,14 +96,7 @@ impl<I: AsyncRead + Unpin, O: AsyncWrite + Unpin> Bridge<I, O> {
         mut client_gone: Pin<&mut impl Future<Output = ()>>,
     ) -> Result<(), CliError> {
         while self.has_line(client_gone.as_mut()).await? {
-            let stream = match self.connect(client_gone.as_mut()).await {
-                Ok(Some(stream)) => stream,
-                ended => {
-                    let line = std::mem::take(&mut self.unsent);
-                    self.note_request(&line);
-                    return ended.map(drop);
-                }
-            };
+            let Some(stream) = self.connect(client_gone.as_mut()).await? else { return Ok(()) };
             if self.carry(stream, client_gone.as_mut()).await? == Carried::InputEnded {
                 return Ok(());
             }
@@ -106,46 +109,79 @@ impl<I: AsyncRead + Unpin, O: AsyncWrite + Unpin> Bridge<I, O> {
     }
 
     /// Waits for a line to send. Returns `false` at the end of the input, and if the client leaves
-    /// while a report is sent again. The last line may lack its line end.
+    /// while a report is sent again.
     async fn has_line(
         &mut self,
         mut client_gone: Pin<&mut impl Future<Output = ()>>,
     ) -> Result<bool, CliError> {
-        let mut input_ended = None;
-        while !self.unsent.ends_with(b"\n") {
-            if input_ended.is_some() && (!self.unsent.is_empty() || self.repeats.is_empty()) {
-                return Ok(!self.unsent.is_empty());
+        while self.line_length() == 0 {
+            if self.input_ended.is_some() && self.repeats.is_empty() {
+                return Ok(false);
             }
+            let may_read = self.input_ended.is_none();
             tokio::select! {
-                read = self.input.read_until(b'\n', &mut self.unsent), if input_ended.is_none() => {
+                read = self.input.read_until(b'\n', &mut self.unsent), if may_read => {
                     if read? == 0 {
-                        input_ended = Some(clock::now() + LAST_ANSWERS);
+                        self.note_end();
                     }
                 },
                 Some(answer) = self.repeats.join_next() => self.write_repeated(answer).await?,
-                () = sleep_until(input_ended) => return Ok(false),
+                () = sleep_until(self.input_ended) => return Ok(false),
                 () = &mut client_gone, if !self.repeats.is_empty() => return Ok(false),
             }
         }
         Ok(true)
     }
 
-    /// Connects to the server. Returns `None` if the client leaves.
+    /// Returns the length of the first unsent line; 0 if it is not whole yet. The last line of the
+    /// input may lack its line end.
+    fn line_length(&self) -> usize {
+        match self.unsent.iter().position(|byte| *byte == b'\n') {
+            Some(end) => end + 1,
+            None if self.input_ended.is_some() => self.unsent.len(),
+            None => 0,
+        }
+    }
+
+    fn note_end(&mut self) {
+        if self.input_ended.is_none() {
+            self.input_ended = Some(clock::now() + LAST_ANSWERS);
+        }
+    }
+
+    /// Notes the lines that were not sent, also those that the client has written and that were
+    /// not read yet.
+    async fn note_unread(&mut self) {
+        if self.input_ended.is_none() {
+            let reading = async {
+                while matches!(self.input.read_until(b'\n', &mut self.unsent).await, Ok(1..)) {}
+            };
+            let _ = tokio::time::timeout(LAST_LINES, reading).await;
+        }
+        for line in std::mem::take(&mut self.unsent).split(|byte| *byte == b'\n') {
+            self.note_request(line);
+        }
+    }
+
+    /// Connects to the server, and reads further lines meanwhile. Returns `None` if the client
+    /// leaves.
     async fn connect(
         &mut self,
         mut client_gone: Pin<&mut impl Future<Output = ()>>,
     ) -> Result<Option<UnixStream>, CliError> {
         let socket = self.socket.clone();
         let mut connected = std::pin::pin!(connect(&socket));
-        let mut input_ended = None;
         loop {
+            let may_read = self.input_ended.is_none() && self.unsent.len() < MAX_UNSENT;
             tokio::select! {
                 stream = &mut connected => return stream.map(Some),
-                () = end_of(&mut self.input), if input_ended.is_none() => {
-                    input_ended = Some(clock::now() + LAST_ANSWERS);
+                read = self.input.read_until(b'\n', &mut self.unsent), if may_read => {
+                    if read? == 0 {
+                        self.note_end();
+                    }
                 },
                 Some(answer) = self.repeats.join_next() => self.write_repeated(answer).await?,
-                () = sleep_until(input_ended) => return Err(no_server(&socket)),
+                () = sleep_until(self.input_ended) => return Err(no_server(&socket)),
                 () = &mut client_gone => return Ok(None),
             }
         }
@@ -160,16 +196,16 @@ impl<I: AsyncRead + Unpin, O: AsyncWrite + Unpin> Bridge<I, O> {
         let (reader, mut writer) = stream.into_split();
         let mut reader = BufReader::new(reader);
         let mut answer = Vec::new();
-        let mut input_ended = None;
+        let mut has_sent_all = false;
         if !self.send(&mut writer).await {
             return Ok(Carried::ConnectionLost);
         }
         loop {
             let is_answered = self.unanswered.is_empty() && self.repeats.is_empty();
-            if input_ended.is_some() && is_answered {
+            if has_sent_all && is_answered {
                 return Ok(Carried::InputEnded);
             }
-            let may_leave = input_ended.is_some() || !self.repeats.is_empty();
+            let may_leave = self.input_ended.is_some() || !self.repeats.is_empty();
             tokio::select! {
                 // Both reads are cancel-safe, because the bytes that they have read stay in their
                 // buffers.
@@ -179,34 +215,36 @@ impl<I: AsyncRead + Unpin, O: AsyncWrite + Unpin> Bridge<I, O> {
                         self.write(rest.as_deref().unwrap_or(&answer)).await?;
                         answer.clear();
                     }
-                    _ if input_ended.is_some() => return Ok(Carried::InputEnded),
+                    _ if self.input_ended.is_some() => return Ok(Carried::InputEnded),
                     _ => return Ok(Carried::ConnectionLost),
                 },
-                read = self.input.read_until(b'\n', &mut self.unsent), if input_ended.is_none() => {
-                    if read? == 0 && self.unsent.is_empty() {
-                        input_ended = Some(clock::now() + LAST_ANSWERS);
+                has_line = read_line(&mut self.input, &mut self.unsent), if !has_sent_all => {
+                    if !has_line? {
+                        self.note_end();
+                    }
+                    if self.unsent.is_empty() {
+                        has_sent_all = true;
                         // This tells the server that no more lines come. Its answers still come.
                         let _ = writer.shutdown().await;
-                        continue;
-                    }
-                    if !self.send(&mut writer).await {
+                    } else if !self.send(&mut writer).await {
                         return Ok(Carried::ConnectionLost);
                     }
                 },
                 Some(repeated) = self.repeats.join_next() => self.write_repeated(repeated).await?,
-                () = sleep_until(input_ended) => return Ok(Carried::InputEnded),
+                () = sleep_until(self.input_ended) => return Ok(Carried::InputEnded),
                 () = &mut client_gone, if may_leave => return Ok(Carried::InputEnded),
             }
         }
     }
 
-    /// Sends the line. The line stays in `unsent` if the server did not take it as a whole. A
+    /// Sends the first line. It stays in `unsent` if the server did not take it as a whole. A
     /// server ignores a line without its line end.
     async fn send(&mut self, writer: &mut (impl AsyncWrite + Unpin)) -> bool {
-        if writer.write_all(&self.unsent).await.is_err() {
+        let length = self.line_length();
+        if writer.write_all(&self.unsent[..length]).await.is_err() {
             return false;
         }
-        let line = std::mem::take(&mut self.unsent);
+        let line: Vec<u8> = self.unsent.drain(..length).collect();
         self.note_request(&line);
         true
     }
@@ -329,11 +367,18 @@ fn lost(call: &Value) -> Value {
     json!({ "jsonrpc": "2.0", "id": call["id"], "error": error })
 }
 
-/// Returns at the end of the input, if no line is before it. Cancel-safe.
-async fn end_of(input: &mut (impl AsyncBufRead + Unpin)) {
-    if input.fill_buf().await.is_ok_and(|unread| !unread.is_empty()) {
-        std::future::pending::<()>().await;
+/// Reads the rest of the first unsent line, if it is not whole. Returns `false` at the end of the
+/// input. Cancel-safe.
+async fn read_line(
+    input: &mut (impl AsyncBufRead + Unpin),
+    unsent: &mut Vec<u8>,
+) -> io::Result<bool> {
+    while !unsent.contains(&b'\n') {
+        if input.read_until(b'\n', unsent).await? == 0 {
+            return Ok(false);
+        }
     }
+    Ok(true)
 }
 
 /// Returns the messages of a line: one, or those of a batch.

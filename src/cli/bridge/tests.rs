@@ -181,30 +181,61 @@ async fn a_server_that_stays_away_is_given_up() {
 
 #[tokio::test(start_paused = true)]
 async fn a_report_that_finds_no_server_is_kept_after_a_minute_or_when_the_client_leaves() {
+    let other = format!("{}\n", json!({ "id": 1, "method": "ping" }));
     for (is_open, is_gone, longest) in
         [(true, false, TIMEOUT), (false, false, LAST_ANSWERS), (true, true, Duration::ZERO)]
     {
-        let folder = tempfile::tempdir().unwrap();
-        let mailbox = Mailbox::made_in(folder.path());
-        let (mut client, input) = duplex(1024);
-        client.write_all(format!("{}\n", report()).as_bytes()).await.unwrap();
-        let client = is_open.then_some(client);
-        let client_gone = async {
-            if !is_gone {
-                pending::<()>().await;
-            }
-        };
-        let mut output = Vec::new();
-        let began = clock::now();
-        let socket = folder.path().join("mcp.sock");
-        let ended = run(socket, mailbox, input, &mut output, client_gone).await;
-        let lasted = clock::now() - began;
-        assert!(lasted < longest + FIRST_PAUSE, "{lasted:?}, not {longest:?}");
-        assert_eq!(ended.is_ok(), is_gone, "{ended:?}");
-        let answer: Value = serde_json::from_slice(&output).unwrap();
-        assert_eq!(answer["result"]["structuredContent"]["success"], true, "{answer}");
-        drop(client);
+        for n_before in 0..3 {
+            let folder = tempfile::tempdir().unwrap();
+            let mailbox = Mailbox::made_in(folder.path());
+            let (mut client, input) = duplex(1024);
+            let lines = format!("{}{}\n", other.repeat(n_before), report());
+            client.write_all(lines.as_bytes()).await.unwrap();
+            let client = is_open.then_some(client);
+            let client_gone = async {
+                if !is_gone {
+                    pending::<()>().await;
+                }
+            };
+            let mut output = Vec::new();
+            let began = clock::now();
+            let socket = folder.path().join("mcp.sock");
+            let ended = run(socket, mailbox.clone(), input, &mut output, client_gone).await;
+            let lasted = clock::now() - began;
+            assert!(lasted + LONGEST_PAUSE >= longest, "{lasted:?}, not {longest:?}");
+            assert!(lasted < longest + LAST_LINES * 2, "{lasted:?}, not {longest:?}");
+            assert_eq!(ended.is_ok(), is_gone, "{ended:?}");
+            assert!(mailbox.has_report(), "after {n_before} lines, {longest:?}");
+            let answers = String::from_utf8(output).unwrap();
+            let mut answers = answers.lines().map(|it| serde_json::from_str::<Value>(it).unwrap());
+            let answer = answers.find(|answer| answer["id"] == 7).unwrap();
+            assert_eq!(answer["result"]["structuredContent"]["success"], true, "{answer}");
+            drop(client);
+        }
     }
+}
+
+#[tokio::test]
+async fn lines_that_came_before_the_server_are_sent_one_after_the_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("mcp.sock");
+    let (mut client, input) = duplex(1024);
+    let bridge = run(socket.clone(), Mailbox::default(), input, Vec::new(), pending());
+    let used = async {
+        client.write_all(b"first\nsecond\nthi").await.unwrap();
+        // There is room for this when the bridge has begun to read.
+        client.write_all(&[b'r'; 1024]).await.unwrap();
+        let listener = UnixListener::bind(&socket).unwrap();
+        let mut server = BufReader::new(listener.accept().await.unwrap().0);
+        assert_eq!(line(&mut server).await, "first\n");
+        assert_eq!(line(&mut server).await, "second\n");
+        client.write_all(b"d\nlast").await.unwrap();
+        drop(client);
+        assert_eq!(line(&mut server).await, format!("thi{}d\n", "r".repeat(1024)));
+        assert_eq!(line(&mut server).await, "last");
+    };
+    let (ended, ()) = tokio::join!(bridge, used);
+    ended.unwrap();
 }
 
 #[tokio::test]
@@ -268,7 +299,7 @@ async fn a_report_without_an_answer_is_kept_when_the_client_leaves() {
         drop(bed.client.take());
         let answer: Value = serde_json::from_str(&bed.answer().await).unwrap();
         assert_eq!(answer["result"]["structuredContent"]["success"], true, "{answer}");
-        assert!(clock::now() < left_at + FIRST_PAUSE, "{is_answered}: it waited");
+        assert!(clock::now() < left_at + LAST_LINES * 2, "{is_answered}: it waited");
         bed.bridge.await.unwrap().unwrap();
     }
 }
