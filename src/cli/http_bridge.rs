@@ -2,14 +2,17 @@
 //! of its answer is a line of the output. The bridge gives up a request that the client cancels,
 //! which tells servers of every revision.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader, Split};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::call::{CONNECTION_LOST, send_again};
@@ -20,6 +23,7 @@ use crate::domain::ServerAddress;
 use crate::locks::lock;
 use crate::mcp_client::Lost;
 use crate::mcp_client::http::HttpEndpoint;
+use crate::nudge::sleep_until;
 
 /// The longest absence of a server: a restart takes a moment, an upgrade takes longer.
 const TIMEOUT: Duration = Duration::from_mins(1);
@@ -28,6 +32,8 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// The time for pending answers after the end of the input.
 const LAST_ANSWERS: Duration = Duration::from_secs(10);
+/// The time for lines that the client has written before the end.
+const LAST_LINES: Duration = Duration::from_millis(50);
 /// The number of requests on their way at the same time. Further lines wait in the input.
 const MAX_IN_FLIGHT: usize = 64;
 
@@ -50,47 +56,25 @@ pub(super) async fn run<O: AsyncWrite + Unpin + Send + 'static>(
         closing: CancellationToken::new(),
     });
     let slots = Arc::new(Semaphore::new(MAX_IN_FLIGHT));
-    let mut lines = BufReader::new(input).split(b'\n');
+    let lines = BufReader::new(input).split(b'\n');
+    let mut input = Input { lines, ahead: VecDeque::new(), ended: None };
     let mut requests = JoinSet::new();
     let mut client_gone = std::pin::pin!(client_gone);
     let carried = async {
-        // The line that was read during a handshake.
-        let mut ahead = None;
-        loop {
-            let line = match ahead.take() {
-                Some(line) => line,
-                None => match lines.next_segment().await? {
-                    Some(line) => line,
-                    None => return Ok::<(), CliError>(()),
-                },
-            };
+        while let Some(line) = input.next_line().await? {
             if line.trim_ascii().is_empty() {
                 continue;
             }
             let message: Value = serde_json::from_slice(&line).unwrap_or(Value::Null);
             if message["method"] == "initialize" {
                 // Later messages use the revision that the handshake agreed on.
-                let never = CancellationToken::new();
-                let mut handshake = std::pin::pin!(bridge.carry(&line, &message, &never));
-                ahead = tokio::select! {
-                    carried = &mut handshake => {
-                        carried?;
-                        continue;
-                    }
-                    next = lines.next_segment() => next?,
-                };
-                if ahead.is_some() {
-                    handshake.await?;
-                    continue;
+                let gone = client_gone.as_mut();
+                let carried = bridge.carry_handshake(&line, &message, &mut input, gone).await;
+                if !matches!(carried, Ok(true)) {
+                    input.ahead.push_front(line);
+                    return carried.map(drop);
                 }
-                return tokio::select! {
-                    carried = handshake => carried,
-                    () = tokio::time::sleep(LAST_ANSWERS) => Ok(()),
-                    () = client_gone.as_mut() => {
-                        bridge.closing.cancel();
-                        Ok(())
-                    }
-                };
+                continue;
             }
             if message["method"] == "notifications/cancelled" {
                 bridge.give_up(&message["params"]["requestId"]);
@@ -109,20 +93,65 @@ pub(super) async fn run<O: AsyncWrite + Unpin + Send + 'static>(
                 carried.unwrap_or(Ok(()))?;
             }
         }
+        Ok::<(), CliError>(())
     };
     let carried = carried.await;
+    let mut written = Ok(());
+    for line in input.rest().await {
+        written = written.and(bridge.answer_uncarried(&line).await);
+    }
+    let give_up_at = input.ended.unwrap_or_else(|| clock::now() + LAST_ANSWERS);
     tokio::select! {
-        _ = tokio::time::timeout(LAST_ANSWERS, all_ended(&mut requests)) => {}
+        _ = tokio::time::timeout_at(give_up_at, all_ended(&mut requests)) => {}
         () = &mut client_gone, if !bridge.closing.is_cancelled() => {}
     }
     // The requests that are left end now, and keep their reports.
     bridge.closing.cancel();
     let _ = tokio::time::timeout(LONGEST_PAUSE, all_ended(&mut requests)).await;
-    carried
+    carried.and(written)
 }
 
 async fn all_ended(requests: &mut JoinSet<Result<(), CliError>>) {
     while requests.join_next().await.is_some() {}
+}
+
+/// The lines of the client.
+struct Input<I> {
+    lines: Split<BufReader<I>>,
+    /// The lines that were read and not carried.
+    ahead: VecDeque<Vec<u8>>,
+    /// The deadline for the last answers, after the end of the input.
+    ended: Option<Instant>,
+}
+
+impl<I: AsyncRead + Unpin> Input<I> {
+    /// Returns the next line, and `None` at the end.
+    async fn next_line(&mut self) -> io::Result<Option<Vec<u8>>> {
+        if self.ahead.is_empty() {
+            self.read().await?;
+        }
+        Ok(self.ahead.pop_front())
+    }
+
+    /// Reads a line ahead, or notes the end. Cancel-safe.
+    async fn read(&mut self) -> io::Result<()> {
+        if self.ended.is_some() {
+            return Ok(());
+        }
+        match self.lines.next_segment().await? {
+            Some(line) => self.ahead.push_back(line),
+            None => self.ended = Some(clock::now() + LAST_ANSWERS),
+        }
+        Ok(())
+    }
+
+    /// Returns the lines that were not carried, also those that the client has written and that
+    /// were not read yet.
+    async fn rest(&mut self) -> VecDeque<Vec<u8>> {
+        let reading = async { while self.ended.is_none() && self.read().await.is_ok() {} };
+        let _ = tokio::time::timeout(LAST_LINES, reading).await;
+        std::mem::take(&mut self.ahead)
+    }
 }
 
 struct Bridge<O> {
@@ -141,7 +170,7 @@ impl<O: AsyncWrite + Unpin> Bridge<O> {
     /// Registers the message, if it is a request, so that it can be given up from now on.
     fn begin(&self, message: &Value) -> CancellationToken {
         let cancelled = CancellationToken::new();
-        if let Some(id) = message.get("id").filter(|_| message.get("method").is_some()) {
+        if let Some(id) = request_id(message) {
             self.underway().insert(id.to_string(), cancelled.clone());
         }
         cancelled
@@ -160,6 +189,48 @@ impl<O: AsyncWrite + Unpin> Bridge<O> {
 
     fn underway(&self) -> MutexGuard<'_, HashMap<String, CancellationToken>> {
         lock(&self.underway)
+    }
+
+    /// Carries a handshake, and reads lines ahead meanwhile. Returns `false` if the client leaves
+    /// before the answer.
+    ///
+    /// # Errors
+    /// `NoDaemon` if the answer does not come soon after the end of the input. It fails if the
+    /// output is closed, too.
+    async fn carry_handshake<I: AsyncRead + Unpin>(
+        &self,
+        line: &[u8],
+        message: &Value,
+        input: &mut Input<I>,
+        mut client_gone: Pin<&mut impl Future<Output = ()>>,
+    ) -> Result<bool, CliError> {
+        let never = CancellationToken::new();
+        let mut handshake = std::pin::pin!(self.carry(line, message, &never));
+        loop {
+            let ended = input.ended;
+            let may_read = ended.is_none() && input.ahead.len() < MAX_IN_FLIGHT;
+            let may_leave = ended.is_some() || !input.ahead.is_empty();
+            tokio::select! {
+                carried = &mut handshake => return carried.map(|()| true),
+                read = input.read(), if may_read => read?,
+                () = sleep_until(ended) => {
+                    return Err(CliError::NoDaemon { at: self.endpoint.url().to_owned() });
+                }
+                () = &mut client_gone, if may_leave => {
+                    self.closing.cancel();
+                    return Ok(false);
+                }
+            }
+        }
+    }
+
+    /// Answers the request of a line that was not carried to its end. Its report is kept.
+    async fn answer_uncarried(&self, line: &[u8]) -> Result<(), CliError> {
+        let message: Value = serde_json::from_slice(line).unwrap_or(Value::Null);
+        let Some(id) = request_id(&message) else { return Ok(()) };
+        let answer = self.mailbox.answer(&message);
+        let answer = answer.unwrap_or_else(|| unanswered(id, "no answer from the coordinator"));
+        self.write(answer.to_string().as_bytes()).await
     }
 
     /// Carries one message and its answers until it is `cancelled`. At the end of the bridge, its
@@ -200,8 +271,7 @@ impl<O: AsyncWrite + Unpin> Bridge<O> {
     ) -> Result<(), CliError> {
         let give_up_at = clock::now() + TIMEOUT;
         let mut pause = FIRST_PAUSE;
-        // A notification has no caller that waits for an answer.
-        let id = message.get("id").filter(|_| message.get("method").is_some());
+        let id = request_id(message);
         let lost = loop {
             let version = lock(&self.version).clone();
             let (answers, mut written) = mpsc::unbounded_channel();
@@ -262,8 +332,7 @@ impl<O: AsyncWrite + Unpin> Bridge<O> {
         } else {
             format!("no answer from the coordinator: {lost}")
         };
-        let error = json!({ "code": CONNECTION_LOST, "message": text });
-        let mut answer = json!({ "jsonrpc": "2.0", "id": id, "error": error });
+        let mut answer = unanswered(id, &text);
         if !is_refused {
             let server = ServerAddress::Url(self.endpoint.url().to_owned());
             let again = send_again(&server, message, give_up_at, &self.mailbox);
@@ -301,6 +370,17 @@ impl<O: AsyncWrite + Unpin> Bridge<O> {
         output.flush().await?;
         Ok(())
     }
+}
+
+/// Returns the id of a request. A notification has no caller that waits for an answer.
+fn request_id(message: &Value) -> Option<&Value> {
+    message.get("id").filter(|_| message.get("method").is_some())
+}
+
+/// Returns the error for a request without an answer.
+fn unanswered(id: &Value, text: &str) -> Value {
+    let error = json!({ "code": CONNECTION_LOST, "message": text });
+    json!({ "jsonrpc": "2.0", "id": id, "error": error })
 }
 
 #[cfg(test)]
@@ -434,6 +514,58 @@ mod tests {
         let ended = tokio::time::timeout(LAST_ANSWERS / 2, ended).await;
         ended.expect("it does not wait").unwrap();
         drop(listener);
+    }
+
+    /// Carries a handshake and what follows it to a server that does not answer. Returns the end,
+    /// and the lines for the client.
+    async fn carried_behind_a_handshake(
+        mailbox: &Mailbox,
+        is_open: bool,
+        client_gone: impl Future<Output = ()>,
+    ) -> (Result<(), CliError>, Vec<Value>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let [first, other] = [(1, "initialize"), (2, "ping")]
+            .map(|(id, method)| json!({ "id": id, "method": method, "params": {} }));
+        let (mut client, input) = duplex(1024);
+        client.write_all(format!("{first}\n{other}\n{}\n", report()).as_bytes()).await.unwrap();
+        let client = is_open.then_some(client);
+        let (output, mut written) = duplex(4096);
+        let ended = run(&url, mailbox.clone(), input, output, client_gone).await;
+        let mut answers = String::new();
+        written.read_to_string(&mut answers).await.unwrap();
+        drop((listener, client));
+        (ended, answers.lines().map(|answer| serde_json::from_str(answer).unwrap()).collect())
+    }
+
+    #[tokio::test]
+    async fn a_report_behind_a_handshake_is_kept_when_the_client_leaves() {
+        for is_open in [true, false] {
+            let folder = tempfile::tempdir().unwrap();
+            let mailbox = Mailbox::made_in(folder.path());
+            let carried = carried_behind_a_handshake(&mailbox, is_open, std::future::ready(()));
+            let ended = tokio::time::timeout(LAST_ANSWERS / 2, carried).await;
+            let (ended, _) = ended.expect("it does not wait");
+            ended.unwrap();
+            assert!(mailbox.has_report(), "{is_open}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_handshake_without_an_answer_fails_ten_seconds_after_the_end_of_the_input() {
+        let folder = tempfile::tempdir().unwrap();
+        let mailbox = Mailbox::made_in(folder.path());
+        let began = clock::now();
+        let (ended, answers) =
+            carried_behind_a_handshake(&mailbox, false, std::future::pending()).await;
+        let lasted = clock::now() - began;
+        assert!(matches!(ended, Err(CliError::NoDaemon { .. })), "{ended:?}");
+        assert!(lasted >= LAST_ANSWERS && lasted < LAST_ANSWERS + LONGEST_PAUSE, "{lasted:?}");
+        let ids: Vec<_> = answers.iter().map(|answer| answer["id"].as_u64()).collect();
+        assert_eq!(ids, [Some(1), Some(2), Some(7)], "{answers:?}");
+        assert_eq!(answers[0]["error"]["code"], CONNECTION_LOST);
+        assert_eq!(answers[2]["result"]["structuredContent"]["success"], true);
+        assert!(mailbox.has_report());
     }
 
     #[tokio::test]
