@@ -59,6 +59,13 @@ enum Carried {
     ConnectionLost,
 }
 
+/// A report that is sent again.
+struct Repeated {
+    report: Value,
+    /// The client cancelled it, and expects no answer.
+    is_cancelled: bool,
+}
+
 struct Bridge<I, O> {
     socket: PathBuf,
     mailbox: Mailbox,
@@ -71,7 +78,7 @@ struct Bridge<I, O> {
     /// The deadline for the last answers, after the end of the input.
     input_ended: Option<Instant>,
     /// The reports that are being sent again, by their ids as text, and their answers.
-    repeated: BTreeMap<String, Value>,
+    repeated: BTreeMap<String, Repeated>,
     repeats: JoinSet<Option<Value>>,
 }
 
@@ -266,7 +273,9 @@ impl<I: AsyncRead + Unpin, O: AsyncWrite + Unpin> Bridge<I, O> {
                 (None, Some(method)) if method == "notifications/cancelled" => {
                     let id = message["params"]["requestId"].to_string();
                     self.unanswered.remove(&id);
-                    self.repeated.remove(&id);
+                    if let Some(repeated) = self.repeated.get_mut(&id) {
+                        repeated.is_cancelled = true;
+                    }
                 }
                 _ => {}
             }
@@ -319,7 +328,8 @@ impl<I: AsyncRead + Unpin, O: AsyncWrite + Unpin> Bridge<I, O> {
         let server = ServerAddress::Socket(self.socket.clone());
         let mailbox = self.mailbox.clone();
         let give_up_at = clock::now() + TIMEOUT;
-        self.repeated.insert(report["id"].to_string(), report.clone());
+        let repeated = Repeated { report: report.clone(), is_cancelled: false };
+        self.repeated.insert(report["id"].to_string(), repeated);
         let repeat = async move { send_again(&server, &report, give_up_at, &mailbox).await };
         self.repeats.spawn(repeat);
     }
@@ -331,8 +341,8 @@ impl<I: AsyncRead + Unpin, O: AsyncWrite + Unpin> Bridge<I, O> {
     ) -> Result<(), CliError> {
         let Some(answer) = answer.ok().flatten() else { return Ok(()) };
         match self.repeated.remove(&answer["id"].to_string()) {
-            Some(_) => self.write_answer(&answer).await,
-            None => Ok(()),
+            Some(repeated) if !repeated.is_cancelled => self.write_answer(&answer).await,
+            _ => Ok(()),
         }
     }
 
@@ -340,9 +350,9 @@ impl<I: AsyncRead + Unpin, O: AsyncWrite + Unpin> Bridge<I, O> {
     async fn keep_reports(&mut self) -> Result<(), CliError> {
         self.repeats.shutdown().await;
         let mut written = Ok(());
-        for report in std::mem::take(&mut self.repeated).into_values() {
+        for Repeated { report, is_cancelled } in std::mem::take(&mut self.repeated).into_values() {
             let answer = self.mailbox.answer(&report).unwrap_or_else(|| lost(&report));
-            if written.is_ok() {
+            if written.is_ok() && !is_cancelled {
                 written = self.write_answer(&answer).await;
             }
         }

@@ -233,8 +233,8 @@ impl<O: AsyncWrite + Unpin> Bridge<O> {
         self.write(answer.to_string().as_bytes()).await
     }
 
-    /// Carries one message and its answers until it is `cancelled`. At the end of the bridge, its
-    /// report is kept.
+    /// Carries one message and its answers until it is `cancelled`. A report that has no answer is
+    /// kept then, and at the end of the bridge.
     ///
     /// # Errors
     /// Fails if the output is closed.
@@ -246,15 +246,15 @@ impl<O: AsyncWrite + Unpin> Bridge<O> {
     ) -> Result<(), CliError> {
         let mut is_answered = false;
         let carried = self.carry_on(line, message, cancelled, &mut is_answered);
-        if let Some(carried) = self.closing.run_until_cancelled(carried).await {
-            return carried;
-        }
-        if is_answered {
-            return Ok(());
+        let carried = self.closing.run_until_cancelled(carried).await;
+        let is_cancelled = cancelled.is_cancelled();
+        if is_answered || (carried.is_some() && !is_cancelled) {
+            return carried.unwrap_or(Ok(()));
         }
         match self.mailbox.answer(message) {
-            Some(kept) => self.write(kept.to_string().as_bytes()).await,
-            None => Ok(()),
+            // A caller that cancelled its request expects no answer.
+            Some(kept) if !is_cancelled => self.write(kept.to_string().as_bytes()).await,
+            _ => carried.unwrap_or(Ok(())),
         }
     }
 

@@ -13,6 +13,7 @@ use super::*;
 /// A bridge, its client's ends, and the socket that it connects to.
 struct Bed {
     _folder: tempfile::TempDir,
+    mailbox: Mailbox,
     listener: UnixListener,
     input: Option<DuplexStream>,
     output: BufReader<DuplexStream>,
@@ -33,10 +34,11 @@ impl Bed {
         let client_gone = async {
             let _ = gone.await;
         };
-        let bridge = run(socket, mailbox, bridge_input, bridge_output, client_gone);
+        let bridge = run(socket, mailbox.clone(), bridge_input, bridge_output, client_gone);
         let bridge = tokio::spawn(bridge);
         Self {
             _folder: folder,
+            mailbox,
             listener,
             input: Some(input),
             output: BufReader::new(output),
@@ -71,9 +73,9 @@ impl Bed {
         self.accept().await
     }
 
-    async fn end(mut self) -> Result<(), CliError> {
+    async fn end(&mut self) -> Result<(), CliError> {
         self.input = None;
-        self.bridge.await.unwrap()
+        (&mut self.bridge).await.unwrap()
     }
 }
 
@@ -271,6 +273,7 @@ async fn a_report_whose_answer_is_lost_or_unavailable_is_sent_again() {
         assert_eq!(answer["id"], 7);
         assert_eq!(answer["result"], result("subtasks_open"), "{is_answered}");
         bed.end().await.unwrap();
+        assert!(!bed.mailbox.has_report(), "{is_answered}: it was delivered");
     }
 }
 
@@ -304,6 +307,24 @@ async fn a_report_without_an_answer_is_kept_when_the_client_leaves() {
     }
 }
 
+#[tokio::test]
+async fn a_cancelled_report_is_kept_without_an_answer_when_the_client_leaves() {
+    for is_answered in [false, true] {
+        let mut bed = Bed::new();
+        let mut again = bed.send_report_in_vain(is_answered).await;
+        line(&mut again).await;
+        let params = json!({ "requestId": 7 });
+        let cancelled = json!({ "method": "notifications/cancelled", "params": params });
+        bed.send(&format!("{cancelled}\n")).await;
+        let mut server = bed.accept().await;
+        assert_eq!(line(&mut server).await, format!("{cancelled}\n"));
+        drop(bed.client.take());
+        assert_eq!(bed.answer().await, "", "{is_answered}: nothing waits for an answer");
+        bed.end().await.unwrap();
+        assert!(bed.mailbox.has_report(), "{is_answered}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_report_is_kept_although_the_output_is_closed() {
     for is_answered in [false, true] {
@@ -333,7 +354,7 @@ async fn a_report_is_kept_although_the_output_is_closed() {
 
 #[tokio::test]
 async fn the_end_of_the_input_ends_the_bridge() {
-    let bed = Bed::new();
+    let mut bed = Bed::new();
     bed.end().await.unwrap();
 }
 

@@ -59,12 +59,16 @@ async fn carried(responses: &[&str], n_answers: usize) -> Vec<Value> {
         let _ = client_gone.await;
     };
     let (ended, (mut lines, mut answers)) =
-        tokio::join!(run(&url, mailbox, input, output, client_gone), used);
+        tokio::join!(run(&url, mailbox.clone(), input, output, client_gone), used);
     ended.unwrap();
     while let Some(answer) = lines.next_line().await.unwrap() {
         answers.push(answer);
     }
-    answers.iter().map(|answer| serde_json::from_str(answer).unwrap()).collect()
+    let answers: Vec<Value> =
+        answers.iter().map(|answer| serde_json::from_str(answer).unwrap()).collect();
+    let says_kept = |answer: &Value| answer["result"]["structuredContent"]["success"] == true;
+    assert_eq!(mailbox.has_report(), answers.iter().any(says_kept), "{answers:?}");
+    answers
 }
 
 #[tokio::test]
@@ -84,6 +88,30 @@ async fn a_report_without_an_answer_is_kept_when_the_client_leaves() {
     let answers = carried(&[""], 0).await;
     assert_eq!(answers.len(), 1, "{answers:?}");
     assert_eq!(answers[0]["result"]["structuredContent"]["success"], true, "{answers:?}");
+}
+
+#[tokio::test]
+async fn a_cancelled_report_is_kept_without_an_answer() {
+    let folder = tempfile::tempdir().unwrap();
+    let mailbox = Mailbox::made_in(folder.path());
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let params = json!({ "requestId": 7 });
+    let cancelled = json!({ "method": "notifications/cancelled", "params": params });
+    let input = Cursor::new(format!("{}\n{cancelled}\n", report()).into_bytes());
+    let client_gone = async {
+        while !mailbox.has_report() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    let (output, mut written) = duplex(4096);
+    let ended = run(&url, mailbox.clone(), input, output, client_gone);
+    let ended = tokio::time::timeout(LAST_ANSWERS / 2, ended).await;
+    ended.expect("the report is kept").unwrap();
+    let mut answers = String::new();
+    written.read_to_string(&mut answers).await.unwrap();
+    assert_eq!(answers, "");
+    drop(listener);
 }
 
 #[tokio::test]
