@@ -107,9 +107,12 @@ impl<I: AsyncRead + Unpin, O: AsyncWrite + Unpin> Bridge<I, O> {
             if self.carry(stream, client_gone.as_mut()).await? == Carried::InputEnded {
                 return Ok(());
             }
-            eprintln!(
-                "agent-coordinator mcp: the server closed the connection; the next line will open another"
-            );
+            if self.input_ended.is_none() {
+                eprintln!(
+                    "agent-coordinator mcp: the server closed the connection; the next line will \
+                     open another"
+                );
+            }
             self.say_what_was_lost().await?;
         }
         Ok(())
@@ -222,7 +225,6 @@ impl<I: AsyncRead + Unpin, O: AsyncWrite + Unpin> Bridge<I, O> {
                         self.write(rest.as_deref().unwrap_or(&answer)).await?;
                         answer.clear();
                     }
-                    _ if self.input_ended.is_some() => return Ok(Carried::InputEnded),
                     _ => return Ok(Carried::ConnectionLost),
                 },
                 has_line = read_line(&mut self.input, &mut self.unsent), if !has_sent_all => {

@@ -277,6 +277,28 @@ async fn a_report_whose_answer_is_lost_or_unavailable_is_sent_again() {
     }
 }
 
+#[tokio::test]
+async fn a_report_is_sent_again_although_the_input_ended_and_the_server_closed() {
+    let mut bed = Bed::new();
+    bed.send(&format!("{}\n", report())).await;
+    let mut server = bed.accept().await;
+    line(&mut server).await;
+    bed.input = None;
+    assert_eq!(line(&mut server).await, "", "the input has ended");
+    let answer = json!({ "id": 7, "result": result("unavailable") });
+    server.get_mut().write_all(format!("{answer}\n").as_bytes()).await.unwrap();
+    drop(server);
+    let again = tokio::time::timeout(LAST_ANSWERS, bed.accept()).await;
+    let mut again = again.expect("it is sent again");
+    let repeated: Value = serde_json::from_str(&line(&mut again).await).unwrap();
+    let answer = json!({ "id": repeated["id"], "result": result("subtasks_open") });
+    again.get_mut().write_all(format!("{answer}\n").as_bytes()).await.unwrap();
+    let answer: Value = serde_json::from_str(&bed.answer().await).unwrap();
+    assert_eq!(answer["result"], result("subtasks_open"));
+    bed.end().await.unwrap();
+    assert!(!bed.mailbox.has_report());
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_report_whose_answer_is_lost_for_a_minute_is_kept() {
     let mut bed = Bed::new();
