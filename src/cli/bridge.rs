@@ -48,9 +48,9 @@ pub(super) async fn run(
     let carried = bridge.carry_all(std::pin::pin!(client_gone)).await;
     bridge.note_unread().await;
     // A report without an answer is kept, also if the output is closed.
-    let said = bridge.say_what_was_lost().await;
     let kept = bridge.keep_reports().await;
-    carried.and(said).and(kept)
+    let said = bridge.say_what_was_lost().await;
+    carried.and(kept).and(said)
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -348,11 +348,22 @@ impl<I: AsyncRead + Unpin, O: AsyncWrite + Unpin> Bridge<I, O> {
         }
     }
 
-    /// Keeps the reports that are being sent again, also if the output is closed.
+    /// Keeps the reports without an answer, also if the output is closed.
     async fn keep_reports(&mut self) -> Result<(), CliError> {
-        self.repeats.shutdown().await;
         let mut written = Ok(());
-        for Repeated { report, is_cancelled } in std::mem::take(&mut self.repeated).into_values() {
+        // These have their answers already.
+        while let Some(answer) = self.repeats.try_join_next() {
+            written = written.and(self.write_repeated(answer).await);
+        }
+        self.repeats.shutdown().await;
+        let (reports, calls): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            std::mem::take(&mut self.unanswered)
+                .into_iter()
+                .partition(|(_, call)| report_of(call).is_some());
+        self.unanswered = calls;
+        let reports = reports.into_values().map(|report| Repeated { report, is_cancelled: false });
+        let repeated = std::mem::take(&mut self.repeated).into_values();
+        for Repeated { report, is_cancelled } in repeated.chain(reports) {
             let answer = self.mailbox.answer(&report).unwrap_or_else(|| lost(&report));
             if written.is_ok() && !is_cancelled {
                 written = self.write_answer(&answer).await;

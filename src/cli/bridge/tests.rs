@@ -330,6 +330,22 @@ async fn a_report_without_an_answer_is_kept_when_the_client_leaves() {
 }
 
 #[tokio::test]
+async fn an_answer_that_came_just_before_the_end_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let mailbox = Mailbox::made_in(folder.path());
+    let input = io::Cursor::new(Vec::<u8>::new());
+    let mut bridge = Bridge::new(PathBuf::new(), mailbox.clone(), input, Vec::<u8>::new());
+    let repeated = Repeated { report: report(), is_cancelled: false };
+    bridge.repeated.insert("7".to_owned(), repeated);
+    let answer = json!({ "id": 7, "result": result("subtasks_open") });
+    bridge.repeats.spawn(std::future::ready(Some(answer.clone())));
+    tokio::task::yield_now().await;
+    bridge.keep_reports().await.unwrap();
+    assert_eq!(bridge.output, format!("{answer}\n").into_bytes());
+    assert!(!mailbox.has_report());
+}
+
+#[tokio::test]
 async fn a_cancelled_report_is_kept_without_an_answer_when_the_client_leaves() {
     for is_answered in [false, true] {
         let mut bed = Bed::new();
