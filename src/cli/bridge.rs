@@ -57,6 +57,8 @@ pub(super) async fn run(
 enum Carried {
     InputEnded,
     ConnectionLost,
+    /// The connection was lost before the server took a line.
+    NothingTaken,
 }
 
 /// A report that is sent again.
@@ -102,12 +104,16 @@ impl<I: AsyncRead + Unpin, O: AsyncWrite + Unpin> Bridge<I, O> {
         &mut self,
         mut client_gone: Pin<&mut impl Future<Output = ()>>,
     ) -> Result<(), CliError> {
+        let mut pause = Duration::ZERO;
         while self.has_line(client_gone.as_mut()).await? {
-            let Some(stream) = self.connect(client_gone.as_mut()).await? else { return Ok(()) };
-            if self.carry(stream, client_gone.as_mut()).await? == Carried::InputEnded {
-                return Ok(());
-            }
-            if self.input_ended.is_none() {
+            let stream = self.connect(pause, client_gone.as_mut()).await?;
+            let Some(stream) = stream else { return Ok(()) };
+            pause = match self.carry(stream, client_gone.as_mut()).await? {
+                Carried::InputEnded => return Ok(()),
+                Carried::ConnectionLost => Duration::ZERO,
+                Carried::NothingTaken => (pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE),
+            };
+            if pause.is_zero() && self.input_ended.is_none() {
                 eprintln!(
                     "agent-coordinator mcp: the server closed the connection; the next line will \
                      open another"
@@ -173,14 +179,20 @@ impl<I: AsyncRead + Unpin, O: AsyncWrite + Unpin> Bridge<I, O> {
         }
     }
 
-    /// Connects to the server, and reads further lines meanwhile. Returns `None` if the client
-    /// leaves.
+    /// Connects to the server after a pause, and reads further lines meanwhile. Returns `None` if
+    /// the client leaves.
     async fn connect(
         &mut self,
+        pause: Duration,
         mut client_gone: Pin<&mut impl Future<Output = ()>>,
     ) -> Result<Option<UnixStream>, CliError> {
         let socket = self.socket.clone();
-        let mut connected = std::pin::pin!(connect(&socket));
+        let mut connected = std::pin::pin!(async {
+            if !pause.is_zero() {
+                tokio::time::sleep(pause).await;
+            }
+            connect(&socket).await
+        });
         loop {
             let may_read = self.input_ended.is_none() && self.unsent.len() < MAX_UNSENT;
             tokio::select! {
@@ -208,7 +220,7 @@ impl<I: AsyncRead + Unpin, O: AsyncWrite + Unpin> Bridge<I, O> {
         let mut answer = Vec::new();
         let mut has_sent_all = false;
         if !self.send(&mut writer).await {
-            return Ok(Carried::ConnectionLost);
+            return Ok(Carried::NothingTaken);
         }
         loop {
             let is_answered = self.unanswered.is_empty() && self.repeats.is_empty();

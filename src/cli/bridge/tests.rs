@@ -156,6 +156,27 @@ async fn a_line_that_no_connection_took_is_the_first_on_the_next() {
 }
 
 #[tokio::test]
+async fn a_server_that_takes_no_line_is_asked_again_after_pauses() {
+    let mut bed = Bed::new();
+    // No buffer of a socket has room for the line.
+    let request = format!("{{\"id\":1,\"method\":\"{}\"}}\n", "y".repeat(1 << 20));
+    let mut input = bed.input.take().unwrap();
+    let began = clock::now();
+    let (sent, ()) = tokio::join!(input.write_all(request.as_bytes()), async {
+        for _ in 0..4 {
+            drop(bed.accept().await);
+        }
+    });
+    sent.unwrap();
+    let lasted = clock::now() - began;
+    assert!(lasted >= FIRST_PAUSE * (1 + 2 + 4), "{lasted:?}");
+    drop(bed.client.take());
+    let lost: Value = serde_json::from_str(&bed.answer().await).unwrap();
+    assert_eq!(lost["error"]["code"], CONNECTION_LOST);
+    bed.end().await.unwrap();
+}
+
+#[tokio::test]
 async fn a_call_in_flight_is_answered_after_the_end_of_the_input() {
     let mut bed = Bed::new();
     bed.send("{\"id\":1,\"method\":\"x\"}\n").await;
