@@ -183,12 +183,16 @@ impl ChatCommand {
                     if content == "-" { io::read_to_string(io::stdin())? } else { content };
                 let said = chat.say(client, new_id(), content).await?;
                 if wait {
-                    let answers = chat.answers_to(client, said.id).await?;
-                    return if form.json {
-                        print_json(&answers)
-                    } else {
-                        answers.iter().try_for_each(print_message)
-                    };
+                    let mut answers = Vec::new();
+                    let waited = chat.wait_for_answers(client, said.id, &mut answers).await;
+                    if waited.is_ok() || !answers.is_empty() {
+                        if form.json {
+                            print_json(&answers)?;
+                        } else {
+                            answers.iter().try_for_each(print_message)?;
+                        }
+                    }
+                    return waited;
                 }
                 if form.json { print_json(&said) } else { print_line(said.id.as_str()) }
             }
@@ -250,15 +254,15 @@ impl Chat {
         client.get(&self.path(&format!("messages?limit={limit}&wait={wait}{attend}{after}"))).await
     }
 
-    /// Waits until the agent has answered all messages, and views the chat until then. Returns the
-    /// messages of the agent after one message.
-    async fn answers_to(
+    /// Waits until the agent has answered all messages, and views the chat until then. `answers`
+    /// gets the messages of the agent after one message, also those before an error.
+    async fn wait_for_answers(
         &self,
         client: &Client,
         said: MessageId,
-    ) -> Result<Vec<MessageBody>, CliError> {
+        answers: &mut Vec<MessageBody>,
+    ) -> Result<(), CliError> {
         let mut after = said;
-        let mut answers = Vec::new();
         loop {
             let found = self.read(client, Some(&after), 200, Reading::Attending).await?;
             if let Some(newest) = found.messages.last() {
@@ -268,7 +272,7 @@ impl Chat {
             let is_answer = |message: &MessageBody| message.sender_id == self.agent.as_str();
             answers.extend(found.messages.into_iter().filter(is_answer));
             if standing == Standing::Answered {
-                return Ok(answers);
+                return Ok(());
             }
             self.check_goes_on(client, standing).await?;
         }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::{end, lively, quiet, said, say, sessions, until_listening};
+use super::{Talker, end, lively, quiet, said, say, sessions, until_listening};
 use crate::http::Web;
 use crate::support::until;
 
@@ -92,6 +92,26 @@ fn a_wait_for_an_answer_fails_at_once_when_another_person_ends_the_chat() {
         let expected = "agent-coordinator: agt_a in prj does not answer: the chat has ended\n";
         assert_eq!((told.status.code(), stderr.as_str()), (Some(1), expected));
     }
+}
+
+#[test]
+fn answers_before_the_end_of_a_chat_are_printed_although_the_wait_fails() {
+    let daemon = quiet("");
+    let mut command = daemon.command();
+    command.args(["chat", "send", "--wait", "agt_a", "prj", "one"]);
+    let waiting = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    until("it is said", || said(&daemon).len() == 1);
+    let mut ann = Talker::by_hand(&daemon);
+    assert_eq!(ann.pending(), ["one"]);
+    // This one stays without an answer.
+    say(&daemon, "two");
+    ann.respond("the answer");
+    end(&daemon);
+    let told = waiting.wait_with_output().unwrap();
+    let stdout = String::from_utf8(told.stdout).unwrap();
+    let stderr = String::from_utf8(told.stderr).unwrap();
+    assert_eq!(told.status.code(), Some(1), "{stderr}");
+    assert!(stdout.contains(" agt_a: the answer") && stderr.contains("has ended"), "{stdout}");
 }
 
 #[test]
