@@ -86,8 +86,9 @@ pub struct MergeOrder {
 pub enum Merged {
     /// The branch of the source contains the result.
     Into { branch: String, commit: String },
-    /// The branch contained it before.
-    Already { branch: String, commit: String },
+    /// The branch contained it before, and is at this commit. The merge that brought it is another
+    /// one, if it is noted.
+    Already { branch: String, commit: String, merge: Option<String> },
     /// The task changed nothing. The branch is at this commit.
     Unchanged { branch: String, commit: String },
     /// The changes do not fit to the branch, which is at this commit and was not changed. The
@@ -211,17 +212,14 @@ impl Checkouts {
         let Some(result) = left.filter(|_| order.with_uncommitted).or(result) else {
             return Ok(Merged::Nothing);
         };
-        // Files that are in no commit are then all that there is to merge.
-        let nothing_new = |branch: String, target: String| {
-            let already = Merged::Already { branch, commit: target };
-            if has_more { Merged::Nothing } else { already }
-        };
         let sides = Sides { source: &source, place: &place, result: &result };
         let mut is_again = false;
         let combined = match &target {
             None => Ok(self.first_commit(order, &sides).await?),
             Some(target) => match self.way(order, &place, target, &result).await? {
-                Way::HasResult => return Ok(nothing_new(branch, target.clone())),
+                // Files that are in no commit are all that there is to merge.
+                Way::HasResult if has_more => return Ok(Merged::Nothing),
+                Way::HasResult => return self.already(order, &sides, branch, target).await,
                 Way::Ask(Reverted { commit: merge, by: revert }) => {
                     return Ok(Merged::Reverted { branch, merge, revert });
                 }
@@ -236,7 +234,10 @@ impl Checkouts {
         let new = match combined {
             // A commit of the result itself may be there for its history alone.
             Ok(new) if new != result && self.has_same_files(&place, &target, &new).await? => {
-                return Ok(nothing_new(branch, target));
+                if has_more {
+                    return Ok(Merged::Nothing);
+                }
+                return self.already(order, &sides, branch, &target).await;
             }
             Ok(new) => new,
             Err(files) => {

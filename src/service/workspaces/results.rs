@@ -195,7 +195,10 @@ impl Workspaces {
             let text = self.core.guidance().merge_conflict(branch, commit, files);
             self.ask_to_resolve(&workspace, text).await?;
         }
-        if let Merged::Into { commit, .. } | Merged::Already { commit, .. } = &merged {
+        if let Merged::Into { commit, .. }
+        | Merged::Already { merge: Some(commit), .. }
+        | Merged::Already { commit, .. } = &merged
+        {
             let id = workspace.id.clone();
             let commit = commit.clone();
             let with_uncommitted = wish.with_uncommitted;

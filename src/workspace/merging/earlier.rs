@@ -7,7 +7,7 @@
 
 use std::path::PathBuf;
 
-use super::{MergeOrder, ON_THE_WAY};
+use super::{MergeOrder, Merged, ON_THE_WAY, Sides};
 use crate::domain::workspace::{Commit, EarlierMerges, REVERTS, Repeat, Reverted, find_reverted};
 use crate::domain::{ProjectId, WorkspaceId};
 use crate::workspace::refs::is_id;
@@ -167,6 +167,25 @@ impl Checkouts {
             }
         }
         Ok(found)
+    }
+
+    /// Returns the end of a merge for which the branch at `target` had the result before.
+    pub(super) async fn already(
+        &self,
+        order: &MergeOrder,
+        sides: &Sides<'_>,
+        branch: String,
+        target: &str,
+    ) -> Result<Merged, CheckoutError> {
+        let Sides { place, result, .. } = *sides;
+        let mut merge = None;
+        for noted in self.merges_on(order, place, target, result).await? {
+            if self.contains(place, &noted.result, result).await? {
+                merge = Some(noted.new);
+                break;
+            }
+        }
+        Ok(Merged::Already { branch, commit: target.to_owned(), merge })
     }
 
     /// Returns the merges whose commit the branch at `target` has, the newest first. One that an

@@ -102,6 +102,20 @@ async fn a_repeated_merge_changes_nothing_also_after_an_edit_of_the_same_lines()
 }
 
 #[tokio::test]
+async fn a_merge_that_changes_nothing_names_the_earlier_one() {
+    for style in STYLES {
+        let task = Task::new().await;
+        let merge = task.merged(style, Repeat::Once).await;
+        task.of_person("later.txt", "later\n");
+        let again = task.merge(style, Repeat::Once).await;
+        let branch = task.git(&["branch", "--show-current"]);
+        let commit = task.head();
+        assert_ne!(commit, merge);
+        assert_eq!(again, Merged::Already { branch, commit, merge: Some(merge) }, "{style:?}");
+    }
+}
+
+#[tokio::test]
 async fn newer_commits_fit_to_an_earlier_squash_of_the_same_lines() {
     for first in [MergeStyle::Squash, MergeStyle::Rebase] {
         for second in STYLES {

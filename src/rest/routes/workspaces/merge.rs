@@ -94,7 +94,7 @@ pub(super) async fn merge(
             tracing::info!(task_id = %task, branch, commit, "result merged");
             Ok(Json(MergedBody { branch, commit, was_merged: false, is_unchanged: false }))
         }
-        Merged::Already { branch, commit } => {
+        Merged::Already { branch, commit, .. } => {
             Ok(Json(MergedBody { branch, commit, was_merged: true, is_unchanged: false }))
         }
         Merged::Unchanged { branch, commit } => {
