@@ -271,7 +271,7 @@ impl Checkouts {
             }
         }
         let new = self.signed(&sides, &target, new).await?;
-        self.note_merge(&place, (&order.branch, &branch), [&new, &result, &target]).await?;
+        self.note_merge(&place, &order.branch, &branch, [&new, &result, &target]).await?;
         crash_point::reach(CrashPoint::MergeMade);
         let moved = BranchMove { branch: &branch, target: &target, new: &new };
         let delivered = self.deliver(&source, &place, moved).await?;

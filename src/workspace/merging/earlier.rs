@@ -74,12 +74,13 @@ impl Noted {
 }
 
 impl Checkouts {
-    /// Notes a merge of the branch of a task into another one: the new commit, the result and the
-    /// commit of the branch before.
+    /// Notes a merge of the branch of a task into another one, with its commits: the new one, the
+    /// result, and the one at which the other branch was.
     pub(super) async fn note_merge(
         &self,
         place: &Place,
-        (branch, into): (&str, &str),
+        branch: &str,
+        into: &str,
         commits: [&String; 3],
     ) -> Result<(), CheckoutError> {
         let [new, result, target] = commits;
