@@ -161,12 +161,12 @@ impl Agent {
         let claim = json!({ "agent_id": name, "project_id": "prj", "purpose": "chat", "coordinator_id": "crd_bench" });
         let ticket = coordinator.call("should_start", &claim)?["launch_ticket"].take();
         let line = match bed.address(link)? {
-            agent_coordinator::domain::ServerAddress::Socket(socket) => {
+            domain::ServerAddress::Socket(socket) => {
                 let stream = UnixStream::connect(socket)?;
                 stream.set_read_timeout(Some(TIMEOUT))?;
                 Connection::Socket(BufReader::new(stream))
             }
-            agent_coordinator::domain::ServerAddress::Url(url) => {
+            domain::ServerAddress::Url(url) => {
                 let address = url
                     .trim_start_matches("http://")
                     .split('/')

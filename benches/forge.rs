@@ -16,8 +16,8 @@ mod forge {
 
 use std::time::{Duration, Instant};
 
-use agent_coordinator::domain::forge::ForgeKind;
 use anyhow::{Context as _, Result, ensure};
+use domain::forge::ForgeKind;
 use forge::fake::{Fake, Fault, Item, TOKEN, Times as Often};
 use serde_json::{Value, json};
 use support::agent::{self, Role};

@@ -11,21 +11,19 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use agent_coordinator::config;
-use agent_coordinator::domain::account::Parking;
-use agent_coordinator::domain::agent::{AgentStatus, Assignment, DEFAULT_AI_TYPE, ProjectStatus};
-use agent_coordinator::domain::creation::CreationLimits;
-use agent_coordinator::domain::plan::{Limits, RunLimits, Snapshot, plan};
-use agent_coordinator::domain::retention::Retention;
-use agent_coordinator::domain::start_history::Backoff;
-use agent_coordinator::domain::task::NewTask;
-use agent_coordinator::domain::{
-    Agent, CoordinatorId, Language, Project, Secret, TaskStatus, Timestamp,
-};
 use agent_coordinator::nudge::Nudge;
 use agent_coordinator::rows::Store;
 use agent_coordinator::service::world::SystemWorld;
 use agent_coordinator::service::{Service, Settings};
 use anyhow::{Result, ensure};
+use domain::account::Parking;
+use domain::agent::{AgentStatus, Assignment, DEFAULT_AI_TYPE, ProjectStatus};
+use domain::creation::CreationLimits;
+use domain::plan::{Limits, RunLimits, Snapshot, plan};
+use domain::retention::Retention;
+use domain::start_history::Backoff;
+use domain::task::NewTask;
+use domain::{Agent, CoordinatorId, Language, Project, Secret, TaskStatus, Timestamp};
 use rows::Row;
 use serde_json::json;
 use support::agent::{self, Role};
@@ -164,8 +162,8 @@ async fn fill(store: &Store, n_pairs: usize, pairs: Pairs, directory: &Path) -> 
     for project in 0..n_pairs / N_AGENTS {
         let id = format!("prj_{project}");
         changes.push(Row::Project(Project {
-            workspace: agent_coordinator::domain::workspace::WorkspaceMode::Shared,
-            overrides: agent_coordinator::domain::workspace::WorkspaceOverrides::default(),
+            workspace: domain::workspace::WorkspaceMode::Shared,
+            overrides: domain::workspace::WorkspaceOverrides::default(),
             id: id.parse()?,
             name: "a project".to_owned(),
             key: format!("P{project}").parse()?,
@@ -227,6 +225,6 @@ fn settings(state_dir: &Path) -> Settings {
         passkeys: std::collections::BTreeMap::new(),
         ticket_key: Secret::new("no ticket is asked for"),
         state_dir: state_dir.to_owned(),
-        file_owners: agent_coordinator::domain::FileOwners::default(),
+        file_owners: domain::FileOwners::default(),
     }
 }

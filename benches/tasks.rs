@@ -9,11 +9,11 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use agent_coordinator::domain::agent::{AgentStatus, Assignment, DEFAULT_AI_TYPE, ProjectStatus};
-use agent_coordinator::domain::secret::PasskeyHash;
-use agent_coordinator::domain::{Agent, Priority, Project, Secret, Task, TaskStatus, Timestamp};
 use agent_coordinator::rows::Store;
 use anyhow::{Result, ensure};
+use domain::agent::{AgentStatus, Assignment, DEFAULT_AI_TYPE, ProjectStatus};
+use domain::secret::PasskeyHash;
+use domain::{Agent, Priority, Project, Secret, Task, TaskStatus, Timestamp};
 use rows::Row;
 use serde_json::{Value, json};
 use support::agent::{self, Role};
@@ -228,8 +228,8 @@ async fn fill(folder: &Path, n_tasks: usize) -> Result<()> {
     let mut changes = agents.collect::<Result<Vec<_>>>()?;
     for project in 0..N_PROJECTS {
         changes.push(Row::Project(Project {
-            workspace: agent_coordinator::domain::workspace::WorkspaceMode::Shared,
-            overrides: agent_coordinator::domain::workspace::WorkspaceOverrides::default(),
+            workspace: domain::workspace::WorkspaceMode::Shared,
+            overrides: domain::workspace::WorkspaceOverrides::default(),
             id: project_id(project).parse()?,
             name: "a project".to_owned(),
             key: format!("P{project:02}").parse()?,

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
-use agent_coordinator::domain::workspace::{KeepOrder, Order, Prepared};
 use agent_coordinator::workspace::{Checkouts, KeepPolicy, find_work_tree};
+use domain::workspace::{KeepOrder, Order, Prepared};
 use support::agent::{self, Pipe, Role, monotonic};
 use support::bed::{Bed, Wanted};
 use support::clients::Control;

@@ -64,10 +64,10 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 
 use crate::app::Role;
 use crate::config::{self, Environment, Loaded, Paths};
-use crate::domain::Purpose;
-use crate::domain::{AgentId, ProjectId, ServerAddress};
 use crate::sys::sockets::ONLY_HANG_UP;
 use client::Client;
+use domain::Purpose;
+use domain::{AgentId, ProjectId, ServerAddress};
 use error::CliError;
 use named::Named;
 

@@ -55,13 +55,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::domain::AgentId;
-use crate::domain::account::Parking;
-use crate::domain::creation::CreationLimits;
-use crate::domain::plan::{RunLimits, StartLimits};
-use crate::domain::retention::Retention;
-use crate::domain::start_history::Backoff;
-use crate::domain::workspace::GitLimits;
+use domain::AgentId;
+use domain::account::Parking;
+use domain::creation::CreationLimits;
+use domain::plan::{RunLimits, StartLimits};
+use domain::retention::Retention;
+use domain::start_history::Backoff;
+use domain::workspace::GitLimits;
 
 use declaration::Keys;
 use reader::{Reader, Section};

@@ -1,7 +1,7 @@
 //! The loop that keeps agents running: observe, plan, act.
 //!
 //! It knows no tasks, only wanted starts, wanted stops and its own processes.
-//! [`crate::domain::plan`] decides; this module fetches the facts and carries the plan out. Nudges
+//! [`domain::plan`] decides; this module fetches the facts and carries the plan out. Nudges
 //! and deadlines wake the cycles. The polling interval is a safety net, and a counter says how
 //! often a poll found a change that nothing had announced.
 
@@ -47,16 +47,14 @@ use shared::SharedDirectories;
 use workspaces::WorkspaceJobs;
 
 use crate::clock;
-use crate::domain::plan::{Action, Deferred, Limits, Plan, RunLimits, Snapshot, plan};
-use crate::domain::start_history::StartReason;
-use crate::domain::workspace::Job;
-use crate::domain::{
-    CoordinatorId, Instance, InstanceKey, LaunchFacts, LaunchId, Phase, Timestamp,
-};
 use crate::nudge::{Wakeups, sleep_until};
 use crate::provider::Providers;
 use crate::service::{CoordinatorStatus, Counters};
 use crate::telemetry::ErrorChain;
+use domain::plan::{Action, Deferred, Limits, Plan, RunLimits, Snapshot, plan};
+use domain::start_history::StartReason;
+use domain::workspace::Job;
+use domain::{CoordinatorId, Instance, InstanceKey, LaunchFacts, LaunchId, Phase, Timestamp};
 
 /// The part of the configuration that the loop needs.
 #[derive(Debug, Clone)]
@@ -413,7 +411,7 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         let shared =
             self.shared.observe(mode, &startable, view.shared_directories, &instances).await;
         let free = resource_gate::free(&limits.start, &self.config.state_dir);
-        self.resource_gate.note(crate::domain::plan::gates::closed(&limits.start, free));
+        self.resource_gate.note(domain::plan::gates::closed(&limits.start, free));
         let faults = self.faults.find(&startable, &self.config.providers).await;
         let snapshot = Snapshot {
             now: view.at,

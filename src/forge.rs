@@ -53,7 +53,7 @@ use crate::config::Forges;
 use crate::nudge::{Nudges, Wakeups};
 use crate::service::Service;
 
-use crate::domain::forge::{ForgeUser, ItemFacts, PullRequest};
+use domain::forge::{ForgeUser, ItemFacts, PullRequest};
 
 pub use client::Forge;
 pub use connect::{ConnectError, connect, is_open_to_others, read_token};

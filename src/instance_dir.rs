@@ -29,8 +29,8 @@ use std::time::Duration;
 use sha2::{Digest as _, Sha256};
 
 use self::record::Record as _;
-use crate::domain::LaunchId;
 use crate::sys::regular_file;
+use domain::LaunchId;
 
 pub mod clock;
 pub mod lock;
@@ -39,7 +39,7 @@ pub mod output_pages;
 pub mod output_reader;
 pub mod record;
 
-pub use crate::domain::instance::{MARK_VARIABLE, SHIM_COMM};
+pub use domain::instance::{MARK_VARIABLE, SHIM_COMM};
 /// The current output file. Older parts have `.1`, `.2` … appended; `.1` is the youngest.
 pub const OUTPUT_LOG: &str = "output.log";
 /// The file with the shim's own errors.

@@ -31,7 +31,6 @@ pub mod clock;
 pub mod config;
 pub mod coordinator;
 pub mod crash_point;
-pub mod domain;
 pub mod folder_watch;
 pub mod forge;
 pub mod http;

@@ -16,7 +16,7 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-use crate::domain::{Secret, ServerAddress};
+use domain::{Secret, ServerAddress};
 use http::HttpEndpoint;
 use socket::Socket;
 

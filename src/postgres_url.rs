@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 
-use crate::domain::Secret;
+use domain::Secret;
 
 /// The time after which one attempt to reach one address has failed.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);

@@ -16,11 +16,11 @@ use tokio::task::JoinHandle;
 
 use crate::cgroup;
 use crate::config::{Output, Stop};
-use crate::domain::launch::StopReason;
-use crate::domain::{CommandSpec, Instance, InstanceKey, LaunchId};
 pub use crate::instance_dir::clock::BootInstant;
 use crate::locks::lock;
 use crate::nudge::Nudge;
+use domain::launch::StopReason;
+use domain::{CommandSpec, Instance, InstanceKey, LaunchId};
 
 mod adoption;
 mod entry;

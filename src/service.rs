@@ -83,14 +83,14 @@ pub use tasks::progress::TaskProgress;
 pub use tasks::status::StatusChange;
 pub use tasks::{TaskFigures, TaskView, Tasks};
 
-pub use crate::domain::agent::{AgentEdit, ProjectEdit};
-pub use crate::domain::task::batch::Draft;
-pub use crate::domain::task::{NewTask, TaskEdit};
-pub use crate::domain::workspace::{HookWish, MergeStyle, Repeat};
 pub use crate::store::{
     ArchivedTasks, HistoryFilter, LaunchEnd, LaunchFilter, LaunchTraits, TaskFilter,
 };
 pub use crate::workspace::{DiffKind, Merged, SnapshotEntry};
+pub use domain::agent::{AgentEdit, ProjectEdit};
+pub use domain::task::batch::Draft;
+pub use domain::task::{NewTask, TaskEdit};
+pub use domain::workspace::{HookWish, MergeStyle, Repeat};
 pub use maintenance::Maintenance;
 pub use workspaces::{
     ClonePlace, DependencyResult, MergeWish, OwnResult, PublishedResult, ResultChoice,
@@ -99,15 +99,6 @@ pub use workspaces::{
 
 use crate::clock;
 use crate::config::{Chat, NamedCheck, Notice, Session, Start, Stop, Workspace};
-use crate::domain::account::Parking;
-use crate::domain::creation::CreationLimits;
-use crate::domain::plan::RunLimits;
-use crate::domain::redact::Redactor;
-use crate::domain::retention::Retention;
-use crate::domain::start_history::Backoff;
-use crate::domain::{
-    AgentId, CoordinatorId, FileOwners, Guidance, Language, Refusal, Secret, Timestamp,
-};
 use crate::nudge::{Nudge, Wakeups};
 use crate::rows::{Publish, Store, pauses};
 use crate::store::StoreError;
@@ -116,6 +107,13 @@ use chats::presence::Attendances;
 use clocks::Clocks;
 use coordinators::board::CoordinatorBoard;
 use core::Core;
+use domain::account::Parking;
+use domain::creation::CreationLimits;
+use domain::plan::RunLimits;
+use domain::redact::Redactor;
+use domain::retention::Retention;
+use domain::start_history::Backoff;
+use domain::{AgentId, CoordinatorId, FileOwners, Guidance, Language, Refusal, Secret, Timestamp};
 use launches::shims::Shims;
 use waiting::Waiting;
 use world::World;

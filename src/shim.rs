@@ -30,14 +30,14 @@ use rustix::process::{Resource, Rlimit};
 use self::agent::Agent;
 use self::event_loop::EventLoop;
 use crate::crash_point::{self, CrashPoint};
-use crate::domain::launch::ProcessEnd;
-use crate::domain::redact::Redactor;
 use crate::instance_dir::clock::{BootInstant, wall_clock};
 use crate::instance_dir::lock;
 use crate::instance_dir::order::{self, Order};
 use crate::instance_dir::record::{self, Exit, Record, Stop};
 use crate::instance_dir::{SHIM_COMM, SHIM_LOG};
 use crate::sys;
+use domain::launch::ProcessEnd;
+use domain::redact::Redactor;
 
 mod agent;
 mod clean;

@@ -22,9 +22,9 @@ pub use engine::{Connection, Engine, Locked};
 pub use open::{OpenError, OpenErrorKind, Settings};
 pub use transaction::{Entity, Read, Write};
 
-use crate::domain::chat::Sender;
-use crate::domain::id::{AgentId, LaunchId, ProjectId, TaskId};
-use crate::domain::{Purpose, TaskStatus, Timestamp};
+use domain::chat::Sender;
+use domain::id::{AgentId, LaunchId, ProjectId, TaskId};
+use domain::{Purpose, TaskStatus, Timestamp};
 
 /// A failure of the store.
 #[derive(Debug, thiserror::Error)]
@@ -110,7 +110,7 @@ pub enum LaunchEnd {
     None,
     Any,
     /// The launch ended so that people want to look at it
-    /// ([`Outcome::is_bad`](crate::domain::Outcome::is_bad)).
+    /// ([`Outcome::is_bad`](domain::Outcome::is_bad)).
     Bad,
 }
 
@@ -120,7 +120,7 @@ pub struct LaunchTraits {
     pub tasks: Vec<TaskId>,
     pub agents: Vec<AgentId>,
     pub purposes: Vec<Purpose>,
-    /// Outcomes without their details, as in [`Outcome::as_str`](crate::domain::Outcome::as_str).
+    /// Outcomes without their details, as in [`Outcome::as_str`](domain::Outcome::as_str).
     pub outcomes: Vec<&'static str>,
 }
 

@@ -88,9 +88,9 @@ pub use results::{DiffKind, DiffOrder, MAX_DIFF};
 pub use snapshot::{Snapped, SnapshotEntry};
 pub use upgrade::Upgrade;
 
-use crate::domain::workspace::{GitLimits, Order};
-use crate::domain::{ProjectId, WorkspaceId};
 use crate::locks::lock;
+use domain::workspace::{GitLimits, Order};
+use domain::{ProjectId, WorkspaceId};
 use git::Git;
 use repository::Repository;
 use rights::{Owner, run_as};

@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use agent_coordinator::domain::ServerAddress;
+use domain::ServerAddress;
 
 use super::agent::Role;
 use super::clients::{Control, Follower, Mcp, TIMEOUT, Web};

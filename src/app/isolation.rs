@@ -12,9 +12,9 @@ use nix::unistd::User;
 
 use crate::cgroup;
 use crate::config::{AgentLimits, Config, KEEPER, ProviderConfig, built_in_names};
-use crate::domain::{FileOwner, FileOwners, RunAs};
 use crate::provider::AgentUser;
 use crate::sys;
+use domain::{FileOwner, FileOwners, RunAs};
 
 /// The reason why agents cannot be started as configured.
 #[derive(Debug, thiserror::Error)]

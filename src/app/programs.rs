@@ -16,7 +16,6 @@ use super::isolation;
 use crate::clock;
 use crate::config::{CommandLine, Config, Environment, Preset, ProviderConfig};
 use crate::coordinator::{Unstartable, command_anywhere, find_unstartable};
-use crate::domain::{CommandSpec, Guidance};
 use crate::locks::lock;
 use crate::process::{StartFault, find_program};
 use crate::provider::{Host, Login, Providers, login_of, program_of};
@@ -27,6 +26,7 @@ use crate::sys::ownership::is_only_of_root;
 use crate::sys::regular_file;
 use crate::sys::usual_folders::Elsewhere;
 use crate::workspace::git_folders;
+use domain::{CommandSpec, Guidance};
 
 /// The time that a CLI has to print its version.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(5);
@@ -323,8 +323,8 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
-    use crate::domain::Secret;
     use crate::provider::installation_of;
+    use domain::Secret;
 
     #[test]
     fn a_program_that_is_not_installed_is_named_with_what_to_do() {

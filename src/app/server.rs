@@ -16,8 +16,6 @@ use super::{
 };
 use crate::config::manifest::{self, Manifest};
 use crate::config::{Config, Environment, Forges, Secrets};
-use crate::domain::Secret;
-use crate::domain::redact::Redactor;
 use crate::forge;
 use crate::locks;
 use crate::mcp::{self, McpServer};
@@ -29,6 +27,8 @@ use crate::service::world::SystemWorld;
 use crate::service::{AppliedAs, ApplyError, Service, Settings, Wanted};
 use crate::telemetry::ErrorChain;
 use crate::workspace::Checkouts;
+use domain::Secret;
+use domain::redact::Redactor;
 
 /// The store and the use cases, before and after the listeners are open.
 pub(super) struct Server {

@@ -9,13 +9,13 @@ use anyhow::Context as _;
 
 use super::lock::RoleLock;
 use crate::config::{self, StoreUrl};
-use crate::domain::Secret;
-use crate::domain::store_state::{SLOW_STATEMENT, span};
 use crate::postgres_url::PostgresUrl;
 use crate::rows::Store;
 use crate::store::postgres::open::Options;
 use crate::store::postgres::{DatabaseFacts, Schema, Sharing, look};
 use crate::sys::regular_file;
+use domain::Secret;
+use domain::store_state::{SLOW_STATEMENT, span};
 
 pub use backup::{RestoreReport, back_up, restore};
 pub use copy::copy_store;

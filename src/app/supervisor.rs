@@ -20,10 +20,6 @@ use crate::coordinator::{
     Coordinator, CoordinatorConfig, HookRunner, HookSettings, HostFiles, LocalControlPlane,
     LoopObserver, Mode, RemoteConfig, RemoteControlPlane,
 };
-use crate::domain::plan::Limits;
-use crate::domain::retention::Retention;
-use crate::domain::stopwatch::{Moment, Steady};
-use crate::domain::{CoordinatorId, Guidance, ServerAddress, StopReason};
 use crate::nudge::Nudge;
 use crate::process::{self, ProcessConfig, ProcessTable, TemporaryConfig};
 use crate::provider::Providers;
@@ -32,6 +28,10 @@ use crate::service::CoordinatorStatus;
 use crate::service::world::{SystemWorld, World};
 use crate::telemetry::{ErrorChain, counters};
 use crate::workspace::{Checkouts, KeepPolicy};
+use domain::plan::Limits;
+use domain::retention::Retention;
+use domain::stopwatch::{Moment, Steady};
+use domain::{CoordinatorId, Guidance, ServerAddress, StopReason};
 
 /// The table and the loop.
 pub(super) struct Supervisor {

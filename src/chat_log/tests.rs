@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 
 use super::*;
-use crate::domain::chat::Sender;
+use domain::chat::Sender;
 
 fn agent() -> AgentId {
     "agt_a".parse().unwrap()

@@ -1,8 +1,8 @@
 //! Describes the activity and the usage of agents for people.
 
 use super::output::{Zone, plain};
-use crate::domain::Timestamp;
 use crate::rest::routes::activity::{ActivityBody, FailureBody, UsageBody};
+use domain::Timestamp;
 
 /// The longest progress text in a table, in characters. `--json` has the whole text.
 const MAX_PROGRESS: usize = 60;
@@ -79,7 +79,7 @@ pub(super) fn dollars(micros: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::Usage;
+    use domain::Usage;
 
     #[track_caller]
     fn check(usage: Usage, expected: &str) {

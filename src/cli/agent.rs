@@ -10,9 +10,9 @@ use super::named::Named;
 use super::output::{Form, ListForm, plain, print_json, print_line};
 use super::removal::{self, ArchivedArguments, DeleteArguments};
 use super::screen::Rows;
-use crate::domain::AgentId;
-use crate::domain::agent::AgentStatus;
 use crate::rest::routes::agents::{AgentBody, AgentRequest};
+use domain::AgentId;
+use domain::agent::AgentStatus;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum AgentCommand {

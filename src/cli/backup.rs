@@ -11,9 +11,9 @@ use super::error::CliError;
 use super::output::{self, Form};
 use crate::app::{self, BackupContents, IfExists, RestoreReport};
 use crate::config::{Config, Environment};
-use crate::domain::Timestamp;
 use crate::rest::routes::status::StatusBody;
 use crate::telemetry::ErrorChain;
+use domain::Timestamp;
 
 #[derive(Debug, Args)]
 pub(super) struct BackupArguments {

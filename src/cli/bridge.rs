@@ -21,8 +21,8 @@ use super::call::{CONNECTION_LOST, send_again};
 use super::error::CliError;
 use super::kept_report::{Mailbox, is_put_off, report_of};
 use crate::clock;
-use crate::domain::ServerAddress;
 use crate::nudge::sleep_until;
+use domain::ServerAddress;
 
 /// The longest absence of a server: a restart takes a moment, an upgrade takes longer.
 const TIMEOUT: Duration = Duration::from_mins(1);

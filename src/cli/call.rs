@@ -16,8 +16,8 @@ use super::output::print_answer;
 use super::tool_help;
 use crate::clock;
 use crate::config::Environment;
-use crate::domain::ServerAddress;
 use crate::mcp_client::{Lost, McpClient, RequestError};
+use domain::ServerAddress;
 
 /// The variable in which a script keeps the token that `authenticate` returned.
 const SESSION_VARIABLE: &str = "AGENT_SESSION_TOKEN";

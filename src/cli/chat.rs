@@ -11,11 +11,11 @@ use super::client::Client;
 use super::error::CliError;
 use super::named::Named;
 use super::output::{Form, plain, print_json, print_json_line, print_line};
-use crate::domain::printable::is_unprintable;
-use crate::domain::start_history::StartReason;
-use crate::domain::{AgentId, MessageId, ProjectId, Purpose};
 use crate::rest::routes::chat::{ChatBody, MessageBody, MessageRequest, MessagesBody};
 use crate::rest::routes::why::WhyBody;
+use domain::printable::is_unprintable;
+use domain::start_history::StartReason;
+use domain::{AgentId, MessageId, ProjectId, Purpose};
 
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]

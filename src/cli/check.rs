@@ -12,12 +12,12 @@ use crate::config::{
     CommandLine, Environment, Loaded, PassEnvironment, Preset, ProviderConfig, Template,
     built_in_names, manifest,
 };
-use crate::domain::nearest::nearest;
-use crate::domain::{
-    Attempt, CommandSpec, FileContent, InstanceKey, LaunchFile, Purpose, Secret, ServerAddress,
-};
 use crate::provider::{LaunchRequest, Providers};
 use crate::telemetry::ErrorChain;
+use domain::nearest::nearest;
+use domain::{
+    Attempt, CommandSpec, FileContent, InstanceKey, LaunchFile, Purpose, Secret, ServerAddress,
+};
 
 /// The least length of a secret. Shorter values are words or numbers. A value that begins with a
 /// slash is a path.

@@ -16,13 +16,13 @@ use super::named::Named;
 use super::output::plain;
 use super::{exit_codes, find_daemon};
 use crate::config::Environment;
-use crate::domain::lookup::LookupKind;
-use crate::domain::{AgentId, AttentionId, CredentialId, LaunchId, ProjectId, SessionId, TaskId};
 use crate::rest::routes::attention::AttentionBody;
 use crate::rest::routes::credentials::CredentialBody;
 use crate::rest::routes::launches::LaunchBody;
 use crate::rest::routes::lookup::CompletionBody;
 use crate::rest::routes::sessions::SessionBody;
+use domain::lookup::LookupKind;
+use domain::{AgentId, AttentionId, CredentialId, LaunchId, ProjectId, SessionId, TaskId};
 
 /// The time that a shell waits for names. A person notices a longer one.
 const PATIENCE: Duration = Duration::from_millis(200);

@@ -8,9 +8,9 @@ use serde_json::json;
 use super::client::Client;
 use super::error::CliError;
 use super::output::{Form, print_json, print_line};
-use crate::domain::LaunchId;
 use crate::rest::routes::launches::LaunchBody;
 use crate::rest::routes::operate::{StoppedBody, TargetRequest};
+use domain::LaunchId;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct DrainArguments {

@@ -14,8 +14,8 @@ use super::named::{Named, ids};
 use super::output::{self, Form};
 use crate::app::Signals;
 use crate::config::Environment;
-use crate::domain::ProjectId;
-use crate::domain::export::{Counts, Line};
+use domain::ProjectId;
+use domain::export::{Counts, Line};
 use draft::Draft;
 
 /// More bytes than the last line of an export has.

@@ -17,10 +17,10 @@ use super::forge_items;
 use super::output::{self, Form, ListForm};
 use crate::clock;
 use crate::config::{Environment, ForgeHost, Forges};
-use crate::domain::printable;
 use crate::forge::check::{Finding, HostReport, MissingLabels, RepositoryReport, check};
 use crate::forge::{connect, is_open_to_others};
 use crate::telemetry::ErrorChain;
+use domain::printable;
 
 /// The time between two messages that name the hosts without an answer.
 const TIMEOUT: Duration = Duration::from_secs(3);

@@ -5,7 +5,7 @@ use serde::de::DeserializeOwned;
 use super::client::Client;
 use super::error::CliError;
 use super::named::{Named, id_of};
-use crate::domain::{AgentId, LaunchId, ProjectId};
+use domain::{AgentId, LaunchId, ProjectId};
 
 /// The selection of a history.
 #[derive(Debug, clap::Args)]

@@ -12,12 +12,12 @@ use super::client::Client;
 use super::error::CliError;
 use super::output::{Form, plain, print_json, print_line};
 use crate::config::Environment;
-use crate::domain::AgentId;
-use crate::domain::export::lines::LineSplitter;
-use crate::domain::export::{Counts, MAX_FILE};
 use crate::http::Problem;
 use crate::service::ImportReport;
 use crate::sys::regular_file;
+use domain::AgentId;
+use domain::export::lines::LineSplitter;
+use domain::export::{Counts, MAX_FILE};
 
 /// The number of directories, users or agents that are listed.
 const MAX_LISTED: usize = 20;

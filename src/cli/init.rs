@@ -18,12 +18,12 @@ use super::follow::say;
 use super::output::{Form, plain, print_json, print_line};
 use super::project::is_in_repository;
 use crate::config::{self, Environment, Loaded};
-use crate::domain::TaskStatus;
-use crate::domain::workspace::WorkspaceMode;
-use crate::domain::{AgentId, ProjectId, TaskId};
 use crate::rest::routes::agents::{AgentBody, AgentRequest};
 use crate::rest::routes::projects::{ProjectBody, ProjectRequest};
 use crate::rest::routes::tasks::{NewTaskRequest, TaskDetail};
+use domain::TaskStatus;
+use domain::workspace::WorkspaceMode;
+use domain::{AgentId, ProjectId, TaskId};
 use programs::Program;
 
 #[derive(Debug, Args)]

@@ -8,10 +8,10 @@ use std::path::PathBuf;
 use serde_json::{Map, Value, json};
 
 use crate::config::Environment;
-use crate::domain::{Language, Refusal, limits};
 use crate::instance_dir;
 use crate::instance_dir::record::{self, KeptReport, Record as _};
 use crate::telemetry::ErrorChain;
+use domain::{Language, Refusal, limits};
 
 /// The tool of the report.
 pub(super) const REPORT: &str = "report_completed";

@@ -4,8 +4,8 @@ use super::client::Client;
 use super::error::CliError;
 use super::output::{Form, print_json, print_line};
 use crate::config::Environment;
-use crate::domain::credential::Role;
 use crate::rest::routes::credentials::{LoginBody, LoginRequest};
+use domain::credential::Role;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct LoginArguments {

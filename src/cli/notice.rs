@@ -8,9 +8,9 @@ use super::history::{Whose, parts};
 use super::named::{Named, id_of};
 use super::output::{ListForm, ago, print_json};
 use super::screen::Rows;
-use crate::domain::{TaskId, Timestamp};
 use crate::rest::routes::notices::NoticeBody;
 use crate::service::world::{SystemWorld, World};
+use domain::{TaskId, Timestamp};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum NoticeCommand {

@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use super::error::CliError;
 use super::screen::{MIN_TABLE, Rows, Screen};
-use crate::domain::Timestamp;
-use crate::domain::printable;
+use domain::Timestamp;
+use domain::printable;
 
 /// In which form a command answers.
 #[derive(Debug, Clone, Copy, clap::Args)]

@@ -13,11 +13,11 @@ use super::removal::{self, ArchivedArguments, DeleteArguments};
 use super::screen::Rows;
 use super::status::warnings;
 use crate::config::Environment;
-use crate::domain::agent::ProjectStatus;
-use crate::domain::workspace::WorkspaceMode;
-use crate::domain::{AgentId, ProjectId, ProjectKey};
 use crate::rest::routes::projects::{ProjectBody, ProjectRequest};
 use crate::rest::routes::status::StatusBody;
+use domain::agent::ProjectStatus;
+use domain::workspace::WorkspaceMode;
+use domain::{AgentId, ProjectId, ProjectKey};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum ProjectCommand {

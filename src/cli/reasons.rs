@@ -1,7 +1,7 @@
 //! The reasons that keep an agent from starting, in words for people.
 
-use crate::domain::start_history::StartReason;
-use crate::domain::{Language, Purpose};
+use domain::start_history::StartReason;
+use domain::{Language, Purpose};
 
 /// Returns the sentence of a reason.
 pub(super) const fn sentence(reason: StartReason, purpose: Purpose) -> &'static str {

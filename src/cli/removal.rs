@@ -8,8 +8,8 @@ use serde::de::DeserializeOwned;
 use super::client::Client;
 use super::error::CliError;
 use super::output::{Form, plain, print_json, print_line};
-use crate::domain::removal::AffectedKind;
 use crate::rest::routes::removals::{AffectedBody, Archived, DeletionBody};
+use domain::removal::AffectedKind;
 
 /// The choices of a deletion.
 #[derive(Debug, Clone, Copy, clap::Args)]
@@ -178,7 +178,7 @@ pub(super) async fn change<T: Serialize + DeserializeOwned>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::RemovableKind;
+    use domain::RemovableKind;
 
     #[test]
     fn the_question_names_what_is_affected() {

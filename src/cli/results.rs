@@ -11,12 +11,12 @@ use super::named::Named;
 use super::output::{Form, plain, print_json, print_line};
 use super::workspace::{changes, in_no_commit, of_task, others, print_changed, print_others};
 use crate::config::Environment;
-use crate::domain::TaskId;
-use crate::domain::workspace::WorkspaceState;
 use crate::rest::routes::workspaces::{
     ForeverRequest, MergeRequest, MergedBody, PublishedBody, RestoreTaskRequest, ResultRequest,
     WorkspaceBody,
 };
+use domain::TaskId;
+use domain::workspace::WorkspaceState;
 
 /// The arguments of `task diff`.
 #[derive(Debug, clap::Args)]

@@ -7,7 +7,7 @@ use comfy_table::{ContentArrangement, Row, Table, presets};
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 use super::output::lines;
-use crate::domain::printable;
+use domain::printable;
 
 /// The terminal that a command prints to.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

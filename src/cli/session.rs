@@ -7,9 +7,9 @@ use super::error::CliError;
 use super::history::{Whose, parts};
 use super::output::{Form, ListForm, ago, print_json, print_line};
 use super::screen::Rows;
-use crate::domain::{SessionId, Timestamp};
 use crate::rest::routes::sessions::SessionBody;
 use crate::service::world::{SystemWorld, World};
+use domain::{SessionId, Timestamp};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum SessionCommand {

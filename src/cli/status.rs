@@ -13,13 +13,13 @@ use super::error::CliError;
 use super::named::{Named, id_of};
 use super::output::{Form, Zone, ago, plain, print_json};
 use super::screen::Screen;
-use crate::domain::instance::ExitHint;
-use crate::domain::plan::shared::{Crowd, FailedSnapshot};
-use crate::domain::{AgentId, LaunchId, ProjectId, Timestamp};
 use crate::rest::routes::attention::AttentionBody;
 use crate::rest::routes::launches::LaunchBody;
 use crate::rest::routes::status::{ParkedBody, StatusBody};
 use crate::service::world::{SystemWorld, World};
+use domain::instance::ExitHint;
+use domain::plan::shared::{Crowd, FailedSnapshot};
+use domain::{AgentId, LaunchId, ProjectId, Timestamp};
 
 /// The time between two updates of `--watch`.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);

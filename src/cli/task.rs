@@ -19,15 +19,15 @@ use super::screen::Rows;
 use super::task_wait::{self, Shown, WaitForTasks};
 use super::workspace;
 use crate::config::Environment;
-use crate::domain::check::CheckResult;
-use crate::domain::workspace::MergeStep;
-use crate::domain::{AgentId, Priority, ProjectId, TaskId, TaskStatus};
 use crate::rest::routes::comments::{CommentBody, NewComment};
 use crate::rest::routes::events::EventBody;
 use crate::rest::routes::tasks::{
     CheckBody, ExecutionBody, NewTaskRequest, TaskBody, TaskDetail, TaskRequest,
 };
 use crate::rest::routes::waiting::WaitingBody;
+use domain::check::CheckResult;
+use domain::workspace::MergeStep;
+use domain::{AgentId, Priority, ProjectId, TaskId, TaskStatus};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum TaskCommand {

@@ -10,9 +10,9 @@ use super::login::user_of;
 use super::output::{Form, ListForm, ago, plain, print_json, print_line};
 use super::screen::Rows;
 use crate::config::Environment;
-use crate::domain::credential::Role;
-use crate::domain::{CredentialId, Timestamp};
 use crate::rest::routes::credentials::{CredentialBody, TokenRequest};
+use domain::credential::Role;
+use domain::{CredentialId, Timestamp};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum TokenCommand {

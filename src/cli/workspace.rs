@@ -11,11 +11,11 @@ use super::named::{Named, id_of};
 use super::output::{Form, ListForm, Zone, plain, print_json, print_line};
 use super::screen::Rows;
 use crate::config::Environment;
-use crate::domain::workspace::{Moment, WorkspaceState};
-use crate::domain::{LaunchId, ProjectId, TaskId};
 use crate::rest::routes::workspaces::{
     ContentBody, OtherTipBody, RestoreRequest, SnapshotBody, WorkspaceBody,
 };
+use domain::workspace::{Moment, WorkspaceState};
+use domain::{LaunchId, ProjectId, TaskId};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum WorkspaceCommand {

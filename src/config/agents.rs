@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::domain::{AgentId, Secret, limits};
+use domain::{AgentId, Secret, limits};
 
 use super::declaration::{Keys, keys};
 use super::kinds::{Kind, secret};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::declaration::keys;
 use super::kinds::{DAY, durations};
-use crate::domain::start_history::Backoff;
+use domain::start_history::Backoff;
 
 const SHORTEST: Duration = Duration::from_millis(1);
 

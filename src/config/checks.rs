@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::domain::ProjectId;
-use crate::domain::check::check_pattern;
+use domain::ProjectId;
+use domain::check::check_pattern;
 
 use super::declaration::{Keys, keys};
 use super::kinds::{DAY, Kind, MINUTE, SECOND, durations, id, list, text, truth};

@@ -9,8 +9,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::domain::Secret;
-use crate::domain::forge::ForgeKind;
+use domain::Secret;
+use domain::forge::ForgeKind;
 
 use super::Config;
 use super::declaration::{Changes, Keys, keys};

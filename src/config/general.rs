@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::declaration::keys;
 use super::kinds::{DAY, Kind, SECOND, durations, numbers, path, secret, words};
-use crate::domain::{Language, Secret};
+use domain::{Language, Secret};
 
 keys! {
     /// The keys that are in no section.

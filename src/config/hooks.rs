@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::declaration::keys;
 use super::kinds::{HOUR, Kind, MINUTE, SECOND, durations, list, text};
-use crate::domain::workspace::Hook;
+use domain::workspace::Hook;
 
 keys! {
     /// Commands of the operator that run in the clones of tasks, as the user of the agent and in

@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 
-use crate::domain::host::{HostName, PublicUrl};
+use domain::host::{HostName, PublicUrl};
 
 use super::declaration::keys;
 use super::kinds::{Kind, list, switch};

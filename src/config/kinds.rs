@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::domain::Secret;
+use domain::Secret;
 
 #[cfg(test)]
 use super::declaration::{Applies, KeyDescription};

@@ -5,8 +5,8 @@
 use super::declaration::keys;
 use super::kinds::{MIB, TIB, numbers, sizes};
 use super::reader::Section;
-use crate::domain::creation::CreationLimits;
-use crate::domain::plan::StartLimits;
+use domain::creation::CreationLimits;
+use domain::plan::StartLimits;
 
 keys! {
     /// Further limits of what is alive at once. Each start waits until none of them is exceeded. A

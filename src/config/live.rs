@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::diff::{Change, Setting, diff, settings, without_restart};
 use super::{Config, Loaded};
-use crate::domain::Timestamp;
+use domain::Timestamp;
 
 /// The relation of the file to the configuration in use.
 #[derive(

@@ -11,9 +11,9 @@ use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use crate::domain::agent::{AgentStatus, DEFAULT_AI_TYPE, ProjectStatus};
-use crate::domain::workspace::{WorkspaceMode, check_base, check_own_merge_hooks, check_pattern};
-use crate::domain::{AgentId, Priority, ProjectId, Secret, TaskId, TaskStatus};
+use domain::agent::{AgentStatus, DEFAULT_AI_TYPE, ProjectStatus};
+use domain::workspace::{WorkspaceMode, check_base, check_own_merge_hooks, check_pattern};
+use domain::{AgentId, Priority, ProjectId, Secret, TaskId, TaskStatus};
 
 use super::environment::Environment;
 use super::reader::{Field, Name, Reader, Section};

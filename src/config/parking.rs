@@ -2,7 +2,7 @@
 
 use super::declaration::keys;
 use super::kinds::{DAY, SECOND, durations};
-use crate::domain::account::Parking;
+use domain::account::Parking;
 
 keys! {
     /// An agent that ends because its login or its quota failed parks its account: no agent with

@@ -3,7 +3,7 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use crate::domain::ServerAddress;
+use domain::ServerAddress;
 
 use super::declaration::{Keys, keys};
 use super::environment::Environment;

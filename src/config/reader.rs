@@ -11,8 +11,8 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 
-use crate::domain::nearest::nearest;
-use crate::domain::printable::is_unprintable;
+use domain::nearest::nearest;
+use domain::printable::is_unprintable;
 
 use super::environment::Environment;
 use super::interpolate::variables_of;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::declaration::keys;
 use super::kinds::{DAY, HOUR, MIB, TIB, durations, numbers, sizes};
-use crate::domain::retention::Retention;
+use domain::retention::Retention;
 
 const CENTURY: Duration = Duration::from_hours(24 * 36_525);
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::declaration::keys;
 use super::kinds::{DAY, Kind, SECOND, YEAR, durations};
 use super::units::show_duration;
-use crate::domain::plan::RunLimits;
-use crate::domain::plan::silence::SilenceLimits;
+use domain::plan::RunLimits;
+use domain::plan::silence::SilenceLimits;
 
 keys! {
     /// The limits of a running agent.

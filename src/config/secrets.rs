@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 
 use super::Config;
 use super::manifest::Manifest;
-use crate::domain::Secret;
-use crate::domain::redact::is_long_enough;
+use domain::Secret;
+use domain::redact::is_long_enough;
 
 /// The ends of the names of variables that hold a login.
 const LOGIN_VARIABLES: [&str; 6] = ["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSKEY", "CREDENTIAL"];

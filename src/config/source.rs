@@ -4,8 +4,8 @@
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use crate::domain::printable::is_unprintable;
 use crate::sys::regular_file;
+use domain::printable::is_unprintable;
 
 use super::tree::Span;
 

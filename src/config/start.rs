@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::declaration::keys;
 use super::kinds::{DAY, HOUR, MINUTE, SECOND, durations, numbers};
-use crate::domain::start_history::StartLimit;
+use domain::start_history::StartLimit;
 
 keys! {
     /// The limits of a start.

@@ -5,7 +5,7 @@
 //! A text in braces that is neither a template nor nearly one stays unchanged. Therefore JSON and
 //! shell patterns need no quoting.
 
-use crate::domain::nearest::nearest;
+use domain::nearest::nearest;
 
 /// The value that a word in braces stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

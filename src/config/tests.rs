@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::*;
-use crate::domain::plan::silence::SilenceLimits;
-use crate::domain::workspace::{LfsFiles, MergeHooks, PublishResults};
-use crate::domain::{Language, Secret, ServerAddress};
+use domain::plan::silence::SilenceLimits;
+use domain::workspace::{LfsFiles, MergeHooks, PublishResults};
+use domain::{Language, Secret, ServerAddress};
 
 mod any_text;
 mod documents;

@@ -11,8 +11,8 @@ use super::kinds::{
 };
 use super::reader::Field;
 use super::report::Problem;
-use crate::domain::ProjectId;
-use crate::domain::workspace::{
+use domain::ProjectId;
+use domain::workspace::{
     DEFAULT_PATTERN, GitLimits, LfsFiles, MergeHooks, PublishResults, check_base, check_paths,
     check_pattern,
 };

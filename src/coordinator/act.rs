@@ -12,15 +12,15 @@ use super::Coordinator;
 use super::control::{ClaimAnswer, ControlPlane, Delivery};
 use super::processes::ProcessLayer;
 use crate::crash_point::{self, CrashPoint};
-use crate::domain::launch::ProcessEnd;
-use crate::domain::plan::{Action, Plan, ProcessReport};
-use crate::domain::{CommandSpec, InstanceKey, LaunchId, Secret};
 use crate::instance_dir;
 use crate::instance_dir::record::{self, KeptReport, Record as _};
 use crate::locks::lock;
 use crate::process::StartRequest;
 use crate::provider::LaunchRequest;
 use crate::telemetry::ErrorChain;
+use domain::launch::ProcessEnd;
+use domain::plan::{Action, Plan, ProcessReport};
+use domain::{CommandSpec, InstanceKey, LaunchId, Secret};
 
 /// The longest time that a start waits for files in the directory of its agent. The claim is over
 /// then, and the start is tried again after a pause.

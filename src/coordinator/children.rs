@@ -1,12 +1,12 @@
 //! Checks if the children of a silent agent are at work, because agent CLIs print nothing while a
-//! long command runs. [`crate::domain::plan::silence`] decides what counts as work.
+//! long command runs. [`domain::plan::silence`] decides what counts as work.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::domain::plan::silence::is_work;
 use crate::sys::processes;
+use domain::plan::silence::is_work;
 
 /// The bounds of the pause between two measurements. Each measurement reads all processes of this
 /// machine.

@@ -1,5 +1,5 @@
 //! Measures how long the instances of this coordinator have run and were silent, by monotonic
-//! clocks ([`crate::domain::stopwatch`]). The plan decides what is too long.
+//! clocks ([`domain::stopwatch`]). The plan decides what is too long.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,11 +9,11 @@ use tokio::time::Instant;
 
 use super::children::Children;
 use super::output_watcher::OutputWatcher;
-use crate::domain::plan::silence::{is_long, silence};
-use crate::domain::plan::{Elapsed, Limits};
-use crate::domain::{Instance, LaunchFacts, LaunchId, LaunchState, Phase, Purpose, Timestamp};
 use crate::instance_dir::{self, clock::MonotonicInstant, record};
 use crate::provider::Providers;
+use domain::plan::silence::{is_long, silence};
+use domain::plan::{Elapsed, Limits};
+use domain::{Instance, LaunchFacts, LaunchId, LaunchState, Phase, Purpose, Timestamp};
 
 /// The measurements of each instance, for as long as the instance exists.
 #[derive(Default)]

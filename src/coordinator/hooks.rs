@@ -12,15 +12,6 @@ use tokio::sync::OnceCell;
 use crate::clock;
 use crate::config::WorkspaceHooks;
 use crate::crash_point::{self, CrashPoint};
-use crate::domain::agent::DEFAULT_AI_TYPE;
-use crate::domain::id::InvalidId;
-use crate::domain::launch::{ExitStatus, ProcessEnd};
-use crate::domain::start_history::Backoff;
-use crate::domain::workspace::{Hook, HookFacts};
-use crate::domain::{
-    AgentId, Attempt, Instance, InstanceKey, LaunchId, Phase, Purpose, RunAs, Secret, StopReason,
-    Timestamp, WorkspaceId,
-};
 use crate::instance_dir;
 use crate::locks::lock;
 use crate::nudge::Nudge;
@@ -28,6 +19,15 @@ use crate::process::{self, BootInstant, OpenError, ProcessConfig, ProcessTable, 
 use crate::provider::{CloneFolders, LaunchRequest, Providers};
 use crate::service::world::{SystemWorld, World};
 use crate::telemetry::ErrorChain;
+use domain::agent::DEFAULT_AI_TYPE;
+use domain::id::InvalidId;
+use domain::launch::{ExitStatus, ProcessEnd};
+use domain::start_history::Backoff;
+use domain::workspace::{Hook, HookFacts};
+use domain::{
+    AgentId, Attempt, Instance, InstanceKey, LaunchId, Phase, Purpose, RunAs, Secret, StopReason,
+    Timestamp, WorkspaceId,
+};
 
 /// The end of the output of a hook that the log gets, in bytes.
 const MAX_LOGGED: u64 = 4 * 1024;

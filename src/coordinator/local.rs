@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use super::control::{ClaimAnswer, ControlError, ControlPlane, Delivery};
-use crate::domain::plan::ProcessReport;
-use crate::domain::session::Presenter;
-use crate::domain::workspace::{HookFacts, WorkspaceReport};
-use crate::domain::{
+use crate::instance_dir::record::KeptReport;
+use crate::service::{Claim, CoordinatorStatus, Report, ServerView, Service, ServiceError};
+use domain::plan::ProcessReport;
+use domain::session::Presenter;
+use domain::workspace::{HookFacts, WorkspaceReport};
+use domain::{
     Activity, CoordinatorId, Instance, InstanceKey, LaunchId, Purpose, Refusal, Secret, StopReason,
     Timestamp, WorkspaceId,
 };
-use crate::instance_dir::record::KeptReport;
-use crate::service::{Claim, CoordinatorStatus, Report, ServerView, Service, ServiceError};
 
 /// Calls the service directly.
 pub struct LocalControlPlane {

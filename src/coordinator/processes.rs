@@ -7,9 +7,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::clock;
-use crate::domain::{Instance, LaunchId, StopReason};
 use crate::process::{BootInstant, ProcessTable, StartError, StartRequest};
 use crate::telemetry::ErrorChain;
+use domain::{Instance, LaunchId, StopReason};
 
 /// The calls of the loop to its processes. All of them may be repeated.
 pub trait ProcessLayer: Send + Sync + 'static {

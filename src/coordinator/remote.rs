@@ -22,12 +22,6 @@ use tokio::sync::watch;
 
 use super::control::{ClaimAnswer, ControlError, ControlPlane, Delivery};
 use crate::clock;
-use crate::domain::plan::{Limits, ProcessReport};
-use crate::domain::start_history::{Backoff, StartReason};
-use crate::domain::{
-    Activity, AgentId, CoordinatorId, Incarnation, Instance, InstanceKey, LaunchId, Secret,
-    ServerAddress, StopReason, Timestamp,
-};
 use crate::instance_dir;
 use crate::instance_dir::record::KeptReport;
 use crate::locks::{self, lock};
@@ -37,6 +31,12 @@ use crate::service::world::World;
 use crate::service::{CoordinatorStatus, Counters, ServerView, Work};
 use crate::telemetry::ErrorChain;
 use answers::Claimed;
+use domain::plan::{Limits, ProcessReport};
+use domain::start_history::{Backoff, StartReason};
+use domain::{
+    Activity, AgentId, CoordinatorId, Incarnation, Instance, InstanceKey, LaunchId, Secret,
+    ServerAddress, StopReason, Timestamp,
+};
 use link::{Link, LinkError};
 
 pub use link::Token;

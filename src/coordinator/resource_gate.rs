@@ -1,12 +1,12 @@
 //! Measures the free space of this machine for the gates that are configured, and for people.
-//! [`crate::domain::plan::gates`] decides what is enough.
+//! [`domain::plan::gates`] decides what is enough.
 
 use std::path::Path;
 
-use crate::domain::machine::{Machine, Space};
-use crate::domain::plan::StartLimits;
-use crate::domain::plan::gates::{Closed, Resources};
 use crate::sys;
+use domain::machine::{Machine, Space};
+use domain::plan::StartLimits;
+use domain::plan::gates::{Closed, Resources};
 
 /// Returns the free resources that the limits ask for.
 pub(super) fn free(limits: &StartLimits, state_dir: &Path) -> Resources {

@@ -1,5 +1,5 @@
 //! The loop's knowledge of shared directories: their git work trees, the snapshots, and the agents
-//! that work in one of them at once. [`crate::domain::plan::shared`] has the rules.
+//! that work in one of them at once. [`domain::plan::shared`] has the rules.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -12,10 +12,10 @@ use tokio::time::Instant;
 use super::snapshots::SnapshotJobs;
 use super::{ControlPlane, Coordinator, HookRunner, Mode, ProcessLayer};
 use crate::clock;
-use crate::domain::plan::shared::{Crowd, SharedFacts};
-use crate::domain::start_history::StartReason;
-use crate::domain::{Candidate, Instance, LaunchId, Purpose};
 use crate::workspace::{Checkouts, KeepPolicy, find_shared_tree};
+use domain::plan::shared::{Crowd, SharedFacts};
+use domain::start_history::StartReason;
+use domain::{Candidate, Instance, LaunchId, Purpose};
 
 /// The time for which the work tree of a directory is remembered.
 const FOUND_FOR: Duration = Duration::from_secs(2);

@@ -12,16 +12,14 @@ use tokio::task::JoinSet;
 use super::control::ControlPlane;
 use super::hooks::HookRunner;
 use crate::crash_point::{self, CrashPoint};
-use crate::domain::check::CheckOrder;
-use crate::domain::workspace::{
-    CleanOrder, Hook, HookFacts, Job, Order, RemoveOrder, WorkspaceReport,
-};
-use crate::domain::{ProjectId, RunAs, WorkspaceId};
 use crate::locks::lock;
 use crate::provider::CloneFolders;
 use crate::service::ClonePlace;
 use crate::telemetry::ErrorChain;
 use crate::workspace::{CheckoutError, Checkouts, KeepPolicy, Removal};
+use domain::check::CheckOrder;
+use domain::workspace::{CleanOrder, Hook, HookFacts, Job, Order, RemoveOrder, WorkspaceReport};
+use domain::{ProjectId, RunAs, WorkspaceId};
 
 /// The number of steps at the same time.
 const N_AT_ONCE: usize = 4;

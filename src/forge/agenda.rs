@@ -6,8 +6,8 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::domain::forge::pacing::Urgency;
-use crate::domain::id::ItemId;
+use domain::forge::pacing::Urgency;
+use domain::id::ItemId;
 
 /// The number of items of one urgency that are served at the same time. An item whose forge hangs
 /// does not delay others, and waiting claims do not delay stops.

@@ -8,10 +8,10 @@ use super::host_state::HostState;
 use super::list_cursor::Within;
 use super::remotes::NoRemote;
 use crate::config::WatchedRepository;
-use crate::domain::forge::{Base, DiffBase, ItemKind, Publish};
-use crate::domain::workspace::{FetchOrder, RemoteError};
 use crate::service::RepositoryKey;
 use crate::telemetry::ErrorChain;
+use domain::forge::{Base, DiffBase, ItemKind, Publish};
+use domain::workspace::{FetchOrder, RemoteError};
 
 /// The number of pull or merge requests whose branches one fetch asks for. The next fetches ask for
 /// the others.

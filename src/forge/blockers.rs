@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use super::list_cursor::Within;
 use super::turns::Turns;
-use crate::domain::forge::{ItemFacts, ItemKind};
+use domain::forge::{ItemFacts, ItemKind};
 
 /// The number of issues that a look asks about.
 const MAX_QUESTIONS: usize = 40;

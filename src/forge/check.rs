@@ -8,8 +8,8 @@ use serde::Serialize;
 
 use super::{Forge, ForgeError, Identity, RepositoryFacts};
 use crate::config::{ForgeHost, WatchedRepository, repositories_path};
-use crate::domain::forge::labels::is_same;
-use crate::domain::forge::{ForgeKind, ForgeUser, LabelNames, Publish, is_bot};
+use domain::forge::labels::is_same;
+use domain::forge::{ForgeKind, ForgeUser, LabelNames, Publish, is_bot};
 
 /// The number of repositories of a host that are checked together.
 const N_AT_ONCE: usize = 4;
@@ -354,7 +354,7 @@ mod tests {
 
     use super::*;
     use crate::config::ForgeAccount;
-    use crate::domain::Secret;
+    use domain::Secret;
 
     fn host(kind: ForgeKind) -> ForgeHost {
         ForgeHost {

@@ -18,11 +18,9 @@ use super::{
     Answer, Conditional, Feed, ForgeError, FoundItem, FoundRequest, Identity, Listing,
     MAX_COMMENTS, NewRequest, Page, RepositoryFacts, RequestBranches, github, gitlab,
 };
-use crate::domain::Secret;
-use crate::domain::forge::pacing::Urgency;
-use crate::domain::forge::{
-    Comment, ForgeKind, ForgeUser, ItemFacts, ItemKind, LabelDelta, PullRequest,
-};
+use domain::Secret;
+use domain::forge::pacing::Urgency;
+use domain::forge::{Comment, ForgeKind, ForgeUser, ItemFacts, ItemKind, LabelDelta, PullRequest};
 
 /// A forge at one host, with one token. Reads are repeated automatically if an answer was lost;
 /// writes never.

@@ -10,9 +10,9 @@ use std::time::Duration;
 use super::gate::Gate;
 use super::{Forge, HostError};
 use crate::config::ForgeHost;
-use crate::domain::Secret;
-use crate::domain::forge::pacing::Pace;
 use crate::nudge::Nudge;
+use domain::Secret;
+use domain::forge::pacing::Pace;
 
 /// The longest token file. Longer files contain something else.
 const MAX_TOKEN_FILE: u64 = 16 * 1024;
@@ -94,7 +94,7 @@ pub fn read_token(path: &Path) -> Result<Secret, ConnectError> {
 mod tests {
     use super::*;
     use crate::config::ForgeAccount;
-    use crate::domain::forge::{ForgeKind, LabelNames};
+    use domain::forge::{ForgeKind, LabelNames};
 
     fn host(path: PathBuf) -> ForgeHost {
         ForgeHost {

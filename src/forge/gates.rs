@@ -27,13 +27,13 @@ use tokio::time::Instant;
 
 use super::gate::Gate;
 use crate::clock;
-use crate::domain::Timestamp;
-use crate::domain::forge::ForgeKind;
-use crate::domain::forge::pacing::Pace;
 use crate::locks::lock;
 use crate::nudge::Nudge;
 use crate::service::Service;
 use crate::sys::regular_file;
+use domain::Timestamp;
+use domain::forge::ForgeKind;
+use domain::forge::pacing::Pace;
 
 /// The delay after the first write, after which several writes are stored together.
 const SAVE_DELAY: Duration = Duration::from_secs(5);
@@ -194,7 +194,7 @@ fn read(text: &str) -> (Vec<SavedHost>, Option<String>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::forge::pacing::Urgency;
+    use domain::forge::pacing::Urgency;
 
     const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_000);
     const MINUTE: Duration = Duration::from_mins(1);

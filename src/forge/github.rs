@@ -17,8 +17,8 @@ use super::{
     Answer, ForgeError, FoundItem, FoundRequest, Listing, NewRequest, RepositoryFacts,
     RequestBranches,
 };
-use crate::domain::Secret;
-use crate::domain::forge::{Comment, ForgeUser, ItemFacts, ItemKind, LabelDelta, PullRequest};
+use domain::Secret;
+use domain::forge::{Comment, ForgeUser, ItemFacts, ItemKind, LabelDelta, PullRequest};
 
 static DIALECT: Dialect = Dialect {
     token: ("authorization", "Bearer "),

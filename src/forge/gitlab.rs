@@ -17,8 +17,8 @@ use super::{
     Answer, ForgeError, FoundItem, FoundRequest, Listing, NewRequest, RepositoryFacts,
     RequestBranches,
 };
-use crate::domain::Secret;
-use crate::domain::forge::{ForgeUser, ItemFacts, ItemKind, LabelDelta, PullRequest, task_text};
+use domain::Secret;
+use domain::forge::{ForgeUser, ItemFacts, ItemKind, LabelDelta, PullRequest, task_text};
 
 static DIALECT: Dialect = Dialect { token: ("private-token", ""), headers: &[], suffix: "/api/v4" };
 

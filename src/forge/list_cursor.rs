@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Conditional, Page};
-use crate::domain::forge::{ItemFacts, ItemKind};
+use domain::forge::{ItemFacts, ItemKind};
 
 /// The number of items on a page that may have a next page.
 const FULL_PAGE: usize = 100;

@@ -29,18 +29,18 @@ use super::remotes::NoRemote;
 use super::{Answer, Forge, ForgeError, FoundItem};
 use crate::clock;
 use crate::crash_point::{self, CrashPoint};
-use crate::domain::forge::labels::LabelState;
-use crate::domain::forge::pacing::{Urgency, n_owed};
-use crate::domain::forge::texts::Texts;
-use crate::domain::forge::{
-    FolderPlace, ForgeItem, ItemFacts, ItemState, LabelDelta, PendingWrite, Settling, StopCause,
-};
-use crate::domain::id::ItemId;
-use crate::domain::time::Timestamp;
-use crate::domain::workspace::RemoteError;
 use crate::nudge::{Wakeups, sleep_until};
 use crate::service::ServiceError;
 use crate::telemetry::ErrorChain;
+use domain::forge::labels::LabelState;
+use domain::forge::pacing::{Urgency, n_owed};
+use domain::forge::texts::Texts;
+use domain::forge::{
+    FolderPlace, ForgeItem, ItemFacts, ItemState, LabelDelta, PendingWrite, Settling, StopCause,
+};
+use domain::id::ItemId;
+use domain::time::Timestamp;
+use domain::workspace::RemoteError;
 use retry::{Next, next_after};
 
 /// The delay between a change and the check of all items. While some items are due already, others

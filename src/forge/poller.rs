@@ -23,11 +23,11 @@ use super::turns::Turns;
 use super::{Conditional, Feed, Forge, ForgeError, Listing};
 use crate::clock;
 use crate::config::WatchedRepository;
-use crate::domain::forge::{
-    Eligibility, ForgeItem, ItemFacts, ItemKey, ItemKind, ItemState, Rules, task_text,
-};
 use crate::nudge::Listener;
 use crate::service::{FreeItem, RepositoryKey, Workers};
+use domain::forge::{
+    Eligibility, ForgeItem, ItemFacts, ItemKey, ItemKind, ItemState, Rules, task_text,
+};
 
 /// The number of items that are read at the same time.
 const N_QUESTIONS: usize = 8;

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::domain::forge::{Comment, ForgeUser};
+use domain::forge::{Comment, ForgeUser};
 
 #[derive(Deserialize)]
 pub(super) struct RawUser {

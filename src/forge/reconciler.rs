@@ -7,11 +7,9 @@ use super::FoundItem;
 use super::host_state::HostState;
 use crate::config::TaskStop;
 use crate::crash_point::{self, CrashPoint};
-use crate::domain::forge::{
-    Eligibility, ForgeItem, ItemFacts, ItemState, PendingWrite, Rules, StopCause,
-};
 use crate::service::ServiceError;
 use crate::telemetry::ErrorChain;
+use domain::forge::{Eligibility, ForgeItem, ItemFacts, ItemState, PendingWrite, Rules, StopCause};
 
 /// The poll settings of a repository.
 #[derive(Debug, Clone)]

@@ -4,9 +4,9 @@ use reqwest::Url;
 
 use super::Forge;
 use super::host_state::{HostState, Unanswered};
-use crate::domain::forge::ForgeKind;
-use crate::domain::workspace::Remote;
 use crate::locks::lock;
+use domain::forge::ForgeKind;
+use domain::workspace::Remote;
 
 /// The reason why git cannot be used with a repository.
 #[derive(Debug, thiserror::Error)]

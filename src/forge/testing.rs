@@ -1,6 +1,6 @@
 //! Examples of issues for the tests of this module.
 
-use crate::domain::forge::{ForgeKind, ItemFacts, ItemKey, ItemKind};
+use domain::forge::{ForgeKind, ItemFacts, ItemKey, ItemKind};
 
 /// Returns the key of issue 7.
 pub(super) fn key() -> ItemKey {

@@ -28,7 +28,7 @@ impl Turns {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::forge::ItemKind::PullRequest;
+    use domain::forge::ItemKind::PullRequest;
 
     #[test]
     fn each_has_its_turn_also_when_others_come_and_go() {

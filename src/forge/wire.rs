@@ -18,10 +18,10 @@ use serde_json::Value;
 use self::answer::{has_moved_itself, link, linked_page};
 use super::gate::Gate;
 use super::{Answer, Conditional, ForgeError};
-use crate::domain::Secret;
-use crate::domain::forge::pacing::Urgency;
-use crate::domain::printable::{excerpt, one_line};
 use crate::mcp_client::http::http_client;
+use domain::Secret;
+use domain::forge::pacing::Urgency;
+use domain::printable::{excerpt, one_line};
 
 /// The time limit for a question together with its repeats.
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -494,8 +494,8 @@ fn hex(digit: u8) -> char {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::forge::pacing::Pace;
     use crate::nudge::Nudge;
+    use domain::forge::pacing::Pace;
 
     static DIALECT: Dialect =
         Dialect { token: ("private-token", ""), headers: &[], suffix: "/api/v4" };

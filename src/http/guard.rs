@@ -10,7 +10,7 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
 
 use super::problem::Problem;
-use crate::domain::host::AllowedHosts;
+use domain::host::AllowedHosts;
 
 /// Limits `router` to requests for one of `hosts` that come from one of their pages or from no
 /// page.

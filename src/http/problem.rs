@@ -8,7 +8,7 @@ use axum::http::{HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 
-use crate::domain::Refusal;
+use domain::Refusal;
 
 /// A problem (RFC 9457). Its type is always `about:blank`, because `code` says more than a page
 /// would.

@@ -6,8 +6,8 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
-use crate::domain::Timestamp;
 use crate::sys;
+use domain::Timestamp;
 
 /// A moment on a clock that continues while the machine sleeps, in milliseconds since boot. It is
 /// meaningless after a reboot.

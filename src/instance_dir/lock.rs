@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::FlockOperation;
 
-pub use crate::domain::instance::ShimIdentity;
 use crate::sys::processes::{self, Process};
 use crate::sys::regular_file::{self, MAX_SMALL};
+pub use domain::instance::ShimIdentity;
 
 const FILE: &str = "lock";
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::clock::BootInstant;
-use crate::domain::RunAs;
+use domain::RunAs;
 
 /// The first argument of a shim's process; the second is its instance folder.
 pub const SHIM_ARGUMENT: &str = "shim";

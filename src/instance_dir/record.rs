@@ -11,11 +11,11 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::clock::{BootInstant, MonotonicInstant, wall_clock};
-use crate::domain::instance::{Condition, ExitHint};
-use crate::domain::launch::{ProcessEnd, ReportResult, StopReason, shortened};
-use crate::domain::{InstanceKey, LaunchId, Timestamp};
 use crate::sys;
 use crate::sys::regular_file;
+use domain::instance::{Condition, ExitHint};
+use domain::launch::{ProcessEnd, ReportResult, StopReason, shortened};
+use domain::{InstanceKey, LaunchId, Timestamp};
 
 /// The version that this program writes, and the newest that it reads.
 const VERSION: u32 = 1;
@@ -354,7 +354,7 @@ pub fn set_aside(path: &Path) -> io::Result<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::launch::ExitStatus;
+    use domain::launch::ExitStatus;
 
     #[test]
     fn a_record_is_read_as_it_was_written() {

@@ -9,10 +9,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::clock;
-use crate::domain::admission::{Admission, Client, ConnectionLimits, Occupancy, Refused};
 use crate::http::connection_pool::ConnectionState;
 use crate::locks::lock;
 use crate::peer::{LocalPeer, PeerKind};
+use domain::admission::{Admission, Client, ConnectionLimits, Occupancy, Refused};
 
 /// The time for the first message of a new connection. Afterwards it may be silent for hours,
 /// because an agent thinks.

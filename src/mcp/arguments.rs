@@ -9,9 +9,9 @@ use std::fmt::Write as _;
 use rmcp::model::JsonObject;
 use serde_json::{Map, Value};
 
-use crate::domain::InstanceKey;
-use crate::domain::nearest::nearest;
-use crate::domain::printable::excerpt;
+use domain::InstanceKey;
+use domain::nearest::nearest;
+use domain::printable::excerpt;
 
 /// Arguments that every tool accepts, whether or not its schema has them.
 const ACCEPTED: [&str; 6] = [
@@ -188,7 +188,7 @@ mod tests {
         let key: fn() -> InstanceKey = || {
             let agent = "agt_a".parse().expect("an id");
             let project = "prj".parse().expect("an id");
-            InstanceKey::new(agent, project, crate::domain::Purpose::Task)
+            InstanceKey::new(agent, project, domain::Purpose::Task)
         };
         let describe = |arguments: Value| describe_foreign(&object(arguments), &key());
         assert_eq!(describe(json!({ "agent_id": "agt_a", "project_id": "prj" })), None);

@@ -8,11 +8,11 @@ use super::envelope::{AUTHENTICATE, CallError, Incoming};
 use super::rate::{CallsOf, RateLimit};
 
 use crate::clock;
-use crate::domain::secret::TICKET_PREFIX;
-use crate::domain::{Refusal, Secret};
 use crate::peer::{LocalPeer, Peer, PeerKind};
 use crate::service::ServiceError;
 use crate::throttle::{Admission, Attempt, Guesser, Throttle};
+use domain::secret::TICKET_PREFIX;
+use domain::{Refusal, Secret};
 
 /// The gate of all connections.
 #[derive(Debug, Default)]

@@ -12,12 +12,12 @@ use super::ProcessConfig;
 use super::{orphans, shims};
 use crate::clock;
 use crate::crash_point::{self, CrashPoint};
-use crate::domain::LaunchId;
 use crate::instance_dir::lock::{self, LockState, ShimIdentity};
 use crate::instance_dir::record::{self, Exit, Record, RecordError, Spec, Started, Stop};
 use crate::instance_dir::{self, SHIM_COMM};
 use crate::sys::processes::{self, Process};
 use crate::sys::regular_file;
+use domain::LaunchId;
 
 /// The time that a killed stray may take to end. An unkillable stray must not keep all others from
 /// running.

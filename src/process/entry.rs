@@ -8,11 +8,11 @@ use tracing::{info, warn};
 
 use super::adoption;
 use super::shims::Shim;
-use crate::domain::launch::{ExitStatus, ProcessEnd};
-use crate::domain::{Condition, Instance, InstanceKey, LaunchId, Phase, Timestamp};
 use crate::folder_watch::WatchId;
 use crate::instance_dir::lock::{self, LockState};
 use crate::instance_dir::record::{self, Exit, ExitState, Record, RecordError, Started, Stop};
+use domain::launch::{ExitStatus, ProcessEnd};
+use domain::{Condition, Instance, InstanceKey, LaunchId, Phase, Timestamp};
 
 /// One instance in the table.
 pub struct Entry {

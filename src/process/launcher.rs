@@ -21,7 +21,6 @@ use super::shims::Child;
 use super::temporary::{self, TemporaryFolders};
 use super::{ProcessConfig, StartError, StartRequest};
 use crate::crash_point::{self, CrashPoint};
-use crate::domain::{CommandSpec, FileContent, LaunchFile, RunAs, Secret};
 use crate::folder_watch::{Folders, WatchId};
 use crate::instance_dir::clock::wall_clock;
 use crate::instance_dir::order::{self, CgroupOrder, Order};
@@ -30,6 +29,7 @@ use crate::instance_dir::{self, MARK_VARIABLE, lock};
 use crate::locks::lock;
 use crate::sys;
 use crate::sys::handle::Handle;
+use domain::{CommandSpec, FileContent, LaunchFile, RunAs, Secret};
 
 /// The directories in which programs are looked up if the agent's environment has no `PATH`.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";

@@ -1,5 +1,5 @@
 //! Removes the folders of ended instances whose end the server has acknowledged, when they are old
-//! or too large together. Blocking. [`crate::domain::retention`] decides which folders are removed.
+//! or too large together. Blocking. [`domain::retention`] decides which folders are removed.
 
 use std::fs;
 use std::io;
@@ -8,9 +8,9 @@ use std::path::Path;
 
 use tracing::warn;
 
-use crate::domain::retention::{PastOutput, Retention};
-use crate::domain::{LaunchId, Timestamp};
 use crate::instance_dir;
+use domain::retention::{PastOutput, Retention};
+use domain::{LaunchId, Timestamp};
 
 /// The unit of `st_blocks`, in bytes.
 const BLOCK: u64 = 512;

@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use super::launcher::{find_in_path, path_of};
-use crate::domain::CommandSpec;
 use crate::sys::executable::{fault_of_directory, fault_of_program, interpreter_in_path};
 use crate::sys::user_names;
 use crate::sys::usual_folders::{self, Elsewhere};
+use domain::CommandSpec;
 
 /// A reason why a command cannot be executed until a person mends it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -97,7 +97,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
-    use crate::domain::{RunAs, Secret};
+    use domain::{RunAs, Secret};
 
     fn write(path: &Path, text: &str, mode: u32) {
         std::fs::write(path, text).unwrap();

@@ -24,12 +24,12 @@ use super::temporary::TemporaryFolders;
 use super::{Adoption, OpenError, ProcessConfig, ProcessTable, orphans};
 use crate::clock;
 use crate::crash_point::{self, CrashPoint};
-use crate::domain::{Condition, Instance, InstanceKey, LaunchId, Phase};
 use crate::folder_watch::{Folders, Seen, WatchId};
 use crate::instance_dir;
 use crate::instance_dir::lock::LockState;
 use crate::instance_dir::record::Stop;
 use crate::nudge::Nudge;
+use domain::{Condition, Instance, InstanceKey, LaunchId, Phase};
 pub use requests::Request;
 use requests::StartDone;
 

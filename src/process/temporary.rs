@@ -24,11 +24,11 @@ use tracing::warn;
 
 use super::removal;
 use crate::clock;
-use crate::domain::{LaunchId, RunAs};
 use crate::instance_dir;
 use crate::instance_dir::record::{self, KeptReport, Record as _};
 use crate::locks::lock;
 use crate::sys::users;
+use domain::{LaunchId, RunAs};
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -483,7 +483,7 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt as _, symlink};
 
     use super::*;
-    use crate::domain::launch::ReportResult;
+    use domain::launch::ReportResult;
 
     fn launch(n: u32) -> LaunchId {
         format!("lch_{n}_{}", "x".repeat(50)).parse().unwrap()

@@ -13,7 +13,7 @@ use super::preset::{
     BuiltIn, Composition, Run, SERVER_NAME, SOCKET_VARIABLE, Server, tool_timeout_ms,
 };
 use crate::config::{Permissions, Telemetry};
-use crate::domain::{FileContent, LaunchFile};
+use domain::{FileContent, LaunchFile};
 
 pub(super) const GEMINI: BuiltIn = BuiltIn {
     program: "gemini",

@@ -21,10 +21,10 @@ use serde_json::Value;
 
 pub use lines::Lines;
 
-use crate::domain::cli_lines::Family;
-use crate::domain::printable::one_line;
-use crate::domain::transcript::{telling, tool_name};
-use crate::domain::{OutputFact, Timestamp, Usage};
+use domain::cli_lines::Family;
+use domain::printable::one_line;
+use domain::transcript::{telling, tool_name};
+use domain::{OutputFact, Timestamp, Usage};
 
 /// Longer lines are skipped. Shims cut lines before that.
 pub const MAX_LINE: usize = 128 * 1024;

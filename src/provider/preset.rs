@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::{Host, claude, codex, copilot, gemini, opencode, qwen};
 use crate::config::{Permissions, Preset, Telemetry};
-use crate::domain::{LaunchFile, Secret};
+use domain::{LaunchFile, Secret};
 
 /// The parts of a preset. Its prompt travels on standard input.
 pub(super) struct BuiltIn {

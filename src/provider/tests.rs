@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::config::{EXAMPLE, Permissions, Telemetry};
-use crate::domain::{Attempt, FileContent, Language, LaunchFile, Purpose};
+use domain::{Attempt, FileContent, Language, LaunchFile, Purpose};
 
 fn providers(entries: impl IntoIterator<Item = (&'static str, ProviderConfig)>) -> Providers {
     let environment = [

@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 
 use super::RestState;
 use super::auth::COOKIE;
-use crate::domain::id::PATTERN;
+use domain::id::PATTERN;
 
 /// Routes with their descriptions.
 #[derive(Default)]

@@ -23,16 +23,16 @@ use futures::StreamExt as _;
 use super::problem::Problem;
 use super::{RestState, login, web};
 use crate::clock;
-use crate::domain::credential::CredentialKind;
-use crate::domain::host::{Origin, is_same_origin};
-use crate::domain::{Credential, CredentialId, Refusal, Secret};
 use crate::http::only_header;
 use crate::peer::Peer;
 use crate::service::Service;
 use crate::service::audit::{self, Actor};
 use crate::throttle::{Admission, Attempt, Guesser};
+use domain::credential::CredentialKind;
+use domain::host::{Origin, is_same_origin};
+use domain::{Credential, CredentialId, Refusal, Secret};
 
-pub use crate::domain::credential::Role;
+pub use domain::credential::Role;
 
 /// The cookie in which a browser keeps its secret.
 pub(super) const COOKIE: &str = "agent_coordinator_session";

@@ -12,7 +12,7 @@ use serde::{Deserialize as _, Deserializer};
 
 use super::RestState;
 use super::problem::{FieldProblem, Problem};
-use crate::domain::{Refusal, TaskId};
+use domain::{Refusal, TaskId};
 
 /// The parameters of the path.
 pub(super) struct InPath<T>(pub(super) T);

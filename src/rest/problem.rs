@@ -6,11 +6,11 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 
-use crate::domain::refusal::RefusalKind;
-use crate::domain::{Language, Refusal};
 use crate::http;
 use crate::service::ServiceError;
 use crate::telemetry::ErrorChain;
+use domain::refusal::RefusalKind;
+use domain::{Language, Refusal};
 
 pub use crate::http::FieldProblem;
 

@@ -13,7 +13,7 @@ use axum::middleware::Next;
 use axum::response::Response;
 
 use super::RestState;
-use crate::domain::host::HostName;
+use domain::host::HostName;
 
 /// The header by which htmx goes to another page.
 const HX_REDIRECT: HeaderName = HeaderName::from_static("hx-redirect");

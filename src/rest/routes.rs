@@ -38,7 +38,7 @@ use axum::http::StatusCode;
 
 use super::api::Api;
 use super::{RestState, conditional};
-use crate::domain::Sent;
+use domain::Sent;
 
 /// Returns the status of the answer to a request that creates an object.
 const fn creation_status<T>(sent: &Sent<T>) -> StatusCode {

@@ -1,10 +1,10 @@
 //! The accounts of providers that were parked. An account without a row has nothing to remember.
 
-use crate::domain::Account;
-use crate::domain::Timestamp;
-use crate::domain::account::{Parked, Probe};
-use crate::domain::event::NewEvent;
 use crate::store::{BoxError, Cells, Read, StoreError, Value};
+use domain::Account;
+use domain::Timestamp;
+use domain::account::{Parked, Probe};
+use domain::event::NewEvent;
 
 use super::audit::plain;
 use super::record::{Record, entity};

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::domain::event::NewEvent;
-use crate::domain::{Agent, AgentId};
 use crate::store::{Read, StoreError, cell};
+use domain::event::NewEvent;
+use domain::{Agent, AgentId};
 
 use super::audit::hidden;
 use super::filter::{self, column_of_ids};

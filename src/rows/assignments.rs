@@ -1,8 +1,8 @@
 //! Assignments: the agents of each project.
 
-use crate::domain::agent::Assignment;
-use crate::domain::event::NewEvent;
 use crate::store::{Read, StoreError};
+use domain::agent::Assignment;
+use domain::event::NewEvent;
 
 use super::audit::Entry;
 use super::record::{Record, record};

@@ -1,9 +1,9 @@
 //! What people did with the conditions that need a person.
 
-use crate::domain::attention::Mark;
-use crate::domain::event::NewEvent;
-use crate::domain::{AttentionId, Timestamp};
 use crate::store::{Read, StoreError};
+use domain::attention::Mark;
+use domain::event::NewEvent;
+use domain::{AttentionId, Timestamp};
 
 use super::Transaction;
 use super::audit::{Entry, Fields, plain};

@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use crate::domain::printable::excerpt;
-use crate::domain::secret::PasskeyHash;
-use crate::domain::{Credential, CredentialId};
 use crate::store::Entity;
+use domain::printable::excerpt;
+use domain::secret::PasskeyHash;
+use domain::{Credential, CredentialId};
 
 /// The person or script that acts.
 #[derive(Debug, Clone, PartialEq, Eq)]

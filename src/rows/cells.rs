@@ -3,24 +3,24 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::domain::activity::FailureClass;
-use crate::domain::agent::{AgentStatus, ProjectStatus};
-use crate::domain::chat::Sender;
-use crate::domain::check::CheckResult;
-use crate::domain::credential::{CredentialKind, Role};
-use crate::domain::forge::{ForgeKind, ItemKind};
-use crate::domain::launch::{ReportResult, StopReason};
-use crate::domain::notice::{NoticeAction, NoticeDemand};
-use crate::domain::removal::RemovableKind;
-use crate::domain::secret::{PasskeyHash, TokenHash};
-use crate::domain::session::SessionEndReason;
-use crate::domain::workspace::{WorkspaceMode, WorkspaceState};
-use crate::domain::{
+use crate::store::{BoxError, Cell, FromCell, Value, word};
+use domain::activity::FailureClass;
+use domain::agent::{AgentStatus, ProjectStatus};
+use domain::chat::Sender;
+use domain::check::CheckResult;
+use domain::credential::{CredentialKind, Role};
+use domain::forge::{ForgeKind, ItemKind};
+use domain::launch::{ReportResult, StopReason};
+use domain::notice::{NoticeAction, NoticeDemand};
+use domain::removal::RemovableKind;
+use domain::secret::{PasskeyHash, TokenHash};
+use domain::session::SessionEndReason;
+use domain::workspace::{WorkspaceMode, WorkspaceState};
+use domain::{
     AgentId, AttentionId, CheckId, CommentId, CoordinatorId, CredentialId, ExecutionId, ItemId,
     LaunchId, MessageId, NoticeId, Priority, ProjectId, ProjectKey, Purpose, SessionId, TaskId,
     TaskStatus, WorkspaceId,
 };
-use crate::store::{BoxError, Cell, FromCell, Value, word};
 
 /// Stores each of these types as its text, and checks the text when it is read.
 macro_rules! ids {

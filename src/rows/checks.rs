@@ -1,8 +1,8 @@
 //! Checks: the runs of the operator's commands on the work of tasks.
 
-use crate::domain::check::Check;
-use crate::domain::{LaunchId, TaskId};
 use crate::store::{Read, StoreError};
+use domain::check::Check;
+use domain::{LaunchId, TaskId};
 
 use super::Transaction;
 use super::record::entity;

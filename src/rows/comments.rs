@@ -1,10 +1,10 @@
 //! Comments of people on tasks.
 
-use crate::domain::comment::Comment;
-use crate::domain::event::NewEvent;
-use crate::domain::id::CommentId;
-use crate::domain::{Task, TaskId};
 use crate::store::{Read, StoreError};
+use domain::comment::Comment;
+use domain::event::NewEvent;
+use domain::id::CommentId;
+use domain::{Task, TaskId};
 
 use super::Transaction;
 use super::audit::{Entry, Fields, long, plain};

@@ -1,9 +1,9 @@
 //! The requests that created tasks, agents and projects under ids of their clients. A row stays
 //! as long as its object.
 
-use crate::domain::Removable;
-use crate::domain::repeat::ContentDigest;
 use crate::store::{BoxError, Cells, Read, StoreError, Value};
+use domain::Removable;
+use domain::repeat::ContentDigest;
 
 use super::Transaction;
 use super::deletions::key_values;

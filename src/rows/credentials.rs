@@ -1,8 +1,8 @@
 //! Credentials of people and scripts. The store has the hash of each secret.
 
-use crate::domain::secret::TokenHash;
-use crate::domain::{Credential, CredentialId};
 use crate::store::{Read, StoreError};
+use domain::secret::TokenHash;
+use domain::{Credential, CredentialId};
 
 use super::record::entity;
 use super::{Transaction, Wake};

@@ -1,9 +1,9 @@
 //! What people deleted. All of it is removed, and only the last names stay.
 
-use crate::domain::event::NewEvent;
-use crate::domain::removal::{DeletedContent, RemovableKind};
-use crate::domain::{Assignment, ProjectId, Removable, ShortId, TaskId};
 use crate::store::{BoxError, Cells, Read, StoreError, Value, cell};
+use domain::event::NewEvent;
+use domain::removal::{DeletedContent, RemovableKind};
+use domain::{Assignment, ProjectId, Removable, ShortId, TaskId};
 
 use super::audit::{Entry, Fields, plain};
 use super::record::Record as _;

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use crate::domain::event::{Event, EventSpan, NewEvent};
-use crate::domain::id::TaskId;
-use crate::domain::task::Mover;
-use crate::domain::{AgentId, LaunchId, ProjectId, ShortId, Timestamp};
 use crate::store::{BoxError, Cells, Read, StoreError, cell};
+use domain::event::{Event, EventSpan, NewEvent};
+use domain::id::TaskId;
+use domain::task::Mover;
+use domain::{AgentId, LaunchId, ProjectId, ShortId, Timestamp};
 
 use super::Transaction;
 use super::filter::Filter;

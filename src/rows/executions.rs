@@ -1,9 +1,9 @@
 //! Executions: the work of one launch on one task.
 
-use crate::domain::event::NewEvent;
-use crate::domain::id::ExecutionId;
-use crate::domain::{Execution, Failure, InstanceKey, LaunchId, Outcome, TaskId, Usage};
 use crate::store::{Cells, HistoryFilter, Read, StoreError};
+use domain::event::NewEvent;
+use domain::id::ExecutionId;
+use domain::{Execution, Failure, InstanceKey, LaunchId, Outcome, TaskId, Usage};
 
 use super::Transaction;
 use super::filter::{Filter, pages_of_ids};

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use crate::domain::id::ItemId;
-use crate::domain::{ForgeItem, ItemKey, ProjectId, TaskId, Timestamp};
 use crate::store::{Cells, Read, StoreError, cell};
+use domain::id::ItemId;
+use domain::{ForgeItem, ItemKey, ProjectId, TaskId, Timestamp};
 
 use super::cells::json;
 use super::record::{Record, entity, record};

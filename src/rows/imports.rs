@@ -1,11 +1,11 @@
 //! Writes the objects of an import. The audit log has one line for all of them, because a file may
 //! contain very many.
 
-use crate::domain::agent::Assignment;
-use crate::domain::event::NewEvent;
-use crate::domain::export::{Counts, Header};
-use crate::domain::{Agent, Comment, Message, Project, Task};
 use crate::store::StoreError;
+use domain::agent::Assignment;
+use domain::event::NewEvent;
+use domain::export::{Counts, Header};
+use domain::{Agent, Comment, Message, Project, Task};
 
 use super::audit::{Entry, Fields, plain};
 use super::{Transaction, Wake, assignments, comments, messages, tasks};

@@ -1,8 +1,8 @@
 //! Launches that ended long ago, and whether something of them is still needed.
 
-use crate::domain::Timestamp;
-use crate::domain::retention::{PastLaunch, PastWork};
 use crate::store::{Read, StoreError};
+use domain::Timestamp;
+use domain::retention::{PastLaunch, PastWork};
 
 const PAST_LAUNCHES: &str = "\
     SELECT l.id, l.ended_at, \

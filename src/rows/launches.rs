@@ -2,18 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::domain::agent::Assignment;
-use crate::domain::creation::Creations;
-use crate::domain::event::NewEvent;
-use crate::domain::launch::{ExitStatus, StopReason};
-use crate::domain::notice::WorkChange;
-use crate::domain::secret::TokenHash;
-use crate::domain::totals::{EndedLaunch, Total, TotalKey, Totals};
-use crate::domain::{
+use crate::store::{BoxError, Cells, LaunchEnd, LaunchFilter, Read, StoreError, Value};
+use domain::agent::Assignment;
+use domain::creation::Creations;
+use domain::event::NewEvent;
+use domain::launch::{ExitStatus, StopReason};
+use domain::notice::WorkChange;
+use domain::secret::TokenHash;
+use domain::totals::{EndedLaunch, Total, TotalKey, Totals};
+use domain::{
     Activity, AgentId, Failure, InstanceKey, Launch, LaunchId, LaunchState, Outcome, ProjectId,
     Purpose, SessionId, TaskStatus, Timestamp, Usage,
 };
-use crate::store::{BoxError, Cells, LaunchEnd, LaunchFilter, Read, StoreError, Value};
 
 use super::audit::plain;
 use super::filter::{self, Filter};

@@ -1,9 +1,9 @@
 //! Messages of chats. The store numbers them.
 
-use crate::domain::agent::Assignment;
-use crate::domain::chat::Sender;
-use crate::domain::{InstanceKey, Message, MessageId, Purpose, Timestamp};
 use crate::store::{ChatEnd, MessageFilter, Read, StoreError};
+use domain::agent::Assignment;
+use domain::chat::Sender;
+use domain::{InstanceKey, Message, MessageId, Purpose, Timestamp};
 
 use super::audit::{Entry, Fields, long, plain};
 use super::filter::Filter;

@@ -1,10 +1,10 @@
 //! Notices: messages of the server to an agent while it works.
 
-use crate::domain::InstanceKey;
-use crate::domain::event::NewEvent;
-use crate::domain::id::NoticeId;
-use crate::domain::{LaunchId, Notice};
 use crate::store::{HistoryFilter, Read, StoreError, Value};
+use domain::InstanceKey;
+use domain::event::NewEvent;
+use domain::id::NoticeId;
+use domain::{LaunchId, Notice};
 
 use super::filter::Filter;
 use super::record::entity;

@@ -1,7 +1,7 @@
 //! The ends of agents' output, for launches whose output is on another machine.
 
-use crate::domain::LaunchId;
 use crate::store::{Read, StoreError, cell};
+use domain::LaunchId;
 
 use super::Transaction;
 

@@ -1,7 +1,7 @@
 //! The records that several entities contain.
 
-use crate::domain::{Failure, InstanceKey, Outcome, Usage};
 use crate::store::{BoxError, Cells, Value, word};
+use domain::{Failure, InstanceKey, Outcome, Usage};
 
 use super::record::{Record, record};
 

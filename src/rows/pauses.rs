@@ -1,7 +1,7 @@
 //! The pauses of all starts: by people, and by the pause file. Each has one row.
 
-use crate::domain::Timestamp;
 use crate::store::{Read, StoreError, cell};
+use domain::Timestamp;
 
 use super::audit::{Entry, Fields, plain};
 use super::{Transaction, Wake};

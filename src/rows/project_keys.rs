@@ -1,8 +1,8 @@
 //! The keys that projects have or had, and the numbers of their next tasks. A key stays when its
 //! project is deleted, so that no short id is given twice.
 
-use crate::domain::{ProjectId, ProjectKey, ShortId};
 use crate::store::{Read, StoreError};
+use domain::{ProjectId, ProjectKey, ShortId};
 
 use super::Transaction;
 use super::record::{Record, record};

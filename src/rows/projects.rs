@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::domain::event::NewEvent;
-use crate::domain::workspace::WorkspaceOverrides;
-use crate::domain::{Project, ProjectId};
 use crate::store::{Read, StoreError};
+use domain::event::NewEvent;
+use domain::workspace::WorkspaceOverrides;
+use domain::{Project, ProjectId};
 
 use super::audit::plain;
 use super::filter::{self, column_of_ids};

@@ -1,11 +1,11 @@
 //! Sessions: the proof of who calls, from authentication to logout.
 
-use crate::domain::event::NewEvent;
-use crate::domain::id::SessionId;
-use crate::domain::secret::TokenHash;
-use crate::domain::session::SessionEndReason;
-use crate::domain::{InstanceKey, LaunchId, Purpose, Session, Timestamp};
 use crate::store::{BoxError, Cells, HistoryFilter, Read, StoreError, Value};
+use domain::event::NewEvent;
+use domain::id::SessionId;
+use domain::secret::TokenHash;
+use domain::session::SessionEndReason;
+use domain::{InstanceKey, LaunchId, Purpose, Session, Timestamp};
 
 use super::audit::plain;
 use super::filter::Filter;

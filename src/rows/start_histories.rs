@@ -1,8 +1,8 @@
 //! The memory of a key beyond its launches: holds, failures, wishes for a chat. A key without a row
 //! has nothing to remember.
 
-use crate::domain::{InstanceKey, StartHistory};
 use crate::store::{Read, StoreError};
+use domain::{InstanceKey, StartHistory};
 
 use super::record::{Record, entity};
 use super::{Transaction, Wake};
@@ -23,8 +23,8 @@ entity! {
 
 /// Stores times as a JSON list of milliseconds.
 pub(super) mod millis {
-    use crate::domain::Timestamp;
     use crate::store::{BoxError, Cells, Value};
+    use domain::Timestamp;
 
     pub fn read(cells: &mut Cells<'_>) -> Result<Vec<Timestamp>, BoxError> {
         let millis: Vec<i64> = cells.json()?;

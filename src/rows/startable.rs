@@ -1,11 +1,11 @@
 //! The facts that decide about the start of an agent: one query for one key, and one for all keys
 //! with work.
 
-use crate::domain::account::Parked;
-use crate::domain::start_history::{OpenLaunch, TaskToStart};
-use crate::domain::workspace::WorkspaceMode;
-use crate::domain::{Account, InstanceKey, StartFacts, StartHistory, Timestamp};
 use crate::store::{BoxError, Cells, Read, StoreError};
+use domain::account::Parked;
+use domain::start_history::{OpenLaunch, TaskToStart};
+use domain::workspace::WorkspaceMode;
+use domain::{Account, InstanceKey, StartFacts, StartHistory, Timestamp};
 
 use super::launches;
 use super::record::Record;

@@ -5,10 +5,10 @@ use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use crate::domain::store_state::StoreState;
 use crate::postgres_url::PostgresUrl;
 use crate::store::postgres::EventUpdate;
 use crate::store::{Engine, OpenError, Read, Settings, StoreError, open, postgres};
+use domain::store_state::StoreState;
 
 use super::{Context, Publish, Transaction, Wake};
 

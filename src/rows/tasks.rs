@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
-use crate::domain::Timestamp;
-use crate::domain::event::NewEvent;
-use crate::domain::task::TaskLinks;
-use crate::domain::{AgentId, ProjectId, ProjectKey, ShortId, Task, TaskId, TaskStatus};
 use crate::store::{ArchivedTasks, Read, StoreError, TaskFilter, cell};
+use domain::Timestamp;
+use domain::event::NewEvent;
+use domain::task::TaskLinks;
+use domain::{AgentId, ProjectId, ProjectKey, ShortId, Task, TaskId, TaskStatus};
 
 use super::cells::json;
 use super::filter::{self, Filter};

@@ -6,11 +6,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::domain::event::NewEvent;
-use crate::domain::{
-    Assignment, CredentialId, InstanceKey, LaunchId, ProjectId, TaskId, Timestamp,
-};
 use crate::store::{Entity, Read, StoreError, Write};
+use domain::event::NewEvent;
+use domain::{Assignment, CredentialId, InstanceKey, LaunchId, ProjectId, TaskId, Timestamp};
 
 use super::audit::{Actor, Audited, Entry};
 use super::events;
@@ -234,7 +232,7 @@ fn says_more(event: &NewEvent, of_row: &NewEvent) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::{AgentId, Purpose};
+    use domain::{AgentId, Purpose};
 
     #[test]
     fn another_server_reads_what_is_to_be_woken() {

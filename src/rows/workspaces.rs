@@ -1,9 +1,9 @@
 //! Workspaces: the clones in which tasks are worked on.
 
-use crate::domain::event::NewEvent;
-use crate::domain::workspace::{Workspace, WorkspaceState};
-use crate::domain::{ProjectId, TaskId, WorkspaceId};
 use crate::store::{Read, StoreError};
+use domain::event::NewEvent;
+use domain::workspace::{Workspace, WorkspaceState};
+use domain::{ProjectId, TaskId, WorkspaceId};
 
 use super::cells::json;
 use super::record::entity;

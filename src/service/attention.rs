@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::config::Rejected;
-use crate::domain::attention::{
-    self, Attention, AttentionKind, AttentionState, Cause, FORGE_AWAY_AFTER, Mark,
-};
-use crate::domain::{AttentionId, Refusal, TaskStatus, Timestamp};
 use crate::rows::{
     accounts, attention as marks, forge_items, launches, projects, start_histories, tasks,
     workspaces,
 };
 use crate::store::{Read, StoreError, TaskFilter};
+use domain::attention::{
+    self, Attention, AttentionKind, AttentionState, Cause, FORGE_AWAY_AFTER, Mark,
+};
+use domain::{AttentionId, Refusal, TaskStatus, Timestamp};
 
 use super::launches::history::last_end;
 use super::status::list_stuck;
@@ -205,7 +205,7 @@ fn of_forge(host: ForgeStatus, now: Timestamp) -> Option<Attention> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::forge::ForgeKind;
+    use domain::forge::ForgeKind;
 
     const AT: Timestamp = Timestamp::from_millis(1_000);
 

@@ -9,18 +9,18 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::config::built_in_names;
-use crate::domain::agent::{AgentEdit, AiTypes, ProjectEdit};
-use crate::domain::id::{AgentId, ProjectId};
-use crate::domain::notice::WorkChange;
-use crate::domain::repeat::Content;
-use crate::domain::secret::PasskeyHash;
-use crate::domain::workspace::{Folder, WorkspaceMode};
-use crate::domain::{
-    Agent, Assignment, MadeByForm, Project, ProjectKey, Refusal, Removable, Secret, Sent,
-};
 use crate::rows::{Transaction, agents, assignments, creation_digests, project_keys, projects};
 use crate::store::{Read, StoreError};
 use crate::telemetry::ErrorChain;
+use domain::agent::{AgentEdit, AiTypes, ProjectEdit};
+use domain::id::{AgentId, ProjectId};
+use domain::notice::WorkChange;
+use domain::repeat::Content;
+use domain::secret::PasskeyHash;
+use domain::workspace::{Folder, WorkspaceMode};
+use domain::{
+    Agent, Assignment, MadeByForm, Project, ProjectKey, Refusal, Removable, Secret, Sent,
+};
 
 use super::coordinators::board::CoordinatorBoard;
 use super::core::Core;
@@ -69,7 +69,7 @@ impl Catalog {
     ///
     /// # Errors
     /// `AlreadyExists` if other content created the agent with the id; `UnknownAiType`; the
-    /// refusals of [`limits`](crate::domain::limits).
+    /// refusals of [`limits`](domain::limits).
     pub async fn add_agent(
         &self,
         id: Option<AgentId>,
@@ -130,7 +130,7 @@ impl Catalog {
     }
 
     /// # Errors
-    /// `AgentNotFound`, `UnknownAiType`, the refusals of [`limits`](crate::domain::limits);
+    /// `AgentNotFound`, `UnknownAiType`, the refusals of [`limits`](domain::limits);
     /// `NotRemovable` for an agent at work that is to be archived.
     pub async fn set_agent(&self, id: &AgentId, edit: &AgentEdit) -> Result<Agent, ServiceError> {
         let id = id.clone();

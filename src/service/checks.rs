@@ -5,24 +5,22 @@
 //! agent, or a person.
 
 use crate::config::NamedCheck;
-use crate::domain::check::{
+use crate::rows::{Transaction, checks, executions, launches, output_tails, projects, tasks};
+use crate::store::{Read, StoreError};
+use domain::check::{
     CONFLICT, Check, CheckOrder, CheckResult, UNCOMMITTED, UNDECIDED, has_rounds_left, next_check,
 };
-use crate::domain::event::NewEvent;
-use crate::domain::guidance::Guidance;
-use crate::domain::id::{AgentId, CheckId, CoordinatorId, LaunchId};
-use crate::domain::launch::ReportResult;
-use crate::domain::start_history::StartReason;
-use crate::domain::task::{Actor, change};
-use crate::domain::workspace::{
-    CleanOrder, Conflict, Content, WorkspaceMode, WorkspaceState, owner,
-};
-use crate::domain::{
+use domain::event::NewEvent;
+use domain::guidance::Guidance;
+use domain::id::{AgentId, CheckId, CoordinatorId, LaunchId};
+use domain::launch::ReportResult;
+use domain::start_history::StartReason;
+use domain::task::{Actor, change};
+use domain::workspace::{CleanOrder, Conflict, Content, WorkspaceMode, WorkspaceState, owner};
+use domain::{
     Attempt, Execution, Launch, Outcome, ProjectId, Purpose, StartFacts, Task, TaskId, TaskStatus,
     Timestamp, Workspace,
 };
-use crate::rows::{Transaction, checks, executions, launches, output_tails, projects, tasks};
-use crate::store::{Read, StoreError};
 
 use super::launches::start::{Claim, ShouldStart};
 use super::tasks::rules::{graph_above, graph_around, move_task};

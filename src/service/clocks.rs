@@ -1,5 +1,5 @@
 //! Stopwatches for the deadlines of the server. They use a clock that cannot be set
-//! ([`crate::domain::stopwatch`]).
+//! ([`domain::stopwatch`]).
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
@@ -7,9 +7,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::clock;
-use crate::domain::stopwatch::{AtFirst, Moment, Steady, Stopwatches};
-use crate::domain::{Launch, LaunchId, LaunchState, NoticeId, SessionId, Timestamp};
 use crate::locks::lock;
+use domain::stopwatch::{AtFirst, Moment, Steady, Stopwatches};
+use domain::{Launch, LaunchId, LaunchState, NoticeId, SessionId, Timestamp};
 
 use super::Heard;
 use super::world::World;

@@ -6,18 +6,16 @@
 
 use std::path::PathBuf;
 
-use crate::domain::agent::AgentStatus;
-use crate::domain::authentication::Proof;
-use crate::domain::compat::{pair_to_enter, pair_to_start};
-use crate::domain::id::{AgentId, ExecutionId, ProjectId, TaskId};
-use crate::domain::limits;
-use crate::domain::session::Presenter;
-use crate::domain::start_history::StartReason;
-use crate::domain::{
-    Execution, InstanceKey, Purpose, Refusal, Secret, StartFacts, Task, TaskStatus,
-};
 use crate::rows::{agents, assignments, executions, launches, projects, startable, tasks};
 use crate::store::{Read, StoreError};
+use domain::agent::AgentStatus;
+use domain::authentication::Proof;
+use domain::compat::{pair_to_enter, pair_to_start};
+use domain::id::{AgentId, ExecutionId, ProjectId, TaskId};
+use domain::limits;
+use domain::session::Presenter;
+use domain::start_history::StartReason;
+use domain::{Execution, InstanceKey, Purpose, Refusal, Secret, StartFacts, Task, TaskStatus};
 
 use super::catalog::active_projects::active_projects;
 use super::sessions::authenticate::proof;

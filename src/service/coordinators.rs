@@ -11,17 +11,15 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
-use crate::domain::id::CoordinatorId;
-use crate::domain::incarnation::{Heard, Incarnation, Incarnations};
-use crate::domain::limits;
-use crate::domain::machine::Machine;
-use crate::domain::start_history::StartReason;
-use crate::domain::workspace::Job;
-use crate::domain::{
-    Candidate, Launch, LaunchFacts, LaunchId, Purpose, Refusal, StopReason, Timestamp,
-};
 use crate::locks::lock;
 use crate::rows::{launches, startable};
+use domain::id::CoordinatorId;
+use domain::incarnation::{Heard, Incarnation, Incarnations};
+use domain::limits;
+use domain::machine::Machine;
+use domain::start_history::StartReason;
+use domain::workspace::Job;
+use domain::{Candidate, Launch, LaunchFacts, LaunchId, Purpose, Refusal, StopReason, Timestamp};
 
 use super::chats::presence::Attendances;
 use super::chats::silence;

@@ -12,10 +12,10 @@ use std::time::Duration;
 use tokio::sync::broadcast;
 
 use crate::clock;
-use crate::domain::event::Event;
 use crate::nudge::sleep_until;
 use crate::rows::events;
 use crate::telemetry::ErrorChain;
+use domain::event::Event;
 
 use super::core::Core;
 use super::waiting::Waiting;

@@ -10,21 +10,21 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::domain::check::Check;
-use crate::domain::event::NewEvent;
-use crate::domain::forge::item::ItemState;
-use crate::domain::forge::settle;
-use crate::domain::forge::texts::Texts;
-use crate::domain::forge::{
-    Eligibility, ForgeItem, ItemKey, PendingWrite, Publication, Setback, StopCause,
-};
-use crate::domain::id::{AgentId, ItemId, ProjectId, TaskId};
-use crate::domain::launch::{LaunchEvent, StopReason};
-use crate::domain::task::Actor;
-use crate::domain::{Execution, Launch, TaskStatus, Timestamp};
 use crate::nudge::Wakeups;
 use crate::rows::{Transaction, checks, executions, forge_items, launches, tasks};
 use crate::store::{Read, StoreError};
+use domain::check::Check;
+use domain::event::NewEvent;
+use domain::forge::item::ItemState;
+use domain::forge::settle;
+use domain::forge::texts::Texts;
+use domain::forge::{
+    Eligibility, ForgeItem, ItemKey, PendingWrite, Publication, Setback, StopCause,
+};
+use domain::id::{AgentId, ItemId, ProjectId, TaskId};
+use domain::launch::{LaunchEvent, StopReason};
+use domain::task::Actor;
+use domain::{Execution, Launch, TaskStatus, Timestamp};
 
 use super::catalog::check_assignable;
 use super::core::Core;

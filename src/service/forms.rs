@@ -1,6 +1,6 @@
 //! The ids of the forms of pages.
 
-use crate::domain::{CheckedForm, FormId, Refusal, Secret};
+use domain::{CheckedForm, FormId, Refusal, Secret};
 
 use super::Service;
 

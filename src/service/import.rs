@@ -7,21 +7,21 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::domain::agent::{AgentStatus, AiTypes};
-use crate::domain::export::check::{Starts, begun, check, imported};
-use crate::domain::export::problems::Problems;
-use crate::domain::export::read::{ExportFile, Numbered, ProjectEntry};
-use crate::domain::export::{Counts, MAX_NUMBER};
-use crate::domain::id::{AgentId, ProjectId, TaskId};
-use crate::domain::{
-    Agent, Assignment, Comment, FileOwner, InstanceKey, Project, ProjectKey, Purpose, Refusal,
-    Removable, ShortId, StartHistory, Task, TaskGraph, TaskStatus,
-};
 use crate::rows::project_keys::{self, KeyRecord};
 use crate::rows::{
     Transaction, agents, comments, deletions, imports, messages, projects, start_histories, tasks,
 };
 use crate::store::{MessageFilter, StoreError};
+use domain::agent::{AgentStatus, AiTypes};
+use domain::export::check::{Starts, begun, check, imported};
+use domain::export::problems::Problems;
+use domain::export::read::{ExportFile, Numbered, ProjectEntry};
+use domain::export::{Counts, MAX_NUMBER};
+use domain::id::{AgentId, ProjectId, TaskId};
+use domain::{
+    Agent, Assignment, Comment, FileOwner, InstanceKey, Project, ProjectKey, Purpose, Refusal,
+    Removable, ShortId, StartHistory, Task, TaskGraph, TaskStatus,
+};
 
 use super::removals::refuse_id;
 use super::tasks::release_for;

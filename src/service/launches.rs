@@ -17,18 +17,18 @@ mod why;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::domain::check::MAX_OUTPUT;
-use crate::domain::id::{AgentId, CoordinatorId, ExecutionId, LaunchId, NoticeId, TaskId};
-use crate::domain::launch::{LaunchEvent, ProcessEnd};
-use crate::domain::limits;
-use crate::domain::plan::ProcessReport;
-use crate::domain::printable;
-use crate::domain::redact::Redactor;
-use crate::domain::{Execution, Launch, Notice, ProjectId, Purpose, Refusal, Timestamp, Usage};
 use crate::folder_watch::shared::SharedFolders;
 use crate::instance_dir;
 use crate::rows::{executions, launches, notices, output_tails};
 use crate::store::{HistoryFilter, LaunchFilter, Read};
+use domain::check::MAX_OUTPUT;
+use domain::id::{AgentId, CoordinatorId, ExecutionId, LaunchId, NoticeId, TaskId};
+use domain::launch::{LaunchEvent, ProcessEnd};
+use domain::limits;
+use domain::plan::ProcessReport;
+use domain::printable;
+use domain::redact::Redactor;
+use domain::{Execution, Launch, Notice, ProjectId, Purpose, Refusal, Timestamp, Usage};
 
 use super::coordinators::board::CoordinatorBoard;
 use super::core::Core;

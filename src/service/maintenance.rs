@@ -23,10 +23,10 @@ use super::waiting::Waiting;
 use super::workspaces::OwnCheckouts;
 use super::{Heard, Settings, Shared};
 use crate::clock;
-use crate::domain::load::Loads;
 use crate::nudge::sleep_until;
 use crate::telemetry::ErrorChain;
 use cleanup::Longest;
+use domain::load::Loads;
 
 /// The background work that depends on time.
 pub struct Maintenance {

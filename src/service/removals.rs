@@ -8,13 +8,13 @@ mod facts;
 
 use std::sync::Arc;
 
-use crate::domain::agent::{AgentStatus, ProjectStatus};
-use crate::domain::removal::{Affected, DeletedContent, RemovalAction, RemovalFacts};
-use crate::domain::task::Actor;
-use crate::domain::workspace::WorkspaceState;
-use crate::domain::{Agent, Assignment, Project, Refusal, Removable, Task, TaskId};
 use crate::rows::{Transaction, agents, assignments, deletions, projects, tasks, workspaces};
 use crate::store::{Read, StoreError};
+use domain::agent::{AgentStatus, ProjectStatus};
+use domain::removal::{Affected, DeletedContent, RemovalAction, RemovalFacts};
+use domain::task::Actor;
+use domain::workspace::WorkspaceState;
+use domain::{Agent, Assignment, Project, Refusal, Removable, Task, TaskId};
 
 use super::core::Core;
 use super::tasks::ids::short_id_in;

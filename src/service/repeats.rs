@@ -1,9 +1,9 @@
 //! The answer to a request that would create an object whose id exists already.
 
-use crate::domain::repeat::Content;
-use crate::domain::{Refusal, Removable};
 use crate::rows::creation_digests;
 use crate::store::Read;
+use domain::repeat::Content;
+use domain::{Refusal, Removable};
 
 use super::ServiceError;
 

@@ -1,6 +1,6 @@
 //! The check that an object has not changed since the revision on which an edit is based.
 
-use crate::domain::Refusal;
+use domain::Refusal;
 
 /// Checks that an object still has the revision on which an edit is based.
 ///

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Service, ServiceError};
-use crate::domain::task::Mover;
-use crate::domain::waiting::{WaitFacts, WaitReason, Waiting};
-use crate::domain::{InstanceKey, Launch, Purpose, ShortId, Task, TaskId, TaskStatus};
+use domain::task::Mover;
+use domain::waiting::{WaitFacts, WaitReason, Waiting};
+use domain::{InstanceKey, Launch, Purpose, ShortId, Task, TaskId, TaskStatus};
 
 /// The facts about the work on a set of tasks, read together.
 #[derive(Debug, Default)]

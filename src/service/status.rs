@@ -5,19 +5,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::clock;
-use crate::domain::account::Parking;
-use crate::domain::id::LaunchId;
-use crate::domain::store_state::{Access, StoreFailure, StoreState};
-use crate::domain::totals::Totals;
-use crate::domain::workspace::MergeStep;
-use crate::domain::{
-    Account, ForgeItem, Launch, ProjectId, ShortId, StartHistory, Task, TaskId, TaskStatus,
-    Timestamp,
-};
 use crate::rows::{
     accounts, agents, forge_items, launches, pauses, projects, start_histories, tasks,
 };
 use crate::store::{LaunchFilter, Read, StoreError};
+use domain::account::Parking;
+use domain::id::LaunchId;
+use domain::store_state::{Access, StoreFailure, StoreState};
+use domain::totals::Totals;
+use domain::workspace::MergeStep;
+use domain::{
+    Account, ForgeItem, Launch, ProjectId, ShortId, StartHistory, Task, TaskId, TaskStatus,
+    Timestamp,
+};
 
 use super::workspaces::list_unmerged;
 use super::{CoordinatorView, ForgeStatus, Service, ServiceError};

@@ -14,19 +14,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::domain::event::{Event, NewEvent};
-use crate::domain::id::TaskId;
-use crate::domain::repeat::Content;
-use crate::domain::task::{Actor, Mover, NewTask, Rank, TaskEdit, TaskSearch};
-use crate::domain::{
-    Check, Comment, Execution, InstanceKey, MadeByForm, ProjectId, Purpose, Refusal, Removable,
-    Sent, ShortId, StartHistory, Task, TaskStatus,
-};
 use crate::rows::{
     self, Transaction, agents, creation_digests, events, executions, project_keys, projects,
     start_histories, tasks,
 };
 use crate::store::{Read, StoreError, TaskFilter};
+use domain::event::{Event, NewEvent};
+use domain::id::TaskId;
+use domain::repeat::Content;
+use domain::task::{Actor, Mover, NewTask, Rank, TaskEdit, TaskSearch};
+use domain::{
+    Check, Comment, Execution, InstanceKey, MadeByForm, ProjectId, Purpose, Refusal, Removable,
+    Sent, ShortId, StartHistory, Task, TaskStatus,
+};
 
 use super::catalog::{check_assignable, project};
 use super::checks;
@@ -194,7 +194,7 @@ impl Tasks {
     ///
     /// # Errors
     /// `AlreadyExists` if other content created the task with the id; the refusals of
-    /// [`limits`](crate::domain::limits) and of [`change`](crate::domain::task::change);
+    /// [`limits`](domain::limits) and of [`change`](domain::task::change);
     /// `ProjectNotFound`; for an assignee `AgentNotFound` and `NotAssigned`.
     pub async fn add(&self, new: &NewTask) -> Result<Sent<TaskView>, ServiceError> {
         let id = new.id.clone().unwrap_or_else(|| self.core.world.new_id(TaskId::PREFIX));
@@ -251,8 +251,8 @@ impl Tasks {
     /// progress already. Setting it to done needs no checks.
     ///
     /// # Errors
-    /// `TaskNotFound`, the refusals of [`limits`](crate::domain::limits) and of
-    /// [`change`](crate::domain::task::change), `NotAssigned` for an assignee outside the project.
+    /// `TaskNotFound`, the refusals of [`limits`](domain::limits) and of
+    /// [`change`](domain::task::change), `NotAssigned` for an assignee outside the project.
     pub async fn set(&self, id: &TaskId, edit: &TaskEdit) -> Result<TaskView, ServiceError> {
         let of = id.clone();
         let edit = edit.clone();
@@ -400,8 +400,8 @@ pub(super) fn release_for(tx: &mut Transaction<'_>, task: &Task) -> Result<(), S
 /// Creates a task in the name of a person. A task in progress lets its pair start again.
 ///
 /// # Errors
-/// `ProjectNotFound`, the refusals of [`limits`](crate::domain::limits) and of
-/// [`change`](crate::domain::task::change), `NotAssigned`.
+/// `ProjectNotFound`, the refusals of [`limits`](domain::limits) and of
+/// [`change`](domain::task::change), `NotAssigned`.
 pub(super) fn create_task(
     tx: &mut Transaction<'_>,
     id: TaskId,

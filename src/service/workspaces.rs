@@ -17,19 +17,19 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-use crate::domain::start_history::{NeededClone, TaskToStart};
-use crate::domain::task::next_task;
-use crate::domain::workspace::{
-    BranchIds, WorkspaceMode, WorkspaceReport, WorkspaceState, branch_of, owner,
-};
-use crate::domain::{
-    CoordinatorId, InstanceKey, Launch, LaunchId, Project, ProjectId, Purpose, Refusal, StartFacts,
-    Task, TaskId, Workspace, WorkspaceId,
-};
 use crate::rows::{Transaction, projects, startable, tasks, workspaces};
 use crate::store::{Read, StoreError};
 use crate::telemetry::ErrorChain;
 use crate::workspace::{CheckoutError, Checkouts, FoundRevert};
+use domain::start_history::{NeededClone, TaskToStart};
+use domain::task::next_task;
+use domain::workspace::{
+    BranchIds, WorkspaceMode, WorkspaceReport, WorkspaceState, branch_of, owner,
+};
+use domain::{
+    CoordinatorId, InstanceKey, Launch, LaunchId, Project, ProjectId, Purpose, Refusal, StartFacts,
+    Task, TaskId, Workspace, WorkspaceId,
+};
 
 use super::core::Core;
 use super::tasks::mine::{in_check, in_progress};

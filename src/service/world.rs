@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-use crate::domain::{Secret, Timestamp};
+use domain::{Secret, Timestamp};
 
 /// A source of time and random values.
 pub trait World: Send + Sync + 'static {

@@ -14,12 +14,12 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Resource, Rlimit};
 
 use crate::cgroup::{self, Group};
-use crate::domain::launch::for_person;
-use crate::domain::{RunAs, Timestamp};
 use crate::instance_dir::MARK_VARIABLE;
 use crate::instance_dir::clock::wall_clock;
 use crate::instance_dir::order::Order;
 use crate::sys::{birth, executable, orphans, processes};
+use domain::launch::for_person;
+use domain::{RunAs, Timestamp};
 
 /// The leader of the tree. The shim reaps it, never through a `Child`.
 pub struct Agent {

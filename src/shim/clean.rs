@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::str::Chars;
 
-use crate::domain::printable::is_unprintable;
+use domain::printable::is_unprintable;
 
 const ESCAPE: char = '\u{1b}';
 const BELL: char = '\u{7}';

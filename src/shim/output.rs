@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use super::agent::Streams;
 use super::clean::clean;
-use crate::domain::redact::Redactor;
 use crate::instance_dir::clock::BootInstant;
 use crate::instance_dir::{OUTPUT_LOG, rotated_log};
 use crate::sys::regular_file;
+use domain::redact::Redactor;
 
 /// The longest line, in bytes; the rest of a longer line is dropped.
 const MAX_LINE: usize = 64 * 1024;

@@ -10,9 +10,9 @@ use std::mem::MaybeUninit;
 use nix::libc;
 use rustix::process::{Pid, Signal};
 
-use crate::domain::launch::ExitStatus;
 use crate::sys::orphans;
 use crate::sys::processes::{self, Process};
+use domain::launch::ExitStatus;
 
 /// The next fact about the children of this process.
 pub enum Next {

@@ -11,7 +11,7 @@ use std::ops::ControlFlow;
 use serde::de::value::{BorrowedStrDeserializer, Error as WordError};
 use serde::{Deserialize, Serialize};
 
-use crate::domain::Timestamp;
+use domain::Timestamp;
 
 /// Any error of a driver, or of the text in a cell.
 pub type BoxError = Box<dyn Error + Send + Sync>;

@@ -25,7 +25,7 @@ use std::time::Duration;
 use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 use tokio_postgres::{Column, Row, Statement};
 
-use crate::domain::store_state::{Database, DatabaseKind};
+use domain::store_state::{Database, DatabaseKind};
 
 use super::db::{BoxError, Cell, Cells, Columns, Db, DbError, Value};
 use super::engine::{Connection, Locked};

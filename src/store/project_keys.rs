@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::domain::{ProjectId, ProjectKey};
+use domain::{ProjectId, ProjectKey};
 
 /// Runs statements during a migration. `$1` is the first parameter.
 pub(super) trait Migrating {

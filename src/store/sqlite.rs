@@ -13,7 +13,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{ErrorCode, OpenFlags, Row, Statement, ToSql};
 
-use crate::domain::store_state::{Database, DatabaseKind};
+use domain::store_state::{Database, DatabaseKind};
 
 use super::database_files::DatabaseFiles;
 use super::db::{BoxError, Cell, Cells, Columns, Db, DbError, Value};

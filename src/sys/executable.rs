@@ -7,8 +7,8 @@ use std::path::Path;
 
 use rustix::fs::Access;
 
-use crate::domain::RunAs;
 use crate::sys::regular_file;
+use domain::RunAs;
 
 /// Returns why no process can work in a directory, as this process or as `user`.
 pub fn fault_of_directory(directory: &Path, user: Option<&RunAs>) -> Option<String> {

@@ -18,9 +18,9 @@ use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
 
-use crate::domain::Timestamp;
-use crate::domain::printable::{self, is_unprintable};
-use crate::domain::redact::Redactor;
+use domain::Timestamp;
+use domain::printable::{self, is_unprintable};
+use domain::redact::Redactor;
 
 /// The form of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

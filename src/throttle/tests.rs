@@ -1,8 +1,8 @@
 use futures::FutureExt as _;
 
 use super::*;
-use crate::domain::Secret;
 use crate::peer::{Lineage, LocalPeer};
+use domain::Secret;
 
 const ANN: Guesser = Guesser::User(1);
 const BOB: Guesser = Guesser::User(2);

@@ -15,9 +15,9 @@ use super::source::{Head, Source, advice_on_open, entries};
 use super::temporary::{Settings, TemporaryRepository};
 use super::walk::{find_open, path_within};
 use super::{CheckoutError, Checkouts, Place, blocking};
-use crate::domain::WorkspaceId;
-use crate::domain::nearest::nearest;
-use crate::domain::workspace::{BASE_WORKING_TREE, Order, Prepared};
+use domain::WorkspaceId;
+use domain::nearest::nearest;
+use domain::workspace::{BASE_WORKING_TREE, Order, Prepared};
 
 /// The author of the commits that the daemon makes for a base.
 const AUTHOR: &str = "agent-coordinator";

@@ -22,8 +22,8 @@ use super::source::entries as entries_of;
 use super::sparse::cone_at;
 use super::{CheckoutError, Checkouts, Place, blocking, remove_folder, rename, write};
 use crate::crash_point::{self, CrashPoint};
-use crate::domain::workspace::{CleanOrder, Order, Prepared};
-use crate::domain::{ProjectId, RunAs, WorkspaceId};
+use domain::workspace::{CleanOrder, Order, Prepared};
+use domain::{ProjectId, RunAs, WorkspaceId};
 
 /// The most folders of earlier checks that are tried once more, because they could not be removed.
 const MAX_GONE: usize = 8;

@@ -16,8 +16,8 @@ use super::submodules::Origin;
 use super::temporary::setting;
 use super::{CheckoutError, Checkouts, Place, remove_folder, rename, write};
 use crate::crash_point::{self, CrashPoint};
-use crate::domain::workspace::{Cone, Order, Prepared, Restored};
 use crate::sys::regular_file;
+use domain::workspace::{Cone, Order, Prepared, Restored};
 
 /// A push of the agent goes nowhere: what it made is taken from its clone.
 const PUSH_ADDRESS: &str = "agent-coordinator:the-coordinator-publishes-the-work";

@@ -17,7 +17,7 @@ use super::rights::run_as;
 use super::source::Source;
 use super::temporary::{Settings, TemporaryRepository};
 use super::{CheckoutError, Checkouts, blocking};
-use crate::domain::workspace::{Folder, FolderRepository};
+use domain::workspace::{Folder, FolderRepository};
 
 /// The time for the comparison of all files.
 const COMPARE_TIMEOUT: Duration = Duration::from_secs(5);

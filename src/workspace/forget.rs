@@ -7,8 +7,8 @@ use std::time::Duration;
 use super::keeping::uncommitted_ref;
 use super::merging::merged_ref;
 use super::{CheckoutError, Checkouts, Place};
-use crate::domain::workspace::ForgetOrder;
-use crate::domain::{ProjectId, Timestamp};
+use domain::workspace::ForgetOrder;
+use domain::{ProjectId, Timestamp};
 
 /// The refs of kept states that are not wanted any more, each below the time of that decision in
 /// milliseconds.

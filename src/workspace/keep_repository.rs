@@ -20,8 +20,8 @@ use super::{
     CheckoutError, Checkouts, KeepState, Place, make_folder, remove_folder, rename, write,
 };
 use crate::crash_point::{self, CrashPoint};
-use crate::domain::ProjectId;
 use crate::sys::ownership::is_changed_by_others;
+use domain::ProjectId;
 
 /// The refs that follow the branches of the source.
 pub(super) const SOURCE: &str = "refs/agent-coordinator/source";

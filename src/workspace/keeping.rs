@@ -34,8 +34,8 @@ use super::sparse::cone_at;
 use super::walk::{Walk, find_unreadable, walk};
 use super::{CheckoutError, Checkouts, KeepPolicy, Place};
 use crate::crash_point::{self, CrashPoint};
-use crate::domain::workspace::{Cone, Content, Found, KeepOrder};
-use crate::domain::{ProjectId, WorkspaceId};
+use domain::workspace::{Cone, Content, Found, KeepOrder};
+use domain::{ProjectId, WorkspaceId};
 
 pub(super) use files::{Files, copy_as, excluding, size_of};
 use result::Ends;

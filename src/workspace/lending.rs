@@ -29,9 +29,9 @@ use super::{
     CheckoutError, Checkouts, LENT, Place, SCRATCH, blocking, make_folder, remove_folder, rename,
     write,
 };
-use crate::domain::workspace::Order;
-use crate::domain::{ProjectId, WorkspaceId};
 use crate::sys;
+use domain::workspace::Order;
+use domain::{ProjectId, WorkspaceId};
 
 /// The list of lent commits.
 const TIPS: &str = "tips";

@@ -28,11 +28,11 @@ use super::keeping::uncommitted_ref;
 use super::source::{Head, Source, entries};
 use super::{CheckoutError, Checkouts, Place};
 use crate::crash_point::{self, CrashPoint};
-use crate::domain::workspace::{
+use crate::locks::lock;
+use domain::workspace::{
     HookRule, HookStep, MergeMessage, MergeStyle, Published, Repeat, Reverted, Way, find_way,
 };
-use crate::domain::{ProjectId, WorkspaceId};
-use crate::locks::lock;
+use domain::{ProjectId, WorkspaceId};
 pub(super) use earlier::merged_ref;
 pub use earlier::{FoundRevert, RevertOrder};
 pub(super) use left::LastLook;

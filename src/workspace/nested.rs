@@ -38,7 +38,7 @@ use super::repository::Repository;
 use super::rights::{blocking_as, open_passage, run_as};
 use super::walk::Walk;
 use super::{CheckoutError, Checkouts, KeepPolicy, Place, make_folder};
-use crate::domain::workspace::KeepOrder;
+use domain::workspace::KeepOrder;
 
 pub(super) use find::{is_kept_aside, part_at, settle};
 pub(super) use gitlinks::{GITLINKS, GITLINKS_LOCK};

@@ -13,8 +13,8 @@ use super::rights::{Owner, hand_over, run_as};
 use super::trees::MAX_BYTES;
 use super::{CheckoutError, Checkouts, Place, blocking, make_folder, remove_folder, rename};
 use crate::crash_point::{self, CrashPoint};
-use crate::domain::WorkspaceId;
 use crate::sys::regular_file;
+use domain::WorkspaceId;
 
 /// The index of the keep repository for the time of a call.
 const INDEX: &str = "index-of-tree";

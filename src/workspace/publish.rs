@@ -11,7 +11,7 @@ use super::rights::blocking_as;
 use super::source::Source;
 use super::{CheckoutError, Checkouts, Place};
 use crate::crash_point::{self, CrashPoint};
-use crate::domain::workspace::{PublishOrder, Published, fitting, numbered};
+use domain::workspace::{PublishOrder, Published, fitting, numbered};
 
 /// The number of names that are tried for a branch.
 const MAX_NAMES: u32 = 100;

@@ -7,7 +7,7 @@ use std::path::Path;
 use super::objects::{is_folder, names_in, open};
 use super::rights::blocking_as;
 use super::{CheckoutError, Place};
-use crate::domain::workspace::{CheckedOut, Tip};
+use domain::workspace::{CheckedOut, Tip};
 
 /// The largest file of refs or logs that is read, in bytes.
 const MAX_TEXT: u64 = 16 * 1024 * 1024;

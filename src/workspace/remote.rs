@@ -12,12 +12,12 @@ use super::source::Head;
 use super::submodules::Origin;
 use super::{CheckoutError, Checkouts, Place};
 use crate::crash_point::{self, CrashPoint};
-use crate::domain::ProjectId;
-use crate::domain::workspace::{
-    FetchOrder, Fetched, ForgeBase, PushOrder, PushWay, Pushed, Remote, RemoteError,
-};
 use crate::locks::lock;
 use crate::telemetry::ErrorChain;
+use domain::ProjectId;
+use domain::workspace::{
+    FetchOrder, Fetched, ForgeBase, PushOrder, PushWay, Pushed, Remote, RemoteError,
+};
 
 /// The refs that follow repositories at forges.
 pub(super) const FORGE: &str = "refs/agent-coordinator/forge";

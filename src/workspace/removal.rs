@@ -4,8 +4,8 @@ use super::rights::blocking_as;
 use super::walk::walk;
 use super::{CheckoutError, Checkouts, KeepPolicy, Place, blocking, remove_folder, rename};
 use crate::crash_point::{self, CrashPoint};
-use crate::domain::workspace::{Content, RemoveOrder};
-use crate::domain::{ProjectId, WorkspaceId};
+use domain::workspace::{Content, RemoveOrder};
+use domain::{ProjectId, WorkspaceId};
 
 /// The result of an attempt to remove a workspace.
 #[derive(Debug, Clone, PartialEq, Eq)]

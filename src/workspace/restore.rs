@@ -11,7 +11,7 @@ use super::rights::{Owner, blocking_as};
 use super::source::entries;
 use super::temporary::{Settings, TemporaryRepository};
 use super::{CheckoutError, Checkouts, Place, blocking};
-use crate::domain::workspace::{Order, Restored};
+use domain::workspace::{Order, Restored};
 
 impl Checkouts {
     /// Writes the files of the kept state that the order names, if it names one, over those of a

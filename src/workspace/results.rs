@@ -5,8 +5,8 @@ use std::path::Path;
 use super::git::GitError;
 use super::keeping::uncommitted_ref;
 use super::{CheckoutError, Checkouts, Place};
-use crate::domain::workspace::KeepOrder;
-use crate::domain::{ProjectId, WorkspaceId};
+use domain::workspace::KeepOrder;
+use domain::{ProjectId, WorkspaceId};
 
 /// The longest diff, in bytes.
 pub const MAX_DIFF: u64 = 5 * 1024 * 1024;

@@ -25,10 +25,10 @@ use rustix::fs::{Access, access};
 
 use super::objects::open;
 use super::{CheckoutError, blocking};
-use crate::domain::RunAs;
-use crate::domain::workspace::Order;
 use crate::locks::lock;
 use crate::sys;
+use domain::RunAs;
+use domain::workspace::Order;
 
 /// The number of open files that wait to be copied.
 const MAX_WAITING: usize = 16;

@@ -15,7 +15,7 @@ use super::inside::{InTheWay, Inside};
 use super::rights::{Owner, blocking_as};
 use super::source::entries;
 use super::{CheckoutError, Checkouts, Place};
-use crate::domain::workspace::{Cone, Prepared};
+use domain::workspace::{Cone, Prepared};
 
 /// The name of the folders in the tree of a kept commit, beside `refs`.
 const KEPT: &str = "git/paths";

@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 
 use super::*;
-use crate::domain::workspace::{
+use domain::workspace::{
     Content, HookRule, KeepOrder, MergeMessage, MergeStyle, Order, Prepared, RemoveOrder, Repeat,
     Restored,
 };

@@ -11,8 +11,8 @@ use super::objects::lines;
 use super::rights::Owner;
 use super::transfer::revisions;
 use super::{CheckoutError, Checkouts, Place};
-use crate::domain::WorkspaceId;
-use crate::domain::workspace::fault_of;
+use domain::WorkspaceId;
+use domain::workspace::fault_of;
 
 /// The most bytes of objects that are taken from a clone at once: 64 GiB.
 pub(super) const MAX_BYTES: u64 = 64 << 30;

@@ -25,11 +25,11 @@ use super::rights::{Owner, run_as};
 use super::source::Source;
 use super::{CheckoutError, Checkouts, LENT, Place, blocking, rename, write};
 use crate::crash_point::{self, CrashPoint};
-use crate::domain::ProjectId;
-use crate::domain::printable::bytes;
 use crate::locks::lock;
 use crate::sys::{beneath, files};
 use crate::telemetry::ErrorChain;
+use domain::ProjectId;
+use domain::printable::bytes;
 
 /// The file of a keep repository that says that nothing is to be mended, and what was left.
 pub(super) const MENDED: &str = "mended";

@@ -4,7 +4,7 @@
 use std::fs;
 use std::time::Duration;
 
-use agent_coordinator::domain::Timestamp;
+use domain::Timestamp;
 use serde_json::{Value, json};
 
 use crate::daemon::Daemon;

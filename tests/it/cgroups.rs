@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use agent_coordinator::cgroup::{self, CgroupLimits};
-use agent_coordinator::domain::launch::ProcessEnd;
 use agent_coordinator::sys::processes;
+use domain::launch::ProcessEnd;
 use rustix::process::Signal;
 
 use crate::daemon::{Daemon, PROGRAM};
@@ -72,7 +72,7 @@ async fn the_end_of_the_stop_sequence_kills_the_group() {
     bed.written("ready");
     let group = only_group(root.path());
     bed.table()
-        .request_stop(&launch, agent_coordinator::domain::StopReason::Person, Some(Duration::ZERO))
+        .request_stop(&launch, domain::StopReason::Person, Some(Duration::ZERO))
         .await
         .unwrap();
     assert_eq!(bed.until_ended(&launch), killed(9));
@@ -122,7 +122,7 @@ async fn with_group_in_the_way(
     bed: &Bed,
     root: &Path,
     request: agent_coordinator::process::StartRequest,
-) -> agent_coordinator::domain::LaunchId {
+) -> domain::LaunchId {
     let aside = root.with_extension("aside");
     fs::rename(root, &aside).unwrap();
     fs::write(root, "").unwrap();

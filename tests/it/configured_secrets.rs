@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use agent_coordinator::domain::forge::ForgeKind;
+use domain::forge::ForgeKind;
 use serde_json::json;
 
 use crate::daemon::Daemon;

@@ -10,11 +10,11 @@ mod places;
 use std::time::Duration;
 
 use agent_coordinator::config::{ForgeAccount, ForgeHost};
-use agent_coordinator::domain::Secret;
-use agent_coordinator::domain::forge::{ForgeKind, ForgeUser, ItemFacts, LabelNames};
 use agent_coordinator::forge::{
     Conditional, ConnectError, Feed, Forge, ForgeError, FoundItem, Listing, Page, connect,
 };
+use domain::Secret;
+use domain::forge::{ForgeKind, ForgeUser, ItemFacts, LabelNames};
 
 use self::fake::{Fake, Item, OWNER, Repository, TOKEN};
 

@@ -19,8 +19,8 @@ mod seen;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use agent_coordinator::domain::forge::ForgeKind;
-use agent_coordinator::domain::forge::marker::Marker;
+use domain::forge::ForgeKind;
+use domain::forge::marker::Marker;
 use serde_json::Value;
 
 use crate::daemon::Daemon;

@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::net::UnixDatagram;
 use std::time::Duration;
 
-use agent_coordinator::domain::Timestamp;
+use domain::Timestamp;
 use serde_json::Value;
 
 use crate::daemon::Daemon;

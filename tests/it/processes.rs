@@ -5,8 +5,6 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
 use std::time::Duration;
 
-use agent_coordinator::domain::launch::{ProcessEnd, StopReason};
-use agent_coordinator::domain::{FileContent, LaunchFile, LaunchId, Phase};
 use agent_coordinator::instance_dir;
 use agent_coordinator::instance_dir::clock::wall_clock;
 use agent_coordinator::instance_dir::lock::{self, LockState};
@@ -15,6 +13,8 @@ use agent_coordinator::nudge::Nudge;
 use agent_coordinator::process::{self, OpenError, StartError};
 use agent_coordinator::service::read_output;
 use agent_coordinator::sys::processes;
+use domain::launch::{ProcessEnd, StopReason};
+use domain::{FileContent, LaunchFile, LaunchId, Phase};
 use futures::StreamExt as _;
 use rustix::fs::{CWD, FileType, Mode};
 use rustix::process::Signal;

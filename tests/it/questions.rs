@@ -1,18 +1,18 @@
 //! The tests' questions to a store. Each question is a read of its own.
 
-use agent_coordinator::domain::event::{Event, EventSpan};
-use agent_coordinator::domain::id::{ExecutionId, LaunchId, TaskId};
-use agent_coordinator::domain::secret::TokenHash;
-use agent_coordinator::domain::{
-    Agent, AgentId, Credential, Execution, InstanceKey, Launch, Message, Notice, Session,
-    StartFacts, StartHistory, Task, Timestamp,
-};
 use agent_coordinator::rows::{
     Store, agents, credentials, events, executions, launches, messages, notices, output_tails,
     pauses, projects, sessions, start_histories, startable, tasks,
 };
 use agent_coordinator::store::{
     HistoryFilter, LaunchFilter, MessageFilter, Read, StoreError, TaskFilter,
+};
+use domain::event::{Event, EventSpan};
+use domain::id::{ExecutionId, LaunchId, TaskId};
+use domain::secret::TokenHash;
+use domain::{
+    Agent, AgentId, Credential, Execution, InstanceKey, Launch, Message, Notice, Session,
+    StartFacts, StartHistory, Task, Timestamp,
 };
 use futures::future::BoxFuture;
 

@@ -5,16 +5,14 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use agent_coordinator::domain::agent::{AgentEdit, AgentStatus, ProjectEdit, ProjectStatus};
-use agent_coordinator::domain::{
-    AgentId, InstanceKey, ProjectId, Purpose, Refusal, Removable, TaskId, TaskStatus,
-};
 use agent_coordinator::nudge::Nudge;
 use agent_coordinator::rows::Store;
 use agent_coordinator::service::world::SystemWorld;
 use agent_coordinator::service::{
     ArchivedTasks, NewTask, Service, ServiceError, TaskEdit, TaskFilter,
 };
+use domain::agent::{AgentEdit, AgentStatus, ProjectEdit, ProjectStatus};
+use domain::{AgentId, InstanceKey, ProjectId, Purpose, Refusal, Removable, TaskId, TaskStatus};
 use serde_json::Value;
 
 use crate::control::{Response, send_to};

@@ -15,24 +15,24 @@ use std::time::Duration;
 use crate::questions::Questions;
 use crate::rows::{self, Row};
 use agent_coordinator::config;
-use agent_coordinator::domain::account::Parking;
-use agent_coordinator::domain::agent::{AgentStatus, Assignment, ProjectStatus};
-use agent_coordinator::domain::creation::CreationLimits;
-use agent_coordinator::domain::launch::ProcessEnd;
-use agent_coordinator::domain::plan::{ProcessReport, RunLimits};
-use agent_coordinator::domain::retention::Retention;
-use agent_coordinator::domain::session::Presenter;
-use agent_coordinator::domain::start_history::{Backoff, StartReason};
-use agent_coordinator::domain::task::NewTask;
-use agent_coordinator::domain::workspace::{WorkspaceMode, WorkspaceOverrides};
-use agent_coordinator::domain::{
-    Agent, InstanceKey, Language, Outcome, Priority, Project, Purpose, Secret, StopReason,
-    TaskStatus, Timestamp,
-};
 use agent_coordinator::nudge::Nudge;
 use agent_coordinator::rows::Store;
 use agent_coordinator::service::world::{SystemWorld, World};
 use agent_coordinator::service::{EventUpdate, Force, Service, Settings, StopTarget};
+use domain::account::Parking;
+use domain::agent::{AgentStatus, Assignment, ProjectStatus};
+use domain::creation::CreationLimits;
+use domain::launch::ProcessEnd;
+use domain::plan::{ProcessReport, RunLimits};
+use domain::retention::Retention;
+use domain::session::Presenter;
+use domain::start_history::{Backoff, StartReason};
+use domain::task::NewTask;
+use domain::workspace::{WorkspaceMode, WorkspaceOverrides};
+use domain::{
+    Agent, InstanceKey, Language, Outcome, Priority, Project, Purpose, Secret, StopReason,
+    TaskStatus, Timestamp,
+};
 use rusqlite::Connection;
 
 const NOW: Timestamp = Timestamp::from_millis(1_000_000);
@@ -67,7 +67,7 @@ pub fn settings() -> Settings {
         serves_agents_over_http: true,
         providers: BTreeSet::new(),
         redactor: Arc::default(),
-        file_owners: agent_coordinator::domain::FileOwners::default(),
+        file_owners: domain::FileOwners::default(),
         passkeys: BTreeMap::new(),
         ticket_key: Secret::new("a key"),
         hook_timeout: Duration::from_mins(1),

@@ -4,13 +4,13 @@
 use std::os::unix::fs::MetadataExt as _;
 use std::time::{Duration, Instant};
 
-use agent_coordinator::domain::Phase;
-use agent_coordinator::domain::launch::{ProcessEnd, StopReason};
-use agent_coordinator::domain::{LaunchId, Secret};
 use agent_coordinator::instance_dir::clock::BootInstant;
 use agent_coordinator::instance_dir::{self, SHIM_COMM};
 use agent_coordinator::process::StartError;
 use agent_coordinator::sys::processes;
+use domain::Phase;
+use domain::launch::{ProcessEnd, StopReason};
+use domain::{LaunchId, Secret};
 use rustix::process::Signal;
 
 use crate::support::{Bed, exited, is_gone, kill, killed, tree_of, until, until_some};

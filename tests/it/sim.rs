@@ -48,14 +48,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use agent_coordinator::config::{Chat, Notice, Session, Start, Stop};
-use agent_coordinator::domain::launch::ProcessEnd;
-use agent_coordinator::domain::plan::RunLimits;
-use agent_coordinator::domain::start_history::Backoff;
-use agent_coordinator::domain::{AgentId, InstanceKey, LaunchId, Timestamp};
 use agent_coordinator::nudge::Nudge;
 use agent_coordinator::rows::Store;
 use agent_coordinator::service::world::World as _;
 use agent_coordinator::service::{Service, Settings};
+use domain::launch::ProcessEnd;
+use domain::plan::RunLimits;
+use domain::start_history::Backoff;
+use domain::{AgentId, InstanceKey, LaunchId, Timestamp};
 use futures::FutureExt as _;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;

@@ -18,15 +18,13 @@ mod subset;
 
 use std::sync::Arc;
 
-use agent_coordinator::domain::event::NewEvent;
-use agent_coordinator::domain::launch::LaunchEvent;
-use agent_coordinator::domain::session::SessionEndReason;
-use agent_coordinator::domain::task::TaskStatus;
-use agent_coordinator::domain::{
-    Launch, LaunchState, Outcome, Purpose, StartHistory, Task, Timestamp,
-};
 use agent_coordinator::rows::Store;
 use agent_coordinator::store::{LaunchEnd, LaunchFilter, LaunchTraits, StoreError, TaskFilter};
+use domain::event::NewEvent;
+use domain::launch::LaunchEvent;
+use domain::session::SessionEndReason;
+use domain::task::TaskStatus;
+use domain::{Launch, LaunchState, Outcome, Purpose, StartHistory, Task, Timestamp};
 
 use crate::questions::Questions;
 use crate::rows::{Row, write};

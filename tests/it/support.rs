@@ -11,11 +11,6 @@ use std::time::{Duration, Instant};
 
 use agent_coordinator::cgroup::CgroupLimits;
 use agent_coordinator::config;
-use agent_coordinator::domain::launch::{ExitStatus, ProcessEnd, StopReason};
-use agent_coordinator::domain::{
-    AgentId, CommandSpec, InstanceKey, LaunchId, ProjectId, Purpose, Secret,
-};
-use agent_coordinator::domain::{Instance, Phase};
 use agent_coordinator::instance_dir;
 use agent_coordinator::instance_dir::clock::BootInstant;
 use agent_coordinator::instance_dir::lock::{self, LockState, ShimIdentity};
@@ -25,6 +20,9 @@ use agent_coordinator::process::{
     self, Adoption, ProcessConfig, ProcessTable, StartRequest, TemporaryConfig,
 };
 use agent_coordinator::sys::processes;
+use domain::launch::{ExitStatus, ProcessEnd, StopReason};
+use domain::{AgentId, CommandSpec, InstanceKey, LaunchId, ProjectId, Purpose, Secret};
+use domain::{Instance, Phase};
 use tempfile::TempDir;
 
 pub use crate::forge::fake::git::run as git;

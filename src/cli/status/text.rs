@@ -7,11 +7,11 @@ use crate::cli::forge_items;
 use crate::cli::output::{Zone, ago, plain};
 use crate::cli::screen::{Rows, Screen, Tone};
 use crate::config::ConfigurationState;
-use crate::domain::start_history::StartReason;
-use crate::domain::{FailureClass, Language, Purpose, Timestamp};
 use crate::rest::routes::launches::LaunchBody;
 use crate::rest::routes::status::{DeferredBody, InstanceBody, NotInstalledBody, StatusBody};
 use crate::rest::routes::store::StoreBody;
+use domain::start_history::StartReason;
+use domain::{FailureClass, Language, Purpose, Timestamp};
 
 /// The longest text of a cell, in characters. `--json` has the whole text.
 const MAX_CELL: usize = 90;

@@ -11,10 +11,10 @@ use crate::config::declaration::{Changes, Keys, keys};
 use crate::config::kinds::{Kind, id, list, path, truth, words};
 use crate::config::reader::{Field, Name, Section};
 use crate::config::report::Problem;
-use crate::domain::forge::labels::is_same;
-use crate::domain::forge::{ForgeKind, LabelNames, Publish};
-use crate::domain::printable::is_unprintable;
-use crate::domain::{AgentId, ProjectId, Secret};
+use domain::forge::labels::is_same;
+use domain::forge::{ForgeKind, LabelNames, Publish};
+use domain::printable::is_unprintable;
+use domain::{AgentId, ProjectId, Secret};
 
 /// A forge at one address, with one token. Several hosts may have the same address.
 #[derive(Debug, Clone, PartialEq, Eq)]

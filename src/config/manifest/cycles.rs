@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::domain::TaskId;
+use domain::TaskId;
 
 use super::{Located, Location};
 

@@ -10,8 +10,8 @@ use crate::config::kinds;
 use crate::config::report::Problem;
 use crate::config::source::{holds_credentials, is_secret_name};
 use crate::config::tree::{Node, Span, Value};
-use crate::domain::Secret;
-use crate::domain::nearest::nearest;
+use domain::Secret;
+use domain::nearest::nearest;
 
 /// A name that a person chose as a key, and its place.
 #[derive(Debug, Clone)]

@@ -11,7 +11,7 @@ use super::*;
 use crate::config::declaration::{Description, KeyDescription};
 use crate::config::forge::{RepositoryKeys, default_base_url};
 use crate::config::providers::ProviderKeys;
-use crate::domain::forge::{ForgeKind, LabelNames};
+use domain::forge::{ForgeKind, LabelNames};
 
 const WRITE: &str = "AGENT_COORDINATOR_WRITE_DOCUMENTS";
 

@@ -2,7 +2,7 @@
 
 use super::example::NAMED;
 use super::*;
-use crate::domain::Timestamp;
+use domain::Timestamp;
 
 /// Returns the texts of a reload of `new` after a start with `old`.
 #[track_caller]

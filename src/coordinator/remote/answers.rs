@@ -4,12 +4,10 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::domain::instance::ShimIdentity;
-use crate::domain::launch::ProcessEnd;
-use crate::domain::plan::ProcessReport;
-use crate::domain::{
-    Activity, AgentId, Attempt, CoordinatorId, LaunchId, ProjectId, Secret, Timestamp,
-};
+use domain::instance::ShimIdentity;
+use domain::launch::ProcessEnd;
+use domain::plan::ProcessReport;
+use domain::{Activity, AgentId, Attempt, CoordinatorId, LaunchId, ProjectId, Secret, Timestamp};
 
 /// The answer of `should_start`. Servers of the older system send only the first two fields.
 #[derive(Deserialize)]
@@ -43,9 +41,7 @@ pub(super) struct Claimed {
 impl ShouldStart {
     pub(super) fn claimed(self) -> Option<Claimed> {
         self.should_start.then(|| Claimed {
-            ai_type: self
-                .ai_type
-                .unwrap_or_else(|| crate::domain::agent::DEFAULT_AI_TYPE.to_owned()),
+            ai_type: self.ai_type.unwrap_or_else(|| domain::agent::DEFAULT_AI_TYPE.to_owned()),
             launch: self.launch_id,
             deadline: self.start_deadline,
             ticket: self.launch_ticket.map(Secret::new),

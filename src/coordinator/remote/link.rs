@@ -12,10 +12,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::LinkState;
 use crate::clock;
-use crate::domain::{Incarnation, Secret, ServerAddress};
 use crate::mcp_client::{CallError, ConnectError, McpClient};
 use crate::sys::regular_file;
 use crate::telemetry::ErrorChain;
+use domain::{Incarnation, Secret, ServerAddress};
 
 /// The code of the refusal of a caller that is not a coordinator.
 const NOT_LET_IN: &str = "coordinator_only";
@@ -257,7 +257,7 @@ mod tests {
     #[test]
     fn only_an_answer_with_the_work_ends_the_reason_why_nothing_can_start() {
         let server = ServerAddress::Socket(PathBuf::from("/run/mcp.sock"));
-        let incarnation = Incarnation::after(None, crate::domain::Timestamp::from_millis(0), 0);
+        let incarnation = Incarnation::after(None, domain::Timestamp::from_millis(0), 0);
         let link = Link::new(server, Token::None, incarnation);
         let reason = || link.state().borrow().reason().cloned();
         let degraded = LinkError::Unhealthy("degraded".to_owned());

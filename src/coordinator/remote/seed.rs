@@ -17,18 +17,18 @@ use super::answers::{ActiveProjects, Claimed, Health};
 use super::link::LinkError;
 use super::{RemoteControlPlane, TIMEOUT};
 use crate::clock;
-use crate::domain::launch::{ProcessEnd, Verdict};
-use crate::domain::plan::ProcessReport;
-use crate::domain::plan::slots::Slots;
-use crate::domain::start_history::{StartHistory, StartLimit, StartReason};
-use crate::domain::{
-    Candidate, Instance, InstanceKey, LaunchFacts, LaunchId, LaunchState, Phase, Priority, Purpose,
-    Timestamp,
-};
 use crate::locks::lock;
 use crate::mcp_client::McpClient;
 use crate::service::ServerView;
 use crate::telemetry::ErrorChain;
+use domain::launch::{ProcessEnd, Verdict};
+use domain::plan::ProcessReport;
+use domain::plan::slots::Slots;
+use domain::start_history::{StartHistory, StartLimit, StartReason};
+use domain::{
+    Candidate, Instance, InstanceKey, LaunchFacts, LaunchId, LaunchState, Phase, Priority, Purpose,
+    Timestamp,
+};
 
 /// The time after which a cycle asks about no further pair. A slow server must not delay granted
 /// starts, reports and time limits for longer. The next cycle goes on with the other pairs.

@@ -4,10 +4,10 @@ use ForgeKind::{GitHub, GitLab};
 use ItemKind::{Issue, MergeRequest, PullRequest};
 
 use super::*;
-use crate::domain::forge::{ItemEnd, StopCause, WorkState};
-use crate::domain::time::Timestamp;
-use crate::domain::{InstanceKey, Purpose};
 use crate::forge::testing::key;
+use domain::forge::{ItemEnd, StopCause, WorkState};
+use domain::time::Timestamp;
+use domain::{InstanceKey, Purpose};
 
 const ID: &str = "019aa7d2-0000-7000-8000-000000000001";
 
@@ -45,7 +45,7 @@ fn execution() -> Execution {
         progress: Some(String::new()),
         findings: None,
         outcome: None,
-        usage: crate::domain::Usage::default(),
+        usage: domain::Usage::default(),
         failure: None,
         revision: 0,
     }

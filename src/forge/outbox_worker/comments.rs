@@ -4,8 +4,8 @@
 use super::super::ForgeError;
 use super::{ItemWriter, Unanswered, WriteError};
 use crate::crash_point::{self, CrashPoint};
-use crate::domain::forge::marker::Marker;
-use crate::domain::forge::{Comment, ForgeItem, ForgeUser, is_bot};
+use domain::forge::marker::Marker;
+use domain::forge::{Comment, ForgeItem, ForgeUser, is_bot};
 
 impl ItemWriter<'_> {
     pub(super) async fn withdraw(&self) -> Result<(), WriteError> {

@@ -6,14 +6,14 @@
 use super::super::{ForgeError, FoundRequest, NewRequest};
 use super::{ItemWriter, Unanswered, WriteError};
 use crate::crash_point::{self, CrashPoint};
-use crate::domain::check::CheckResult;
-use crate::domain::forge::marker::Marker;
-use crate::domain::forge::publication::nth_branch;
-use crate::domain::forge::{
+use domain::check::CheckResult;
+use domain::forge::marker::Marker;
+use domain::forge::publication::nth_branch;
+use domain::forge::{
     Comment, ItemEnd, ItemKind, ItemState, Publication, Publish, PullRequest, TakenResult,
     WorkState, is_bot, task_text,
 };
-use crate::domain::workspace::{PushOrder, PushWay, Pushed, RemoteError};
+use domain::workspace::{PushOrder, PushWay, Pushed, RemoteError};
 
 /// The number of names that are tried for a branch.
 const MAX_NAMES: u32 = 20;

@@ -1,10 +1,10 @@
 //! Decides whether a write that failed is tried again or given up.
 
 use super::WriteError;
-use crate::domain::forge::{PendingWrite, Setback};
-use crate::domain::workspace::RemoteError;
 use crate::forge::ForgeError;
 use crate::forge::host_state::Unanswered;
+use domain::forge::{PendingWrite, Setback};
+use domain::workspace::RemoteError;
 
 /// The number of attempts to set a forbidden label, over more than an hour.
 pub(super) const MAX_FORBIDDEN: u32 = 20;

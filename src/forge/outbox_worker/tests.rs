@@ -1,6 +1,6 @@
 use super::retry::MAX_FORBIDDEN;
 use super::*;
-use crate::domain::forge::Setback;
+use domain::forge::Setback;
 
 #[track_caller]
 fn check(error: ForgeError, write: &PendingWrite, n_refusals: u32, expected: Next) {

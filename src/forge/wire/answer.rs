@@ -8,8 +8,8 @@ use reqwest::header::{HeaderMap, LOCATION};
 use reqwest::{StatusCode, Url};
 use serde_json::Value;
 
-use crate::domain::printable::one_line;
 use crate::forge::ForgeError;
+use domain::printable::one_line;
 
 /// The wait for a limit that does not name its end.
 const WAIT_WHERE_UNSAID: Duration = Duration::from_mins(1);

@@ -3,11 +3,11 @@
 use serde::Serialize;
 
 use super::Deprecated;
-use crate::domain::id::{ProjectId, TaskId};
-use crate::domain::{Priority, ShortId, TaskStatus};
 use crate::mcp::envelope::TaskSession;
 use crate::mcp::tools::{Effect, NoInput, ToolSpec};
 use crate::service::{Service, ServiceError};
+use domain::id::{ProjectId, TaskId};
+use domain::{Priority, ShortId, TaskStatus};
 
 static DEPRECATED: Deprecated = Deprecated::new(GetPendingTasks::NAME, "get_my_task");
 

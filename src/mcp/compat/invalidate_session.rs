@@ -5,12 +5,12 @@
 use serde::Deserialize;
 
 use super::Deprecated;
-use crate::domain::launch::{ExitStatus, ProcessEnd};
-use crate::domain::plan::ProcessReport;
-use crate::domain::{AgentId, ProjectId, Refusal};
 use crate::mcp::envelope::Coordinator;
 use crate::mcp::tools::{Done, Effect, ToolSpec};
 use crate::service::{Service, ServiceError};
+use domain::launch::{ExitStatus, ProcessEnd};
+use domain::plan::ProcessReport;
+use domain::{AgentId, ProjectId, Refusal};
 
 static DEPRECATED: Deprecated = Deprecated::new(InvalidateSession::NAME, "report_process_exit");
 

@@ -3,10 +3,10 @@
 use serde::Serialize;
 
 use super::Deprecated;
-use crate::domain::id::{AgentId, ProjectId};
 use crate::mcp::envelope::Coordinator;
 use crate::mcp::tools::{Effect, NoInput, ToolSpec};
 use crate::service::{Service, ServiceError};
+use domain::id::{AgentId, ProjectId};
 
 static DEPRECATED: Deprecated =
     Deprecated::new(ListManagedAgents::NAME, "list_active_projects_with_agents");

@@ -3,11 +3,11 @@
 use serde::{Deserialize, Serialize};
 
 use super::Deprecated;
-use crate::domain::id::ExecutionId;
-use crate::domain::launch::ReportResult;
 use crate::mcp::envelope::Reporter;
 use crate::mcp::tools::{Effect, ToolSpec};
 use crate::service::{Report, Service, ServiceError};
+use domain::id::ExecutionId;
+use domain::launch::ReportResult;
 
 static DEPRECATED: Deprecated = Deprecated::new(ReportExecutionComplete::NAME, "report_completed");
 

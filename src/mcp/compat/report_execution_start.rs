@@ -4,11 +4,11 @@
 use serde::{Deserialize, Serialize};
 
 use super::Deprecated;
-use crate::domain::Timestamp;
-use crate::domain::id::{ExecutionId, TaskId};
 use crate::mcp::envelope::TaskSession;
 use crate::mcp::tools::{Effect, ToolSpec};
 use crate::service::{Service, ServiceError};
+use domain::Timestamp;
+use domain::id::{ExecutionId, TaskId};
 
 static DEPRECATED: Deprecated = Deprecated::new(ReportExecutionStart::NAME, "get_my_task");
 

@@ -1,9 +1,9 @@
 //! `authenticate` and `should_start` without a project. The server finds the project that is meant.
 
 use super::Deprecated;
-use crate::domain::session::Presenter;
-use crate::domain::{AgentId, InstanceKey, ProjectId, Secret};
 use crate::service::{AskedBy, Authenticated, Service, ServiceError, ShouldStart};
+use domain::session::Presenter;
+use domain::{AgentId, InstanceKey, ProjectId, Secret};
 
 static AUTHENTICATE: Deprecated = Deprecated::new(
     "authenticate(agent_id, passkey)",

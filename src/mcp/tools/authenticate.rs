@@ -3,11 +3,11 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Effect, ToolSpec};
-use crate::domain::id::{AgentId, ProjectId};
-use crate::domain::{Purpose, Refusal, Secret};
 use crate::mcp::compat::without_project;
 use crate::mcp::envelope::{AUTHENTICATE, AuthenticatingCaller};
 use crate::service::{Service, ServiceError};
+use domain::id::{AgentId, ProjectId};
+use domain::{Purpose, Refusal, Secret};
 
 pub(in crate::mcp) struct Authenticate;
 

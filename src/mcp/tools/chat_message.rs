@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::domain::{Message, MessageId, Timestamp};
+use domain::{Message, MessageId, Timestamp};
 
 #[derive(Serialize)]
 pub(super) struct ChatMessage {

@@ -4,10 +4,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Effect, ToolSpec};
-use crate::domain::id::{AgentId, TaskId};
-use crate::domain::{Priority, ShortId, Task, TaskStatus};
 use crate::mcp::envelope::TaskSession;
 use crate::service::{Draft, Service, ServiceError};
+use domain::id::{AgentId, TaskId};
+use domain::{Priority, ShortId, Task, TaskStatus};
 
 pub(in crate::mcp) struct CreateTask;
 

@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use super::create_task::NewTask;
 use super::{Effect, ToolSpec};
-use crate::domain::Priority;
-use crate::domain::id::{AgentId, TaskId};
 use crate::mcp::envelope::TaskSession;
 use crate::service::{Draft, Service, ServiceError};
+use domain::Priority;
+use domain::id::{AgentId, TaskId};
 
 pub(in crate::mcp) struct CreateTasksBatch;
 

@@ -4,10 +4,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Effect, ToolSpec};
-use crate::domain::id::{AgentId, LaunchId, ProjectId};
-use crate::domain::{Purpose, Timestamp};
 use crate::mcp::envelope::Coordinator;
 use crate::service::{AgentAction, Service, ServiceError};
+use domain::id::{AgentId, LaunchId, ProjectId};
+use domain::{Purpose, Timestamp};
 
 pub(in crate::mcp) struct GetAgentAction;
 

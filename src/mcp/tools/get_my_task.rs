@@ -3,14 +3,12 @@
 use serde::Serialize;
 
 use super::{Effect, NoInput, ToolSpec};
-use crate::domain::id::{AgentId, TaskId};
-use crate::domain::launch::ReportResult;
-use crate::domain::workspace::{Conflict, Content, OtherTip, WorkspaceMode};
-use crate::domain::{
-    Check, Comment, Execution, FailureClass, LastEnd, ShortId, Timestamp, Workspace,
-};
 use crate::mcp::envelope::TaskSession;
 use crate::service::{DependencyResult, Service, ServiceError};
+use domain::id::{AgentId, TaskId};
+use domain::launch::ReportResult;
+use domain::workspace::{Conflict, Content, OtherTip, WorkspaceMode};
+use domain::{Check, Comment, Execution, FailureClass, LastEnd, ShortId, Timestamp, Workspace};
 
 pub(in crate::mcp) struct GetMyTask;
 

@@ -3,10 +3,10 @@
 use serde::Serialize;
 
 use super::{Effect, NoInput, ToolSpec};
-use crate::domain::id::TaskId;
-use crate::domain::{ShortId, Task, TaskStatus};
 use crate::mcp::envelope::TaskSession;
 use crate::service::{OwnResult, Service, ServiceError, TaskProgress};
+use domain::id::TaskId;
+use domain::{ShortId, Task, TaskStatus};
 
 pub(in crate::mcp) struct GetMyTaskProgress;
 

@@ -3,11 +3,11 @@
 use serde::Serialize;
 
 use super::{Effect, NoInput, ToolSpec};
-use crate::domain::id::{NoticeId, TaskId};
-use crate::domain::notice::{Notice, NoticeAction, NoticeKind};
-use crate::domain::{Guidance, Timestamp};
 use crate::mcp::envelope::AgentSession;
 use crate::service::{Service, ServiceError};
+use domain::id::{NoticeId, TaskId};
+use domain::notice::{Notice, NoticeAction, NoticeKind};
+use domain::{Guidance, Timestamp};
 
 pub(in crate::mcp) struct GetNotifications;
 

@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Effect, ToolSpec};
-use crate::domain::id::{AgentId, ProjectId};
 use crate::mcp::envelope::Coordinator;
 use crate::service::{Service, ServiceError};
+use domain::id::{AgentId, ProjectId};
 
 pub(in crate::mcp) struct ListActiveProjectsWithAgents;
 

@@ -4,9 +4,9 @@
 use serde::Deserialize;
 
 use super::{Done, Effect, ToolSpec};
-use crate::domain::{Activity, Failure, FailureClass, LaunchId, Timestamp, Usage};
 use crate::mcp::envelope::Coordinator;
 use crate::service::{Service, ServiceError};
+use domain::{Activity, Failure, FailureClass, LaunchId, Timestamp, Usage};
 
 pub(in crate::mcp) struct ReportActivity;
 

@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Effect, ToolSpec};
-use crate::domain::launch::ReportResult;
 use crate::mcp::envelope::Reporter;
 use crate::service::{Report, Service, ServiceError};
+use domain::launch::ReportResult;
 
 pub(in crate::mcp) struct ReportCompleted;
 

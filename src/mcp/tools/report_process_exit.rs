@@ -3,11 +3,11 @@
 use serde::Deserialize;
 
 use super::{Done, Effect, ToolSpec};
-use crate::domain::launch::{ExitStatus, ProcessEnd};
-use crate::domain::plan::ProcessReport;
-use crate::domain::{AgentId, LaunchId, ProjectId, Refusal, Timestamp};
 use crate::mcp::envelope::Coordinator;
 use crate::service::{Service, ServiceError};
+use domain::launch::{ExitStatus, ProcessEnd};
+use domain::plan::ProcessReport;
+use domain::{AgentId, LaunchId, ProjectId, Refusal, Timestamp};
 
 pub(in crate::mcp) struct ReportProcessExit;
 

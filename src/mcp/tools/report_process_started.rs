@@ -3,11 +3,11 @@
 use serde::Deserialize;
 
 use super::{Done, Effect, ToolSpec};
-use crate::domain::instance::ShimIdentity;
-use crate::domain::plan::ProcessReport;
-use crate::domain::{LaunchId, Timestamp};
 use crate::mcp::envelope::Coordinator;
 use crate::service::{Service, ServiceError};
+use domain::instance::ShimIdentity;
+use domain::plan::ProcessReport;
+use domain::{LaunchId, Timestamp};
 
 pub(in crate::mcp) struct ReportProcessStarted;
 

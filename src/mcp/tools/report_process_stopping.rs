@@ -4,9 +4,9 @@
 use serde::Deserialize;
 
 use super::{Done, Effect, ToolSpec};
-use crate::domain::{LaunchId, StopReason};
 use crate::mcp::envelope::Coordinator;
 use crate::service::{Service, ServiceError};
+use domain::{LaunchId, StopReason};
 
 pub(in crate::mcp) struct ReportProcessStopping;
 

@@ -7,11 +7,11 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
 use super::{Done, Effect, ToolSpec};
-use crate::domain::Instance;
-use crate::domain::machine::Machine;
-use crate::domain::plan::{Deferred, Limits};
 use crate::mcp::envelope::NamedCoordinator;
 use crate::service::{CoordinatorStatus, Counters, Service, ServiceError};
+use domain::Instance;
+use domain::machine::Machine;
+use domain::plan::{Deferred, Limits};
 
 pub(in crate::mcp) struct ReportStatus;
 

@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Effect, ToolSpec};
-use crate::domain::MessageId;
 use crate::mcp::envelope::ChatSession;
 use crate::service::{Service, ServiceError};
+use domain::MessageId;
 
 pub(in crate::mcp) struct RespondChat;
 

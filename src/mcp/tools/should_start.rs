@@ -4,12 +4,12 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Effect, ToolSpec};
-use crate::domain::id::{AgentId, LaunchId, ProjectId};
-use crate::domain::start_history::StartReason;
-use crate::domain::{Attempt, Purpose, Timestamp};
 use crate::mcp::compat::without_project;
 use crate::mcp::envelope::Coordinator;
 use crate::service::{Service, ServiceError};
+use domain::id::{AgentId, LaunchId, ProjectId};
+use domain::start_history::StartReason;
+use domain::{Attempt, Purpose, Timestamp};
 
 pub(in crate::mcp) struct ShouldStart;
 

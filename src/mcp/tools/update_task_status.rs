@@ -3,10 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Effect, ToolSpec};
-use crate::domain::id::TaskId;
-use crate::domain::{ShortId, TaskStatus};
 use crate::mcp::envelope::TaskSession;
 use crate::service::{Service, ServiceError};
+use domain::id::TaskId;
+use domain::{ShortId, TaskStatus};
 
 pub(in crate::mcp) struct UpdateTaskStatus;
 

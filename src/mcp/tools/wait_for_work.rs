@@ -5,11 +5,11 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::{Effect, ToolSpec};
-use crate::domain::LaunchState;
-use crate::domain::launch::{LaunchFacts, StopReason};
-use crate::domain::{InstanceKey, LaunchId, Timestamp};
 use crate::mcp::envelope::NamedCoordinator;
 use crate::service::{Service, ServiceError, Work};
+use domain::LaunchState;
+use domain::launch::{LaunchFacts, StopReason};
+use domain::{InstanceKey, LaunchId, Timestamp};
 
 pub(in crate::mcp) struct WaitForWork;
 

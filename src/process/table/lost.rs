@@ -7,11 +7,11 @@ use tracing::warn;
 use super::Table;
 use crate::cgroup::{self, Group};
 use crate::crash_point::{self, CrashPoint};
-use crate::domain::{Condition, LaunchId, Phase};
 use crate::instance_dir::clock::wall_clock;
 use crate::instance_dir::lock::{self, LockState};
 use crate::instance_dir::record::{self, Exit};
 use crate::process::orphans;
+use domain::{Condition, LaunchId, Phase};
 
 /// The time after the first KILL from which the remains of a lost shim count as unkillable.
 const UNKILLABLE_AFTER: Duration = Duration::from_secs(5);

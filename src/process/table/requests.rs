@@ -9,12 +9,12 @@ use tracing::{info, warn};
 
 use super::{Origin, Table};
 use crate::crash_point::{self, CrashPoint};
-use crate::domain::LaunchId;
-use crate::domain::launch::StopReason;
 use crate::instance_dir;
 use crate::instance_dir::record::Stop;
 use crate::process::launcher::{self, Spawned};
 use crate::process::{Gone, ProcessConfig, StartError, StartRequest};
+use domain::LaunchId;
+use domain::launch::StopReason;
 
 /// A request of a handle to the owner.
 pub enum Request {

@@ -8,9 +8,9 @@ use serde_json::Value;
 
 use super::reset::refused;
 use super::{PrintedAt, called, got, one_line, said, text_of, trouble};
-use crate::domain::activity::Mark;
-use crate::domain::cli_lines::{claude_answer, claude_total, number};
-use crate::domain::{Failure, FailureClass, OutputFact, Timestamp, Usage};
+use domain::activity::Mark;
+use domain::cli_lines::{claude_answer, claude_total, number};
+use domain::{Failure, FailureClass, OutputFact, Timestamp, Usage};
 
 pub(super) fn read(kind: &str, line: &Value, at: PrintedAt<'_>) -> Vec<OutputFact> {
     let session = Mark::of(line["session_id"].as_str().unwrap_or_default());

@@ -5,9 +5,9 @@ use serde_json::Value;
 
 use super::reset::refused;
 use super::{MAX_TEXT, PrintedAt, called, got, one_line, one_turn, said, trouble};
-use crate::domain::OutputFact;
-use crate::domain::activity::Mark;
-use crate::domain::cli_lines::codex_total;
+use domain::OutputFact;
+use domain::activity::Mark;
+use domain::cli_lines::codex_total;
 
 /// The lines do not name their thread. A process has one.
 const SESSION: Mark = Mark::UNNAMED;

@@ -4,9 +4,9 @@
 use serde_json::Value;
 
 use super::{called, got, one_turn, said, trouble};
-use crate::domain::activity::Mark;
-use crate::domain::cli_lines::number;
-use crate::domain::{FailureClass, OutputFact, Usage};
+use domain::activity::Mark;
+use domain::cli_lines::number;
+use domain::{FailureClass, OutputFact, Usage};
 
 /// The events do not name their session. A process has one.
 const SESSION: Mark = Mark::UNNAMED;

@@ -6,9 +6,9 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::{called, got, one_turn, said, time, trouble};
-use crate::domain::activity::Mark;
-use crate::domain::cli_lines::gemini_total;
-use crate::domain::{FailureClass, OutputFact};
+use domain::activity::Mark;
+use domain::cli_lines::gemini_total;
+use domain::{FailureClass, OutputFact};
 
 /// Only the first line names the session. A process has one.
 const SESSION: Mark = Mark::UNNAMED;

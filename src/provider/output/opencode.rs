@@ -5,9 +5,9 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::{called, got, said, trouble};
-use crate::domain::activity::Mark;
-use crate::domain::cli_lines::{micros, number};
-use crate::domain::{FailureClass, OutputFact, Timestamp, Usage};
+use domain::activity::Mark;
+use domain::cli_lines::{micros, number};
+use domain::{FailureClass, OutputFact, Timestamp, Usage};
 
 pub(super) fn read(kind: &str, line: &Value) -> Option<Vec<OutputFact>> {
     let part = &line["part"];

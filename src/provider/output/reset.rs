@@ -11,7 +11,7 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Span, Zoned};
 
 use super::PrintedAt;
-use crate::domain::{Failure, FailureClass, OutputFact, Timestamp};
+use domain::{Failure, FailureClass, OutputFact, Timestamp};
 
 /// A moment that is past by less than this is not the same time of the next day: clocks differ, and
 /// the texts leave the seconds out.

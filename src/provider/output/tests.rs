@@ -1,8 +1,8 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::domain::activity::Tally;
-use crate::domain::{Activity, FailureClass};
+use domain::activity::Tally;
+use domain::{Activity, FailureClass};
 
 macro_rules! printed {
     ($name:literal) => {

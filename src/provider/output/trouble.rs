@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::domain::{Failure, FailureClass, OutputFact, Timestamp};
+use domain::{Failure, FailureClass, OutputFact, Timestamp};
 
 /// Returns the kind of trouble that an HTTP status means, if it means one.
 pub(super) const fn of_status(status: u64) -> Option<FailureClass> {

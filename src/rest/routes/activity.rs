@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::domain::{Activity, Failure, FailureClass, Timestamp, Usage};
+use domain::{Activity, Failure, FailureClass, Timestamp, Usage};
 
 /// The facts that the daemon read from the output of an agent.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]

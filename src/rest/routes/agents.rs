@@ -7,13 +7,13 @@ use serde::{Deserialize, Serialize};
 
 use super::creation_status;
 use super::removals::{Archived, ArchivedQuery};
-use crate::domain::agent::AgentStatus;
-use crate::domain::{Agent, AgentId, Secret, Sent, Timestamp, limits};
 use crate::rest::api::{Api, about};
 use crate::rest::conditional::{Revision, Seen};
 use crate::rest::extract::{InBody, InPath, InQuery};
 use crate::rest::{Problem, RestState};
 use crate::service::AgentEdit;
+use domain::agent::AgentStatus;
+use domain::{Agent, AgentId, Secret, Sent, Timestamp, limits};
 
 /// An agent as it is shown. Its passkey never is.
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]

@@ -5,11 +5,11 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 
-use crate::domain::{AgentId, Assignment, ProjectId};
 use crate::rest::api::{Api, about};
 use crate::rest::extract::{InPath, InQuery};
 use crate::rest::{Problem, RestState};
 use crate::service::ProjectEdit;
+use domain::{AgentId, Assignment, ProjectId};
 
 /// An agent that works in a project.
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]

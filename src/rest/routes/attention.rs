@@ -8,17 +8,17 @@ use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 
-use crate::domain::attention::{AttentionGroup, AttentionKind, AttentionState, Cause};
-use crate::domain::waiting::WaitAction;
-use crate::domain::{
-    AgentId, AttentionId, Language, LaunchId, ProjectId, Refusal, ShortId, TaskId, Timestamp,
-};
 use crate::rest::api::{Api, about};
 use crate::rest::auth::Operator;
 use crate::rest::extract::{InBody, InPath, InQuery};
 use crate::rest::page::{MAX_LIMIT, Page};
 use crate::rest::{Problem, RestState};
 use crate::service::MarkedAttention;
+use domain::attention::{AttentionGroup, AttentionKind, AttentionState, Cause};
+use domain::waiting::WaitAction;
+use domain::{
+    AgentId, AttentionId, Language, LaunchId, ProjectId, Refusal, ShortId, TaskId, Timestamp,
+};
 
 /// A condition that needs a person.
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]

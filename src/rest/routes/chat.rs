@@ -9,14 +9,14 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use serde::{Deserialize, Serialize};
 
-use crate::domain::limits;
-use crate::domain::{AgentId, Message, MessageId, ProjectId, Purpose, Timestamp};
 use crate::rest::api::{Api, about};
 use crate::rest::auth::Operator;
 use crate::rest::extract::{InBody, InPath, InQuery};
 use crate::rest::page::{MAX_LIMIT, limit_of};
 use crate::rest::{Problem, RestState};
 use crate::service::{ChatPage, OpenSessions};
+use domain::limits;
+use domain::{AgentId, Message, MessageId, ProjectId, Purpose, Timestamp};
 
 /// With whom.
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]

@@ -5,12 +5,12 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 
-use crate::domain::comment::Comment;
-use crate::domain::limits;
-use crate::domain::{CommentId, Timestamp};
 use crate::rest::api::{Api, about};
 use crate::rest::extract::{InBody, InTask};
 use crate::rest::{Problem, RestState};
+use domain::comment::Comment;
+use domain::limits;
+use domain::{CommentId, Timestamp};
 
 /// A comment of a person on a task.
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]

@@ -7,12 +7,12 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 
-use crate::domain::credential::{CredentialKind, Role};
-use crate::domain::{Credential, CredentialId, Timestamp, limits};
 use crate::rest::api::{Api, about};
 use crate::rest::auth::Operator;
 use crate::rest::extract::{InBody, InPath, whole_number};
 use crate::rest::{Problem, RestState};
+use domain::credential::{CredentialKind, Role};
+use domain::{Credential, CredentialId, Timestamp, limits};
 
 /// The fields of a login link.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]

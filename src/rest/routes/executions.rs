@@ -5,11 +5,11 @@ use serde::{Deserialize, Serialize};
 
 use super::history::HistoryQuery;
 use super::tasks::ExecutionBody;
-use crate::domain::{Execution, ExecutionId, ProjectId, TaskId};
 use crate::rest::api::{Api, about};
 use crate::rest::extract::InQuery;
 use crate::rest::page::Page;
 use crate::rest::{Problem, RestState};
+use domain::{Execution, ExecutionId, ProjectId, TaskId};
 
 /// An execution by itself.
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]

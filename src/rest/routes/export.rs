@@ -15,12 +15,6 @@ use http_body_util::BodyExt as _;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 
-use crate::domain::ProjectId;
-use crate::domain::export::MAX_FILE;
-use crate::domain::export::check::Starts;
-use crate::domain::export::lines::LineSplitter;
-use crate::domain::export::problems::Problems;
-use crate::domain::export::read::{ExportFile, FileReader};
 use crate::http::body::{too_large, unreadable};
 use crate::rest::api::{Api, about};
 use crate::rest::auth::{Operator, Role};
@@ -30,6 +24,12 @@ use crate::service::{
     Existing, ImportError, ImportMode, ImportReport, ImportWish, Service, ServiceError,
 };
 use crate::telemetry::ErrorChain;
+use domain::ProjectId;
+use domain::export::MAX_FILE;
+use domain::export::check::Starts;
+use domain::export::lines::LineSplitter;
+use domain::export::problems::Problems;
+use domain::export::read::{ExportFile, FileReader};
 
 /// The media type of JSON lines.
 const JSON_LINES: &str = "application/x-ndjson";

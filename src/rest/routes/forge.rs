@@ -7,15 +7,13 @@ use axum::Json;
 use axum::extract::{RawQuery, State};
 use serde::{Deserialize, Serialize};
 
-use crate::domain::forge::{
-    ForgeItem, ForgeKind, ItemKey, ItemKind, PendingWrite, StopCause, queue,
-};
-use crate::domain::{AgentId, ItemId, Language, ProjectId, ShortId, TaskId, Timestamp};
 use crate::rest::api::{Api, about};
 use crate::rest::extract::InQuery;
 use crate::rest::page::{MAX_LIMIT, Page, limit_of};
 use crate::rest::{Problem, RestState};
 use crate::service::{ForgeHealth, ForgeStatus, RepositoryStatus, Service, WaitingItem};
+use domain::forge::{ForgeItem, ForgeKind, ItemKey, ItemKind, PendingWrite, StopCause, queue};
+use domain::{AgentId, ItemId, Language, ProjectId, ShortId, TaskId, Timestamp};
 
 /// A host.
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]

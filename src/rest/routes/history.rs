@@ -2,10 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::domain::{AgentId, LaunchId, ProjectId, TaskId};
 use crate::rest::page::{MAX_LIMIT, limit_of};
 use crate::rest::{Problem, RestState};
 use crate::service::HistoryFilter;
+use domain::{AgentId, LaunchId, ProjectId, TaskId};
 
 /// Which rows to list, the newest first; `Id` is that of a row.
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]

@@ -15,13 +15,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::activity::ActivityBody;
 use super::events::Places;
-use crate::domain::instance::ExitHint;
-use crate::domain::{AgentId, Launch, LaunchId, ProjectId, Purpose, ShortId, TaskId, Timestamp};
 use crate::rest::api::{Api, about};
 use crate::rest::extract::{InPath, InQuery};
 use crate::rest::page::{MAX_LIMIT, Page, limit_of};
 use crate::rest::{Problem, RestState};
 use crate::service::LaunchFilter;
+use domain::instance::ExitHint;
+use domain::{AgentId, Launch, LaunchId, ProjectId, Purpose, ShortId, TaskId, Timestamp};
 
 /// A launch as it is shown.
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]

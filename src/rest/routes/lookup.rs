@@ -4,10 +4,10 @@ use axum::Json;
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
 
-use crate::domain::lookup::{Candidate, Completion, LookupKind};
 use crate::rest::api::{Api, about};
 use crate::rest::extract::InQuery;
 use crate::rest::{Problem, RestState};
+use domain::lookup::{Candidate, Completion, LookupKind};
 
 /// A text that names something.
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]

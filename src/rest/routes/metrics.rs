@@ -7,12 +7,12 @@ use axum::http::header::{self, HeaderName};
 
 use super::status::StatusBody;
 use super::{store, totals};
-use crate::domain::totals::Totals;
-use crate::domain::{AttentionKind, Purpose};
 use crate::rest::api::{Api, about};
 use crate::rest::{Problem, RestState};
 use crate::service::{CoordinatorStatus, Counters, TaskFigures};
 use crate::telemetry::counters::{Exposition, Label, MEDIA_TYPE};
+use domain::totals::Totals;
+use domain::{AttentionKind, Purpose};
 
 /// A text with its media type.
 pub(super) type Metrics = ([(HeaderName, &'static str); 1], String);

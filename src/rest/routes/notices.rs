@@ -4,12 +4,12 @@ use axum::extract::{RawQuery, State};
 use serde::{Deserialize, Serialize};
 
 use super::history::HistoryQuery;
-use crate::domain::notice::{NoticeAction, NoticeKind};
-use crate::domain::{LaunchId, Notice, NoticeId, TaskId, Timestamp};
 use crate::rest::api::{Api, about};
 use crate::rest::extract::InQuery;
 use crate::rest::page::Page;
 use crate::rest::{Problem, RestState};
+use domain::notice::{NoticeAction, NoticeKind};
+use domain::{LaunchId, Notice, NoticeId, TaskId, Timestamp};
 
 /// A notice as it is shown.
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]

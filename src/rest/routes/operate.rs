@@ -7,11 +7,11 @@ use schemars::Schema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::domain::{AgentId, LaunchId, ProjectId, Purpose};
 use crate::rest::api::{Api, about};
 use crate::rest::extract::InBody;
 use crate::rest::{Problem, RestState};
 use crate::service::{Force, StopTarget};
+use domain::{AgentId, LaunchId, ProjectId, Purpose};
 
 /// The target: one agent in a project, or all.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]

@@ -11,14 +11,14 @@ use serde_json::json;
 
 use super::creation_status;
 use super::removals::{Archived, ArchivedQuery};
-use crate::domain::agent::ProjectStatus;
-use crate::domain::workspace::{MergeHooks, WorkspaceMode};
-use crate::domain::{AgentId, Project, ProjectId, ProjectKey, Sent, Timestamp, limits};
 use crate::rest::api::{Api, about};
 use crate::rest::conditional::{Revision, Seen};
 use crate::rest::extract::{InBody, InPath, InQuery};
 use crate::rest::{Problem, RestState};
 use crate::service::ProjectEdit;
+use domain::agent::ProjectStatus;
+use domain::workspace::{MergeHooks, WorkspaceMode};
+use domain::{AgentId, Project, ProjectId, ProjectKey, Sent, Timestamp, limits};
 
 /// A project as it is shown.
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]

@@ -7,13 +7,13 @@ use serde::{Deserialize, Serialize};
 use super::agents::AgentBody;
 use super::projects::ProjectBody;
 use super::tasks::TaskBody;
-use crate::domain::removal::{Affected, AffectedKind, RemovableKind};
-use crate::domain::words::words;
-use crate::domain::{AgentId, Language, ProjectId, Refusal, Removable, TaskId};
 use crate::rest::api::{Api, about};
 use crate::rest::extract::{InPath, InQuery, InTask};
 use crate::rest::{Problem, RestState};
 use crate::service::{ArchivedTasks, RemovalView};
+use domain::removal::{Affected, AffectedKind, RemovableKind};
+use domain::words::words;
+use domain::{AgentId, Language, ProjectId, Refusal, Removable, TaskId};
 
 words! {
     /// Whether a list has what is archived.

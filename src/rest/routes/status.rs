@@ -9,17 +9,6 @@ use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 
 use crate::config::ConfigurationState;
-use crate::domain::account::Parking;
-use crate::domain::activity::FailureClass;
-use crate::domain::machine::Machine;
-use crate::domain::plan::Deferred;
-use crate::domain::plan::shared::{Crowd, FailedSnapshot};
-use crate::domain::start_history::StartReason;
-use crate::domain::{Account, Agent, Launch, LaunchState, ShortId, StartHistory, Task, TaskId};
-use crate::domain::{
-    AgentId, CoordinatorId, Instance, InstanceKey, LaunchId, ProjectId, Purpose, SessionId,
-    Timestamp,
-};
 use crate::rest::api::{Api, about};
 use crate::rest::routes::forge::{ForgeBody, ForgeItemBody};
 use crate::rest::routes::launches::{LaunchBody, add_exit_hints};
@@ -27,6 +16,17 @@ use crate::rest::routes::store::StoreBody;
 use crate::rest::routes::totals::TotalsBody;
 use crate::rest::{MissingProgram, Problem, Programs, RestState};
 use crate::service::{CoordinatorStatus, CoordinatorView, Counters, StatusView};
+use domain::account::Parking;
+use domain::activity::FailureClass;
+use domain::machine::Machine;
+use domain::plan::Deferred;
+use domain::plan::shared::{Crowd, FailedSnapshot};
+use domain::start_history::StartReason;
+use domain::{Account, Agent, Launch, LaunchState, ShortId, StartHistory, Task, TaskId};
+use domain::{
+    AgentId, CoordinatorId, Instance, InstanceKey, LaunchId, ProjectId, Purpose, SessionId,
+    Timestamp,
+};
 
 /// The state of everything; `status --json` prints it in snake_case (C-32).
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::domain::Timestamp;
-use crate::domain::store_state::{Database, Spread, StoreProblem, StoreState};
 use crate::telemetry::counters::{Exposition, Label};
+use domain::Timestamp;
+use domain::store_state::{Database, Spread, StoreProblem, StoreState};
 
 /// The database that holds the state of the server, and how it answered the last transactions.
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
@@ -165,7 +165,7 @@ pub(super) fn describe(store: &StoreBody, now: Timestamp, text: &mut Exposition)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::store_state::{Access, DatabaseKind, StoreFailure};
+    use domain::store_state::{Access, DatabaseKind, StoreFailure};
 
     #[test]
     fn a_store_that_fails_is_told_with_its_figures() {

@@ -14,19 +14,19 @@ use super::events::EventBody;
 use super::removals::Archived;
 use super::waiting::WaitingBody;
 use super::workspaces::WorkspaceBody;
-use crate::domain::check::CheckResult;
-use crate::domain::launch::ReportResult;
-use crate::domain::workspace::MergeStep;
-use crate::domain::{
-    AgentId, Check, Execution, LaunchId, Priority, ProjectId, Refusal, Sent, ShortId, Task, TaskId,
-    TaskStatus, Timestamp, limits,
-};
 use crate::rest::api::{Api, about};
 use crate::rest::conditional::{Revision, Seen};
 use crate::rest::extract::{InBody, InQuery, InTask};
 use crate::rest::page::{MAX_LIMIT, Page, limit_of};
 use crate::rest::{Problem, RestState};
 use crate::service::{NewTask, ServiceError, Standings, TaskEdit, TaskFilter, TaskView};
+use domain::check::CheckResult;
+use domain::launch::ReportResult;
+use domain::workspace::MergeStep;
+use domain::{
+    AgentId, Check, Execution, LaunchId, Priority, ProjectId, Refusal, Sent, ShortId, Task, TaskId,
+    TaskStatus, Timestamp, limits,
+};
 
 /// A task as it is shown.
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]

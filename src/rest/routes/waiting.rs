@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::domain::waiting::WaitAction;
-use crate::domain::{Language, Timestamp, Waiting};
+use domain::waiting::WaitAction;
+use domain::{Language, Timestamp, Waiting};
 
 /// The reason why a task or an agent does not run.
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]

@@ -8,14 +8,14 @@ use serde::{Deserialize, Serialize};
 use super::forge::{ForgeItemBody, blocked_items};
 use super::status::ParkedBody;
 use super::waiting::WaitingBody;
-use crate::domain::plan::Deferred;
-use crate::domain::plan::shared::Crowd;
-use crate::domain::start_history::{Ruling, StartReason};
-use crate::domain::why::{Why, rules_of};
-use crate::domain::{AgentId, LaunchId, ProjectId, Purpose, Timestamp};
 use crate::rest::api::{Api, about};
 use crate::rest::extract::InPath;
 use crate::rest::{Problem, RestState};
+use domain::plan::Deferred;
+use domain::plan::shared::Crowd;
+use domain::start_history::{Ruling, StartReason};
+use domain::why::{Why, rules_of};
+use domain::{AgentId, LaunchId, ProjectId, Purpose, Timestamp};
 
 /// The rules for one purpose.
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]

@@ -11,16 +11,16 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use serde::{Deserialize, Serialize};
 
-use crate::domain::workspace::{Content, Moment, OtherTip, Published, WorkspaceState};
-use crate::domain::{
-    AgentId, CoordinatorId, LaunchId, ProjectId, ShortId, TaskId, TaskStatus, Timestamp,
-    WorkspaceId,
-};
 use crate::rest::api::{Api, about};
 use crate::rest::extract::{InBody, InPath, InQuery, InTask};
 use crate::rest::{Problem, RestState};
 use crate::service::{
     DiffKind, PublishedResult, ResultChoice, SnapshotEntry, SnapshotView, WorkspaceView,
+};
+use domain::workspace::{Content, Moment, OtherTip, Published, WorkspaceState};
+use domain::{
+    AgentId, CoordinatorId, LaunchId, ProjectId, ShortId, TaskId, TaskStatus, Timestamp,
+    WorkspaceId,
 };
 pub use merge::{MergeRequest, MergedBody};
 pub(in crate::rest) use merge::{hooks_of, repeat_of, style_of};

@@ -6,14 +6,14 @@ use std::collections::BTreeMap;
 use super::shown::{Face, Faces, Took, When, cost_of};
 use super::tasks::LiveLaunch;
 use super::words::Words;
-use crate::domain::event::Event;
-use crate::domain::task::Move;
-use crate::domain::{
-    AgentId, Comment, Execution, ForgeItem, LaunchId, Outcome, Task, TaskStatus, Timestamp,
-};
 use crate::rest::routes::forge::is_safe_link;
 use crate::rest::{Problem, RestState};
 use crate::service::{TaskView, people};
+use domain::event::Event;
+use domain::task::Move;
+use domain::{
+    AgentId, Comment, Execution, ForgeItem, LaunchId, Outcome, Task, TaskStatus, Timestamp,
+};
 
 /// The number of milestones of a task that are read.
 const MAX_EVENTS: usize = 100;

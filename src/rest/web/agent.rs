@@ -17,11 +17,11 @@ use super::shown::{Face, LastEnd, task_of};
 use super::today::{Today, usage_text};
 use super::waits::{About, WhyAction, WhyLine, WhyTime};
 use super::words::Words;
-use crate::domain::{Agent, AgentId, Launch, Project, ProjectId, Purpose, Why};
 use crate::rest::extract::{InPath, InQuery};
 use crate::rest::routes::status::StatusBody;
 use crate::rest::{Problem, RestState};
 use crate::service::LaunchFilter;
+use domain::{Agent, AgentId, Launch, Project, ProjectId, Purpose, Why};
 
 /// The number of launches that are shown.
 const MAX_LAUNCHES: usize = 5;
@@ -142,7 +142,7 @@ impl ShownAgent {
         let purpose = wanted.or(busy).unwrap_or(Purpose::Task);
         let why = all.iter().find(|why| why.key.purpose == purpose).or_else(|| all.first());
         let Some(why) = why else {
-            return Err(crate::domain::Refusal::AgentNotFound { agent: id.clone() }.into());
+            return Err(domain::Refusal::AgentNotFound { agent: id.clone() }.into());
         };
         let task = why.task.as_ref().and_then(|task| titles.get(task).cloned());
         let named = projects.iter().find(|(other, _)| other.id == *project);

@@ -10,13 +10,13 @@ use serde::Deserialize;
 use super::first_run::programs_for;
 use super::form_ids::FormOf;
 use super::layout::{Frame, NavSection, go_to, rendered};
-use crate::domain::agent::{AgentStatus, AiTypes, DEFAULT_AI_TYPE, ProjectStatus};
-use crate::domain::{Agent, AgentId, Project, ProjectId, Sent};
 use crate::rest::auth::Operator;
 use crate::rest::extract::{InForm, InPath, InQuery, given, needed};
 use crate::rest::programs::{FoundProgram, ProgramList, ProgramLogin, UnfitProgram};
 use crate::rest::{Problem, RestState};
 use crate::service::{AgentEdit, ProjectEdit};
+use domain::agent::{AgentStatus, AiTypes, DEFAULT_AI_TYPE, ProjectStatus};
+use domain::{Agent, AgentId, Project, ProjectId, Sent};
 
 #[derive(Template)]
 #[template(path = "agent_form.html")]

@@ -3,9 +3,9 @@
 use super::instances::InstanceRow;
 use super::shown::{Left, Ring};
 use super::words::Words;
-use crate::domain::start_history::StartReason;
-use crate::domain::waiting::{WaitReason, Waiting};
-use crate::domain::{Language, Purpose, Why};
+use domain::start_history::StartReason;
+use domain::waiting::{WaitReason, Waiting};
+use domain::{Language, Purpose, Why};
 
 /// The groups of agents, in the order in which people look at them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -111,7 +111,7 @@ pub(super) fn ring_of_wait(waiting: &Waiting) -> Ring {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::FailureClass;
+    use domain::FailureClass;
 
     #[track_caller]
     fn check(waiting: &Waiting, group: StateGroup, english: &str, japanese: &str) {

@@ -18,14 +18,12 @@ use super::shown::{Face, LastEnd, cost_of};
 use super::today::Today;
 use super::waits::{About, WhyLine};
 use super::words::Words;
-use crate::domain::agent::{AgentStatus, ProjectStatus};
-use crate::domain::{
-    Agent, AgentId, InstanceKey, Project, ProjectId, Purpose, ShortId, TaskId, Why,
-};
 use crate::rest::extract::{InForm, InQuery, given};
 use crate::rest::routes::status::StatusBody;
 use crate::rest::{Problem, RestState};
 use crate::service::{AgentEdit, Force, ProjectEdit, StopTarget};
+use domain::agent::{AgentStatus, ProjectStatus};
+use domain::{Agent, AgentId, InstanceKey, Project, ProjectId, Purpose, ShortId, TaskId, Why};
 
 #[derive(Template)]
 #[template(path = "agents.html")]

@@ -18,12 +18,12 @@ use super::shown::{Card, Count, Face, Faces, Now, Since, cost_of, leads_to_words
 use super::tasks::Tab;
 use super::today::Days;
 use super::words::Words;
-use crate::domain::task::{BoardFilter, TaskNeeds};
-use crate::domain::workspace::MergeStep;
-use crate::domain::{AgentId, Priority, Project, ProjectId, Task, TaskId, TaskStatus};
 use crate::rest::extract::{InPath, InQuery};
 use crate::rest::{Problem, RestState};
 use crate::service::{Standings, TaskFilter};
+use domain::task::{BoardFilter, TaskNeeds};
+use domain::workspace::MergeStep;
+use domain::{AgentId, Priority, Project, ProjectId, Task, TaskId, TaskStatus};
 
 /// The number of cards of a column that are shown at once. A reader can ask for more.
 const MAX_CARDS: usize = 30;

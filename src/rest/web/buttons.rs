@@ -3,7 +3,7 @@
 use super::instances::InstanceRow;
 use super::waits::WhyAction;
 use super::words::Words;
-use crate::domain::{Agent, AgentId, ProjectId, Purpose};
+use domain::{Agent, AgentId, ProjectId, Purpose};
 
 /// A button.
 #[derive(Debug, Clone, PartialEq, Eq)]

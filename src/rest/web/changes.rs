@@ -21,13 +21,13 @@ use super::shown::Count;
 use super::tasks::request_of;
 use super::unified_diff::{ChangeKind, FileDiff, RowKind, UnifiedDiff};
 use super::words::Words;
-use crate::domain::workspace::{Conflict, Content, Published, WorkspaceState};
-use crate::domain::{ProjectId, Refusal, ShortId, TaskId, TaskStatus, Workspace};
 use crate::rest::extract::{InForm, InTask};
 use crate::rest::routes::workspaces::{hooks_of, repeat_of, style_of};
 use crate::rest::{Problem, RestState};
 use crate::service::{DiffKind, MergeWish, Merged, PublishedResult, ServiceError, WorkspaceView};
 use actions::{Action, Primary, ResultFacts};
+use domain::workspace::{Conflict, Content, Published, WorkspaceState};
+use domain::{ProjectId, Refusal, ShortId, TaskId, TaskStatus, Workspace};
 use message::{Choice, Message, Repeats, message_of, with_branch};
 
 /// The time in which git has to answer before the part is shown without its answer.

@@ -18,17 +18,17 @@ use super::layout::{Frame, NavSection, rendered};
 use super::markdown::Markdown;
 use super::shown::{Clock, Elapsed, Face, Faces, hue_of, initials_of};
 use super::waits::{About, WhyLine};
-use crate::domain::chat::Sender;
-use crate::domain::start_history::StartReason;
-use crate::domain::{
-    Agent, AgentId, InstanceKey, LaunchState, Message, MessageId, Project, ProjectId, ProjectKey,
-    Purpose, Refusal, Why,
-};
 use crate::rest::extract::{InPath, InQuery};
 use crate::rest::routes::chat;
 use crate::rest::{Problem, RestState};
 use crate::service::ChatPage;
 use crate::service::people;
+use domain::chat::Sender;
+use domain::start_history::StartReason;
+use domain::{
+    Agent, AgentId, InstanceKey, LaunchState, Message, MessageId, Project, ProjectId, ProjectKey,
+    Purpose, Refusal, Why,
+};
 
 /// The number of messages that are fetched at once.
 const PAGE: usize = 50;

@@ -11,10 +11,10 @@ use super::layout::{Frame, rendered};
 use super::shown::{Face, Faces};
 use super::tasks::task_ids;
 use super::words::Words;
-use crate::domain::task::Relation;
-use crate::domain::{Priority, ProjectId, ShortId, Task, TaskId, TaskStatus};
 use crate::rest::extract::{InPath, InQuery};
 use crate::rest::{Problem, RestState};
+use domain::task::Relation;
+use domain::{Priority, ProjectId, ShortId, Task, TaskId, TaskStatus};
 
 /// The number of values that are shown. A reader who wants another one writes a part of its name.
 const MAX_CHOICES: usize = 30;

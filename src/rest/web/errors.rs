@@ -11,9 +11,9 @@ use axum::response::{IntoResponse as _, Response};
 use super::form_ids;
 use super::layout::{Frame, NavSection, rendered};
 use super::words::Words;
-use crate::domain::{Language, Project, Refusal, ShortId, TaskId};
 use crate::rest::auth::Operator;
 use crate::rest::{Problem, RestState};
+use domain::{Language, Project, Refusal, ShortId, TaskId};
 
 /// The longest body of a problem, in bytes. Every problem is shorter.
 const MAX_PROBLEM: usize = 256 * 1024;

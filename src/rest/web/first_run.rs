@@ -11,13 +11,13 @@ use serde::Deserialize;
 use super::form_ids::FormOf;
 use super::layout::{Frame, go_to, rendered};
 use super::shown::Face;
-use crate::domain::agent::{AgentStatus, AiTypes, ProjectStatus};
-use crate::domain::{Agent, AgentId, Project, ProjectId, Sent, TaskId, TaskStatus};
 use crate::rest::auth::Operator;
 use crate::rest::extract::{InForm, needed};
 use crate::rest::programs::{FoundProgram, ProgramList, ProgramLogin, UnfitProgram};
 use crate::rest::{Problem, RestState};
 use crate::service::{AgentEdit, NewTask, ProjectEdit, TaskFilter};
+use domain::agent::{AgentStatus, AiTypes, ProjectStatus};
+use domain::{Agent, AgentId, Project, ProjectId, Sent, TaskId, TaskStatus};
 
 /// The state of the three steps.
 pub(super) struct FirstRun {

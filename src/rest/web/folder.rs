@@ -13,10 +13,10 @@ use serde::Deserialize;
 
 use super::layout::{Frame, rendered};
 use super::words::Words;
-use crate::domain::ProjectId;
-use crate::domain::workspace::{Folder, WorkspaceMode};
 use crate::rest::extract::{InPath, InQuery};
 use crate::rest::{Problem, RestState};
+use domain::ProjectId;
+use domain::workspace::{Folder, WorkspaceMode};
 
 /// The line of a form about a folder.
 pub(super) struct FolderLine {

@@ -3,9 +3,9 @@
 use std::fmt;
 
 use super::layout::Frame;
-use crate::domain::{CheckedForm, ProjectId, TaskId};
 use crate::rest::auth::Operator;
 use crate::rest::{Problem, RestState};
+use domain::{CheckedForm, ProjectId, TaskId};
 
 /// The header of a refusal that has another id for the form.
 pub(super) const NEW_ID: &str = "form-id";

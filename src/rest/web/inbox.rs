@@ -16,10 +16,6 @@ use super::names::Names;
 use super::shown::Since;
 use super::waits::{About, WhyAction, WhyLine};
 use super::words::Words;
-use crate::domain::attention::{
-    AttentionGroup, AttentionKind, AttentionState, Cause, Mark, TaskInNeed, WaitingResult,
-};
-use crate::domain::{AgentId, AttentionId, Language, LaunchId, ProjectId, ShortId};
 use crate::rest::auth::Operator;
 use crate::rest::extract::{InForm, InQuery, given};
 use crate::rest::routes::attention::{entries, put_mark};
@@ -27,6 +23,10 @@ use crate::rest::routes::forge::is_safe_link;
 use crate::rest::{Problem, RestState};
 use crate::service::MarkedAttention;
 use crate::telemetry::ErrorChain;
+use domain::attention::{
+    AttentionGroup, AttentionKind, AttentionState, Cause, Mark, TaskInNeed, WaitingResult,
+};
+use domain::{AgentId, AttentionId, Language, LaunchId, ProjectId, ShortId};
 
 #[derive(Template)]
 #[template(path = "inbox.html")]

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use super::shown::{Elapsed, Since, size};
-use crate::domain::{AgentId, LaunchId, ProjectId, Purpose, ShortId, TaskId};
 use crate::rest::routes::status::InstanceBody;
 use crate::rest::{Problem, RestState};
+use domain::{AgentId, LaunchId, ProjectId, Purpose, ShortId, TaskId};
 
 /// An open launch.
 pub(super) struct InstanceRow {
@@ -68,7 +68,7 @@ pub(super) async fn instance_rows(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::Timestamp;
+    use domain::Timestamp;
 
     #[test]
     fn only_a_launch_whose_end_has_not_begun_can_be_stopped() {

@@ -11,14 +11,14 @@ use super::layout::{Frame, NavSection, rendered};
 use super::names::Names;
 use super::shown::{Elapsed, Face, Faces, Short, Took, When, cost_of, size, task_of};
 use super::words::Words;
-use crate::domain::machine::Machine;
-use crate::domain::{
-    AgentId, Language, Launch, LaunchId, LaunchState, ProjectId, Purpose, ShortId, StopReason,
-    Timestamp,
-};
 use crate::rest::extract::InPath;
 use crate::rest::{Problem, RestState};
 use crate::service::Surroundings;
+use domain::machine::Machine;
+use domain::{
+    AgentId, Language, Launch, LaunchId, LaunchState, ProjectId, Purpose, ShortId, StopReason,
+    Timestamp,
+};
 
 #[derive(Template)]
 #[template(path = "launch.html")]

@@ -17,14 +17,14 @@ use super::names::Names;
 use super::shown::{Elapsed, Face, Faces, Short, Took, When, cost_of, task_of};
 use super::today::Days;
 use super::words::Words;
-use crate::domain::totals::EndedLaunch;
-use crate::domain::{
-    Agent, AgentId, Language, Launch, LaunchId, Outcome, Project, ProjectId, Purpose, StopReason,
-    Timestamp, Usage,
-};
 use crate::rest::extract::InQuery;
 use crate::rest::{Problem, RestState};
 use crate::service::{LaunchEnd, LaunchFilter, LaunchHistory, LaunchTraits, Surroundings};
+use domain::totals::EndedLaunch;
+use domain::{
+    Agent, AgentId, Language, Launch, LaunchId, Outcome, Project, ProjectId, Purpose, StopReason,
+    Timestamp, Usage,
+};
 
 /// The number of ended launches that are added each time.
 const PAGE: usize = 50;

@@ -11,10 +11,10 @@ use super::assets::Assets;
 use super::shown::{hue_of, initials_of};
 use super::side::Side;
 use super::words::Words;
-use crate::domain::{Language, ProjectId};
 use crate::rest::auth::{Operator, Role};
 use crate::rest::{Problem, RestState};
 use crate::service::people;
+use domain::{Language, ProjectId};
 
 /// The cookie of the language that was chosen on the page.
 pub(super) const LANGUAGE_COOKIE: &str = "agent_coordinator_language";

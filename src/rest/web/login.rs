@@ -7,9 +7,9 @@ use axum::response::{IntoResponse as _, Response};
 use super::errors::in_words;
 use super::layout::{Frame, rendered};
 use super::words::Words;
-use crate::domain::Refusal;
-use crate::domain::credential::Role;
 use crate::rest::Problem;
+use domain::Refusal;
+use domain::credential::Role;
 
 /// The content of the page.
 pub(in crate::rest) enum Says {

@@ -10,7 +10,7 @@ use pulldown_cmark::{
     CowStr, Event, HeadingLevel, LinkType, Options, Parser, Tag, TagEnd, TextMergeStream, html,
 };
 
-use crate::domain::{ProjectKey, ShortId};
+use domain::{ProjectKey, ShortId};
 
 /// The longest text that is read as Markdown, in bytes. A longer one is shown as it is: a browser
 /// would be busy with it for too long.

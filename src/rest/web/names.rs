@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::domain::{AgentId, ProjectId, Removable};
 use crate::rest::{Problem, RestState};
+use domain::{AgentId, ProjectId, Removable};
 
 /// The names of all agents and projects, read together.
 pub(super) struct Names {

@@ -2,9 +2,9 @@
 
 use super::shown::Since;
 use super::words::Words;
-use crate::domain::start_history::{ChecklistItem, Ruling, StartReason};
-use crate::domain::{Purpose, Why};
 use crate::rest::routes::status::LimitsBody;
+use domain::start_history::{ChecklistItem, Ruling, StartReason};
+use domain::{Purpose, Why};
 
 /// One item of the checklist.
 #[derive(Debug, Clone)]
@@ -109,9 +109,9 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::domain::account::Parking;
-    use crate::domain::waiting::WaitFacts;
-    use crate::domain::{Account, InstanceKey, Language, Timestamp};
+    use domain::account::Parking;
+    use domain::waiting::WaitFacts;
+    use domain::{Account, InstanceKey, Language, Timestamp};
 
     fn rule(reason: StartReason, keeps: bool) -> Ruling {
         Ruling { keeps, detail: Some("figures".to_owned()), ..Ruling::free(reason) }

@@ -13,11 +13,11 @@ use super::form_ids::FormOf;
 use super::layout::{Frame, rendered};
 use super::shown::{Face, Faces};
 use super::tasks::task_ids;
-use crate::domain::{AgentId, Priority, Project, ProjectId, Sent, Task, TaskId, TaskStatus};
 use crate::rest::auth::Operator;
 use crate::rest::extract::{InForm, InPath, InQuery, given};
 use crate::rest::{Problem, RestState};
 use crate::service::NewTask;
+use domain::{AgentId, Priority, Project, ProjectId, Sent, Task, TaskId, TaskStatus};
 
 #[derive(Template)]
 #[template(path = "parts/new_task.html")]

@@ -10,13 +10,13 @@ use axum::routing::get;
 use axum::{Extension, Router};
 use serde::{Deserialize, Serialize};
 
-use crate::domain::event::Event;
-use crate::domain::{AgentId, Assignment, ProjectId, TaskId};
 use crate::rest::auth::Operator;
 use crate::rest::extract::{InQuery, given};
 use crate::rest::routes::events::{Places, stream};
 use crate::rest::{Problem, RestState};
 use crate::service::EventUpdate;
+use domain::event::Event;
+use domain::{AgentId, Assignment, ProjectId, TaskId};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]

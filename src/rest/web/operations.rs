@@ -19,11 +19,6 @@ use super::shown::{Count, Elapsed, Face, Faces, LastEnd, Short, Since, When, cos
 use super::today::Today;
 use super::waits::{About, WhyLine};
 use super::words::Words;
-use crate::domain::load::LastHour;
-use crate::domain::plan::shared::{Crowd, CrowdMember, FailedSnapshot};
-use crate::domain::{
-    Agent, FailureClass, InstanceKey, Launch, Purpose, ShortId, TaskId, Timestamp, Usage,
-};
 use crate::rest::routes::forge::{ForgeBody, ForgeItemBody, blocked_items};
 use crate::rest::routes::status::{
     CoordinatorBody, DeferredBody, LimitsBody, NotInstalledBody, ParkedBody, StatusBody,
@@ -31,6 +26,11 @@ use crate::rest::routes::status::{
 use crate::rest::routes::store::StoreBody;
 use crate::rest::{Problem, RestState};
 use crate::service::{Counters, Force, StatusView, StopTarget};
+use domain::load::LastHour;
+use domain::plan::shared::{Crowd, CrowdMember, FailedSnapshot};
+use domain::{
+    Agent, FailureClass, InstanceKey, Launch, Purpose, ShortId, TaskId, Timestamp, Usage,
+};
 
 /// The number of ended launches that are shown.
 const MAX_ENDED: usize = 8;
@@ -459,7 +459,7 @@ async fn stop_all(State(state): State<RestState>) -> Result<StatusCode, Problem>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::Language;
+    use domain::Language;
 
     #[test]
     fn figures_are_compared_with_those_an_hour_ago() {

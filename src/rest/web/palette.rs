@@ -13,10 +13,10 @@ use serde::Deserialize;
 use super::layout::{Frame, rendered};
 use super::names::Names;
 use super::words::Words;
-use crate::domain::agent::ProjectStatus;
-use crate::domain::{Agent, Project, ProjectId, Task, TaskStatus};
 use crate::rest::extract::InQuery;
 use crate::rest::{Problem, RestState};
+use domain::agent::ProjectStatus;
+use domain::{Agent, Project, ProjectId, Task, TaskStatus};
 
 /// The number of entries of a group.
 const MAX_ENTRIES: usize = 8;

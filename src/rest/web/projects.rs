@@ -18,13 +18,13 @@ use super::layout::{Frame, NavSection, go_to, rendered};
 use super::shown::{Face, Faces, hue_of};
 use super::tasks::TaskRow;
 use super::words::Words;
-use crate::domain::agent::ProjectStatus;
-use crate::domain::workspace::{Folder, WorkspaceMode};
-use crate::domain::{AgentId, Project, ProjectId, Sent};
 use crate::rest::auth::Operator;
 use crate::rest::extract::{InForm, InPath, given, needed};
 use crate::rest::{Problem, RestState};
 use crate::service::{ArchivedTasks, ProjectEdit, TaskFilter};
+use domain::agent::ProjectStatus;
+use domain::workspace::{Folder, WorkspaceMode};
+use domain::{AgentId, Project, ProjectId, Sent};
 
 #[derive(Template)]
 #[template(path = "projects.html")]

@@ -9,9 +9,9 @@ use axum::routing::{get, post};
 use serde::Deserialize;
 
 use super::layout::{Frame, rendered};
-use crate::domain::{Removable, RemovableKind};
 use crate::rest::extract::{InForm, InPath, parsed};
 use crate::rest::{Problem, RestState};
+use domain::{Removable, RemovableKind};
 
 /// The action of a button of the dialog.
 #[derive(Debug, Clone, Copy, Deserialize)]

@@ -13,11 +13,11 @@ use super::HOME;
 use super::layout::{Frame, LANGUAGE_COOKIE, NavSection, rendered};
 use super::shown::When;
 use crate::config::ConfigurationState;
-use crate::domain::credential::{CredentialKind, Role};
-use crate::domain::{CredentialId, Language};
 use crate::rest::extract::{InForm, InPath};
 use crate::rest::{Problem, RestState, public_path};
 use crate::service::people;
+use domain::credential::{CredentialKind, Role};
+use domain::{CredentialId, Language};
 
 #[derive(Template)]
 #[template(path = "settings.html")]

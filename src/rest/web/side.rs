@@ -12,11 +12,11 @@ use serde::Deserialize;
 use super::inbox::count_open;
 use super::layout::{Frame, NavSection, rendered};
 use super::shown::{Count, hue_of};
-use crate::domain::ProjectId;
-use crate::domain::agent::ProjectStatus;
 use crate::rest::auth::Operator;
 use crate::rest::extract::InQuery;
 use crate::rest::{Problem, RestState};
+use domain::ProjectId;
+use domain::agent::ProjectStatus;
 
 /// The numbers that the side shows.
 #[derive(Debug, Clone)]
@@ -102,7 +102,7 @@ impl Side {
         let live: BTreeSet<_> = live().map(|key| &key.project).collect();
         let active = projects.into_iter().map(|(project, _)| project);
         let active = active.filter(|project| project.status == ProjectStatus::Active);
-        let shown = |project: crate::domain::Project| SideProject {
+        let shown = |project: domain::Project| SideProject {
             n_open: n_open.get(&project.id).copied().unwrap_or_default(),
             is_live: live.contains(&project.id),
             initial: project.name.trim().chars().take(1).flat_map(char::to_uppercase).collect(),

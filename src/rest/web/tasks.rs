@@ -20,16 +20,16 @@ use super::layout::{Frame, NavSection, rendered};
 use super::markdown::Markdown;
 use super::shown::{Count, Face, Faces, Now, Short, Since, Took, When, cost_of, leads_to};
 use super::words::Words;
-use crate::domain::check::CheckResult;
-use crate::domain::{
-    AgentId, Check, CommentId, Execution, ForgeItem, LaunchId, Priority, ProjectId, ProjectKey,
-    Purpose, Refusal, ShortId, Task, TaskId, TaskStatus, Usage, Workspace,
-};
 use crate::rest::auth::Operator;
 use crate::rest::extract::{InForm, InQuery, InTask, given, parsed};
 use crate::rest::routes::forge::is_safe_link;
 use crate::rest::{Problem, RestState};
 use crate::service::{ServiceError, Standings, TaskEdit};
+use domain::check::CheckResult;
+use domain::{
+    AgentId, Check, CommentId, Execution, ForgeItem, LaunchId, Priority, ProjectId, ProjectKey,
+    Purpose, Refusal, ShortId, Task, TaskId, TaskStatus, Usage, Workspace,
+};
 
 #[derive(Template)]
 #[template(path = "parts/task.html")]

@@ -7,8 +7,8 @@ use jiff::tz::TimeZone;
 
 use super::shown::{LastEnd, Short, cost_of};
 use super::words::Words;
-use crate::domain::{AgentId, Launch, ProjectId, Timestamp, Usage};
 use crate::rest::{Problem, RestState};
+use domain::{AgentId, Launch, ProjectId, Timestamp, Usage};
 
 /// The usage of launches that go on or ended since midnight in the time zone of the server.
 #[derive(Debug, Default)]

@@ -6,8 +6,8 @@ use std::fmt;
 use super::agent::login_command;
 use super::shown::{Since, When};
 use super::words::Words;
-use crate::domain::waiting::{ChatInSlot, Inactive, WaitAction, WaitReason, Waiting};
-use crate::domain::{AgentId, Language, ProjectId, TaskId, Timestamp};
+use domain::waiting::{ChatInSlot, Inactive, WaitAction, WaitReason, Waiting};
+use domain::{AgentId, Language, ProjectId, TaskId, Timestamp};
 
 /// A wait, as pages show it.
 pub(super) struct WhyLine {
@@ -195,14 +195,14 @@ mod tests {
 
     use super::super::shown::Now;
     use super::*;
-    use crate::domain::account::{Parked, Parking};
-    use crate::domain::plan::InUse;
-    use crate::domain::start_history::{Ruling, StartReason, WaitEnd};
-    use crate::domain::task::{NewTask, TaskStatus};
-    use crate::domain::waiting::WaitFacts;
-    use crate::domain::{Account, FailureClass, InstanceKey, Purpose, Why};
     use crate::rest::routes::waiting::WaitingBody;
     use crate::service::Standings;
+    use domain::account::{Parked, Parking};
+    use domain::plan::InUse;
+    use domain::start_history::{Ruling, StartReason, WaitEnd};
+    use domain::task::{NewTask, TaskStatus};
+    use domain::waiting::WaitFacts;
+    use domain::{Account, FailureClass, InstanceKey, Purpose, Why};
 
     /// Returns the sentence of a reason that names something; `None` for the others.
     fn named(reason: StartReason) -> Option<&'static str> {

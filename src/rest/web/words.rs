@@ -15,7 +15,7 @@ mod settings;
 mod starts;
 mod tasks;
 
-use crate::domain::Language;
+use domain::Language;
 
 macro_rules! texts {
     ($($(#[$doc:meta])* $name:ident: $english:literal, $japanese:literal;)+) => {

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use crate::domain::Project;
-use crate::domain::agent::{AgentStatus, ProjectStatus};
-use crate::domain::id::{AgentId, ProjectId};
 use crate::rows::{agents, assignments, projects};
 use crate::store::{Read, StoreError};
+use domain::Project;
+use domain::agent::{AgentStatus, ProjectStatus};
+use domain::id::{AgentId, ProjectId};
 
 use super::Catalog;
 use crate::service::ServiceError;

@@ -1,10 +1,10 @@
 //! The keys of projects, which begin the short ids of their tasks. A short id never names a second
 //! task, also if projects are deleted.
 
-use crate::domain::{Project, ProjectId, ProjectKey, Refusal};
 use crate::rows::project_keys::{self, KeyRecord};
 use crate::rows::{Transaction, projects, tasks};
 use crate::store::{Read, StoreError};
+use domain::{Project, ProjectId, ProjectKey, Refusal};
 
 use crate::service::ServiceError;
 

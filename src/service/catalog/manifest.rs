@@ -8,18 +8,18 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::config::manifest::Manifest;
-use crate::domain::agent::{AgentEdit, AgentStatus, AiTypes, ProjectEdit, ProjectStatus};
-use crate::domain::id::{AgentId, ProjectId, TaskId};
-use crate::domain::limits;
-use crate::domain::notice::WorkChange;
-use crate::domain::task::{Actor, NewTask, TaskEdit, change};
-use crate::domain::workspace::WorkspaceMode;
-use crate::domain::{
+use crate::rows::{Transaction, agents, assignments, project_keys, projects, tasks};
+use crate::store::{Read, StoreError};
+use domain::agent::{AgentEdit, AgentStatus, AiTypes, ProjectEdit, ProjectStatus};
+use domain::id::{AgentId, ProjectId, TaskId};
+use domain::limits;
+use domain::notice::WorkChange;
+use domain::task::{Actor, NewTask, TaskEdit, change};
+use domain::workspace::WorkspaceMode;
+use domain::{
     Agent, Assignment, Priority, Project, Refusal, Removable, Secret, ShortId, Task, TaskGraph,
     TaskStatus, Timestamp,
 };
-use crate::rows::{Transaction, agents, assignments, project_keys, projects, tasks};
-use crate::store::{Read, StoreError};
 
 use super::{Catalog, keys, write_agent, write_project};
 use crate::service::ServiceError;
@@ -102,7 +102,7 @@ pub struct WantedTask {
 mod passkey_text {
     use serde::{Deserialize, Deserializer, Serializer};
 
-    use crate::domain::Secret;
+    use domain::Secret;
 
     #[allow(clippy::ref_option, reason = "serde gives the field by reference")]
     pub(in crate::service) fn serialize<S: Serializer>(

@@ -7,15 +7,15 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::crash_point::{self, CrashPoint};
-use crate::domain::chat::{Sender, check_may_chat, is_open, listens, said};
-use crate::domain::event::NewEvent;
-use crate::domain::id::{AgentId, MessageId, ProjectId};
-use crate::domain::launch::LaunchEvent;
-use crate::domain::{
-    Assignment, InstanceKey, LaunchState, Message, Purpose, Refusal, StartHistory, Timestamp,
-};
 use crate::rows::{Transaction, assignments, launches, messages, start_histories, startable};
 use crate::store::{ChatEnd, MessageFilter, Read, StoreError};
+use domain::chat::{Sender, check_may_chat, is_open, listens, said};
+use domain::event::NewEvent;
+use domain::id::{AgentId, MessageId, ProjectId};
+use domain::launch::LaunchEvent;
+use domain::{
+    Assignment, InstanceKey, LaunchState, Message, Purpose, Refusal, StartHistory, Timestamp,
+};
 
 use super::agents::visible;
 use super::{Chats, silence};

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::domain::stopwatch::AtFirst;
-use crate::domain::{Assignment, InstanceKey, Launch, LaunchId, LaunchState, Purpose, Timestamp};
 use crate::rows::{messages, start_histories};
 use crate::store::{ChatEnd, MessageFilter, Read, StoreError};
+use domain::stopwatch::AtFirst;
+use domain::{Assignment, InstanceKey, Launch, LaunchId, LaunchState, Purpose, Timestamp};
 
 use super::agents::{newest_unread_after, visible};
 use super::presence::Attendances;

@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use crate::clock;
 use crate::crash_point::{self, CrashPoint};
-use crate::domain::forge::ForgeItem;
-use crate::domain::forge::settle::{Work, settle};
-use crate::domain::forge::texts::Texts;
-use crate::domain::task::Mover;
-use crate::domain::{TaskStatus, Timestamp};
 use crate::nudge::sleep_until;
 use crate::rows::{events, executions, forge_items, tasks};
 use crate::store::{Read, StoreError};
 use crate::telemetry::ErrorChain;
+use domain::forge::ForgeItem;
+use domain::forge::settle::{Work, settle};
+use domain::forge::texts::Texts;
+use domain::task::Mover;
+use domain::{TaskStatus, Timestamp};
 
 use super::ForgeItems;
 use super::{launches_on, put_item};

@@ -9,16 +9,16 @@ use std::time::Duration;
 
 use crate::clock;
 use crate::crash_point::{self, CrashPoint};
-use crate::domain::forge::open_work::OpenWork;
-use crate::domain::forge::queue::{self, Start, Turn};
-use crate::domain::forge::{ForgeItem, ItemState, WorkState};
-use crate::domain::id::AgentId;
-use crate::domain::start_history::{StartFacts, StartReason};
-use crate::domain::{InstanceKey, Purpose, TaskStatus};
 use crate::nudge::sleep_until;
 use crate::rows::{agents, forge_items, launches, pauses, startable, tasks};
 use crate::store::{Read, StoreError};
 use crate::telemetry::ErrorChain;
+use domain::forge::open_work::OpenWork;
+use domain::forge::queue::{self, Start, Turn};
+use domain::forge::{ForgeItem, ItemState, WorkState};
+use domain::id::AgentId;
+use domain::start_history::{StartFacts, StartReason};
+use domain::{InstanceKey, Purpose, TaskStatus};
 
 use super::Forges;
 use super::waiting::{RepositoryKey, Served};

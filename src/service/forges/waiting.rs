@@ -7,10 +7,10 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
 
-use crate::domain::forge::{Base, ForgeKind, ItemKey, ItemKind, Publication, Publish, queue};
-use crate::domain::{AgentId, ProjectId, Timestamp};
 use crate::locks::lock;
 use crate::nudge::Nudge;
+use domain::forge::{Base, ForgeKind, ItemKey, ItemKind, Publication, Publish, queue};
+use domain::{AgentId, ProjectId, Timestamp};
 
 use super::Forges;
 

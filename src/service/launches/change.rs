@@ -4,14 +4,14 @@
 use std::time::Duration;
 
 use crate::crash_point::{self, CrashPoint};
-use crate::domain::chat::after_end;
-use crate::domain::event::NewEvent;
-use crate::domain::launch::{LaunchEvent, StopReason, Verdict};
-use crate::domain::session::SessionEndReason;
-use crate::domain::{Launch, LaunchId, LaunchState, Outcome, Purpose, Timestamp};
 use crate::rows::{Transaction, executions, launches, start_histories, startable};
 use crate::store::StoreError;
 use crate::telemetry::counters;
+use domain::chat::after_end;
+use domain::event::NewEvent;
+use domain::launch::{LaunchEvent, StopReason, Verdict};
+use domain::session::SessionEndReason;
+use domain::{Launch, LaunchId, LaunchState, Outcome, Purpose, Timestamp};
 
 use super::accounts;
 use crate::service::chats::agents as chat;

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::domain::LaunchId;
 use crate::rows::launches;
 use crate::sys::processes;
+use domain::LaunchId;
 
 use super::Launches;
 

@@ -1,13 +1,13 @@
 //! Requests of coordinators that are not part of this program (docs/migration.md). They ask without
 //! a purpose, ask for one word, or report a process without the id of its launch.
 
-use crate::domain::id::{AgentId, LaunchId, ProjectId};
-use crate::domain::launch::StopReason;
-use crate::domain::launch::reported::{ReportedBy, launch_to_report};
-use crate::domain::start_history::StartReason;
-use crate::domain::{InstanceKey, LaunchState, Purpose};
 use crate::rows::{launches, startable};
 use crate::store::LaunchFilter;
+use domain::id::{AgentId, LaunchId, ProjectId};
+use domain::launch::StopReason;
+use domain::launch::reported::{ReportedBy, launch_to_report};
+use domain::start_history::StartReason;
+use domain::{InstanceKey, LaunchState, Purpose};
 
 use super::Launches;
 use super::start::{Claim, ShouldStart};
@@ -85,8 +85,8 @@ impl Launches {
     /// Returns the launch that a report about a process means, for clients that do not send its id.
     ///
     /// # Errors
-    /// [`NoOpenLaunch`](crate::domain::Refusal::NoOpenLaunch) and
-    /// [`AmbiguousLaunch`](crate::domain::Refusal::AmbiguousLaunch).
+    /// [`NoOpenLaunch`](domain::Refusal::NoOpenLaunch) and
+    /// [`AmbiguousLaunch`](domain::Refusal::AmbiguousLaunch).
     pub async fn find_to_report(
         &self,
         agent: &AgentId,

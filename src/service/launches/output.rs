@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 
 use futures::Stream;
 
-use crate::domain::instance::ExitHint;
-use crate::domain::{LaunchId, Refusal};
 use crate::folder_watch::shared::{FollowedFolder, SharedFolders};
 use crate::instance_dir::output_pages::{self, OutputPage, OutputPlace};
 use crate::instance_dir::output_reader::OutputReader;
 use crate::instance_dir::record::{self, Exit};
 use crate::instance_dir::{self};
 use crate::rows::output_tails;
+use domain::instance::ExitHint;
+use domain::{LaunchId, Refusal};
 
 use super::{Launches, find};
 use crate::service::ServiceError;

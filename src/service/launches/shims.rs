@@ -1,17 +1,17 @@
 //! The shim process of each open launch, as the coordinators report it.
 //!
 //! This is kept in memory: a coordinator reports it again to the next run of the server
-//! ([`LaunchFacts::is_shim_unknown`](crate::domain::LaunchFacts::is_shim_unknown)).
+//! ([`LaunchFacts::is_shim_unknown`](domain::LaunchFacts::is_shim_unknown)).
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::Launches;
-use crate::domain::LaunchId;
-use crate::domain::instance::ShimIdentity;
-use crate::domain::peer::ProcessId;
 use crate::instance_dir::lock;
+use domain::LaunchId;
+use domain::instance::ShimIdentity;
+use domain::peer::ProcessId;
 
 /// The shims of open launches.
 #[derive(Debug, Default)]

@@ -6,16 +6,14 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use crate::crash_point::{self, CrashPoint};
-use crate::domain::check::CheckOrder;
-use crate::domain::id::{CoordinatorId, LaunchId, TaskId};
-use crate::domain::secret::TICKET_PREFIX;
-use crate::domain::start_history::StartReason;
-use crate::domain::task::next_task;
-use crate::domain::{
-    Attempt, InstanceKey, Launch, LaunchState, Purpose, Secret, StartFacts, Timestamp,
-};
 use crate::rows::{Transaction, executions, launches, startable};
 use crate::store::{Read, StoreError};
+use domain::check::CheckOrder;
+use domain::id::{CoordinatorId, LaunchId, TaskId};
+use domain::secret::TICKET_PREFIX;
+use domain::start_history::StartReason;
+use domain::task::next_task;
+use domain::{Attempt, InstanceKey, Launch, LaunchState, Purpose, Secret, StartFacts, Timestamp};
 
 use super::Launches;
 use super::accounts;

@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::domain::agent::{AgentStatus, ProjectStatus};
-use crate::domain::id::{AgentId, CoordinatorId, ProjectId};
-use crate::domain::plan::{Deferred, SlotUse};
-use crate::domain::waiting::{ChatInSlot, Inactive, SilentHost, WaitFacts};
-use crate::domain::why::{Why, all_rules};
-use crate::domain::{InstanceKey, Launch, LaunchState, Outcome, Purpose, StartFacts, Timestamp};
 use crate::rows::{agents, events, launches, pauses, projects, startable};
 use crate::service::people;
 use crate::store::{Read, StoreError};
+use domain::agent::{AgentStatus, ProjectStatus};
+use domain::id::{AgentId, CoordinatorId, ProjectId};
+use domain::plan::{Deferred, SlotUse};
+use domain::waiting::{ChatInSlot, Inactive, SilentHost, WaitFacts};
+use domain::why::{Why, all_rules};
+use domain::{InstanceKey, Launch, LaunchState, Outcome, Purpose, StartFacts, Timestamp};
 
 use super::Launches;
 use super::history::last_end;

@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::clock;
-use crate::domain::launch::{LapseLimits, LaunchEvent, StopReason};
-use crate::domain::session::SessionEndReason;
-use crate::domain::stopwatch::AtFirst;
-use crate::domain::{Launch, LaunchId, LaunchState, Session, SessionId, Timestamp};
 use crate::rows::{launches, sessions};
+use domain::launch::{LapseLimits, LaunchEvent, StopReason};
+use domain::session::SessionEndReason;
+use domain::stopwatch::AtFirst;
+use domain::{Launch, LaunchId, LaunchState, Session, SessionId, Timestamp};
 
 use super::Maintenance;
 use crate::service::clocks::{Look, Subject};

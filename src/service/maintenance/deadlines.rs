@@ -5,9 +5,9 @@
 
 use std::time::Duration;
 
-use crate::domain::StopReason;
-use crate::domain::stopwatch::AtFirst;
 use crate::rows::{launches, notices};
+use domain::StopReason;
+use domain::stopwatch::AtFirst;
 
 use super::Maintenance;
 use crate::service::ServiceError;

@@ -1,10 +1,10 @@
 //! Removes the launches of deleted projects with their output, and the rows of workspaces of deleted
 //! tasks.
 
-use crate::domain::{LaunchId, ProjectId};
 use crate::rows::{deletions, launches};
 use crate::store::LaunchFilter;
 use crate::telemetry::counters;
+use domain::{LaunchId, ProjectId};
 
 use super::Maintenance;
 use crate::instance_dir;

@@ -1,15 +1,15 @@
 //! Deletes old rows in small transactions, so that other calls do not wait long for the store.
-//! [`crate::domain::retention`] decides which rows may go. The output of agents is on their host,
+//! [`domain::retention`] decides which rows may go. The output of agents is on their host,
 //! and their coordinator removes it.
 
-use crate::domain::event::EventSpan;
-use crate::domain::retention::{PastLaunch, Retention};
-use crate::domain::{Assignment, InstanceKey, Purpose, Timestamp};
 use crate::rows::{
     Transaction, events, forge_items, launch_retention, launches, messages, start_histories, tasks,
 };
 use crate::store::{Read, StoreError};
 use crate::telemetry::counters;
+use domain::event::EventSpan;
+use domain::retention::{PastLaunch, Retention};
+use domain::{Assignment, InstanceKey, Purpose, Timestamp};
 
 use super::Maintenance;
 use crate::service::ServiceError;

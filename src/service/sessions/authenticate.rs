@@ -5,18 +5,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::crash_point::{self, CrashPoint};
-use crate::domain::authentication::{Facts, Grant, Proof, decide, is_limited};
-use crate::domain::id::{AgentId, LaunchId, ProjectId, SessionId};
-use crate::domain::launch::LaunchEvent;
-use crate::domain::secret::{PasskeyHash, TokenHash};
-use crate::domain::session::{Presenter, SessionEndReason};
-use crate::domain::{
-    Agent, Guidance, InstanceKey, Launch, Project, Purpose, Refusal, Secret, Session, StartHistory,
-    Timestamp,
-};
 use crate::rows::{Transaction, agents, launches, projects, sessions, start_histories, startable};
 use crate::store::Read;
 use crate::telemetry::counters;
+use domain::authentication::{Facts, Grant, Proof, decide, is_limited};
+use domain::id::{AgentId, LaunchId, ProjectId, SessionId};
+use domain::launch::LaunchEvent;
+use domain::secret::{PasskeyHash, TokenHash};
+use domain::session::{Presenter, SessionEndReason};
+use domain::{
+    Agent, Guidance, InstanceKey, Launch, Project, Purpose, Refusal, Secret, Session, StartHistory,
+    Timestamp,
+};
 
 use super::Sessions;
 use crate::service::launches::accounts;

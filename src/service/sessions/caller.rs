@@ -7,16 +7,16 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::clock;
-use crate::domain::authentication::is_presented_by_its_own;
-use crate::domain::session::{Presenter, SessionEndReason, Transport};
-use crate::domain::{Launch, LaunchState, Purpose, Refusal, Secret, Session, SessionId, Timestamp};
+use domain::authentication::is_presented_by_its_own;
+use domain::session::{Presenter, SessionEndReason, Transport};
+use domain::{Launch, LaunchState, Purpose, Refusal, Secret, Session, SessionId, Timestamp};
 
 use super::Sessions;
-use crate::domain::LaunchId;
 use crate::locks::lock;
 use crate::rows::{Transaction, launches, sessions};
 use crate::service::{Inputs, ServiceError};
 use crate::store::{Read, StoreError};
+use domain::LaunchId;
 
 /// An agent that has shown its session token.
 #[derive(Debug, Clone)]

@@ -1,9 +1,9 @@
 //! `logout`: an agent ends its session without a report.
 
-use crate::domain::launch::LaunchEvent;
-use crate::domain::notice::NoticeKind;
-use crate::domain::session::SessionEndReason;
-use crate::domain::{Launch, Notice, StopReason};
+use domain::launch::LaunchEvent;
+use domain::notice::NoticeKind;
+use domain::session::SessionEndReason;
+use domain::{Launch, Notice, StopReason};
 
 use super::Sessions;
 use super::caller::fence;

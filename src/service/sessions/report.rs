@@ -1,14 +1,14 @@
 //! `report_completed`: the end of an agent's work as the agent sees it, and its effect on the task.
 
 use crate::crash_point::{self, CrashPoint};
-use crate::domain::launch::{LaunchEvent, ReportResult};
-use crate::domain::limits;
-use crate::domain::notice::WorkChange;
-use crate::domain::session::SessionEndReason;
-use crate::domain::task::{Actor, next_task};
-use crate::domain::{Guidance, Launch, LaunchId, Task, TaskStatus};
 use crate::rows::{Transaction, executions, launches, tasks};
 use crate::store::{Read, StoreError};
+use domain::launch::{LaunchEvent, ReportResult};
+use domain::limits;
+use domain::notice::WorkChange;
+use domain::session::SessionEndReason;
+use domain::task::{Actor, next_task};
+use domain::{Guidance, Launch, LaunchId, Task, TaskStatus};
 
 use super::Sessions;
 use super::caller::fence;

@@ -1,9 +1,9 @@
 //! Comments of people on tasks.
 
-use crate::domain::Refusal;
-use crate::domain::comment::{Comment, comment_text};
-use crate::domain::id::{CommentId, TaskId};
 use crate::rows::comments;
+use domain::Refusal;
+use domain::comment::{Comment, comment_text};
+use domain::id::{CommentId, TaskId};
 
 use super::{Tasks, find};
 use crate::service::ServiceError;
@@ -28,7 +28,7 @@ impl Tasks {
     ///
     /// # Errors
     /// `TaskNotFound`; `Missing` for an empty text and the refusals of
-    /// [`limits`](crate::domain::limits); `AlreadyExists` if another comment has the id.
+    /// [`limits`](domain::limits); `AlreadyExists` if another comment has the id.
     pub async fn comment(
         &self,
         task: &TaskId,

@@ -3,16 +3,16 @@
 
 use std::collections::BTreeMap;
 
-use crate::domain::Task;
-use crate::domain::creation::{CreationLimits, Creations};
-use crate::domain::event::NewEvent;
-use crate::domain::guidance::NewPlace;
-use crate::domain::id::TaskId;
-use crate::domain::limits;
-use crate::domain::task::batch::{Batch, Draft};
-use crate::domain::task::{Actor, NewTask, change};
 use crate::rows::{Transaction, launches, tasks};
 use crate::store::Read;
+use domain::Task;
+use domain::creation::{CreationLimits, Creations};
+use domain::event::NewEvent;
+use domain::guidance::NewPlace;
+use domain::id::TaskId;
+use domain::limits;
+use domain::task::batch::{Batch, Draft};
+use domain::task::{Actor, NewTask, change};
 
 use crate::service::catalog::check_assignable;
 use crate::service::sessions::caller::fence;
@@ -40,7 +40,7 @@ impl Tasks {
     /// Returns `Invalid` for no tasks, for more than `MAX_BATCH`, and for a local id that is
     /// duplicate or unknown. Returns the refusals of [`limits`] and of [`change`]. Returns
     /// `AgentNotFound` and `NotAssigned` for an assignee, and `TooManyTasks` and `TooManySubtasks`.
-    /// If a draft has a local id, [`InBatch`](crate::domain::Refusal::InBatch) names the draft.
+    /// If a draft has a local id, [`InBatch`](domain::Refusal::InBatch) names the draft.
     pub async fn create(&self, caller: &Caller, drafts: &[Draft]) -> Result<Created, ServiceError> {
         let ids: Vec<TaskId> =
             drafts.iter().map(|_| self.core.world.new_id(TaskId::PREFIX)).collect();

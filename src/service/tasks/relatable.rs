@@ -1,9 +1,9 @@
 //! The tasks from which a person picks the parent or a dependency of a task.
 
-use crate::domain::task::{Relation, TaskSearch};
-use crate::domain::{ProjectId, Task, TaskId};
 use crate::rows::tasks;
 use crate::store::{ArchivedTasks, TaskFilter};
+use domain::task::{Relation, TaskSearch};
+use domain::{ProjectId, Task, TaskId};
 
 use super::{Tasks, ranked};
 use crate::service::ServiceError;

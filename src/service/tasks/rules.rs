@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use crate::domain::event::NewEvent;
-use crate::domain::id::TaskId;
-use crate::domain::notice::WorkChange;
-use crate::domain::task::{Actor, change};
-use crate::domain::{Task, TaskGraph, TaskStatus};
 use crate::rows::{Transaction, tasks};
 use crate::store::{Read, StoreError, TaskFilter};
+use domain::event::NewEvent;
+use domain::id::TaskId;
+use domain::notice::WorkChange;
+use domain::task::{Actor, change};
+use domain::{Task, TaskGraph, TaskStatus};
 
 use crate::service::ServiceError;
 

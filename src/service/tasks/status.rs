@@ -1,12 +1,12 @@
 //! `update_task_status`: an agent moves a task, and learns the next step.
 
-use crate::domain::id::TaskId;
-use crate::domain::launch::ReportResult;
-use crate::domain::limits;
-use crate::domain::next_action::TaskStep;
-use crate::domain::task::Actor;
-use crate::domain::{Refusal, Task, TaskStatus};
 use crate::rows::tasks;
+use domain::id::TaskId;
+use domain::launch::ReportResult;
+use domain::limits;
+use domain::next_action::TaskStep;
+use domain::task::Actor;
+use domain::{Refusal, Task, TaskStatus};
 
 use super::Tasks;
 use super::ids::full_id_in;
@@ -29,7 +29,7 @@ impl Tasks {
     /// a subtask of such a task.
     ///
     /// # Errors
-    /// The refusals of [`change`](crate::domain::task::change) and of [`limits`]; `TaskNotFound`
+    /// The refusals of [`change`](domain::task::change) and of [`limits`]; `TaskNotFound`
     /// also for tasks of other projects; `ChecksPending` for done, if the task has a clone of its
     /// own in which another launch works on it.
     pub async fn update_status(

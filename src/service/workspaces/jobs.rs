@@ -4,15 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::config;
-use crate::domain::workspace::{
-    Content, ForgetOrder, Job, KeepOrder, LfsFiles, Order, PublishOrder, PublishResults,
-    RemoveOrder,
-};
-use crate::domain::{AgentId, Project, StartFacts, Timestamp, Workspace};
 use crate::rows::{projects, tasks, workspaces};
 use crate::service::{Settings, checks};
 use crate::store::{Read, StoreError};
 use crate::workspace::Checkouts;
+use domain::workspace::{
+    Content, ForgetOrder, Job, KeepOrder, LfsFiles, Order, PublishOrder, PublishResults,
+    RemoveOrder,
+};
+use domain::{AgentId, Project, StartFacts, Timestamp, Workspace};
 
 use super::dependencies::{Dependencies, dependencies_of, newest_above};
 use super::{OwnCheckouts, remotes};

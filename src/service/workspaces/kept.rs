@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use crate::domain::workspace::WorkspaceState;
-use crate::domain::{Project, Refusal, Task, TaskId, Workspace};
 use crate::service::core::Core;
 use crate::service::{ServiceError, catalog};
 use crate::store::Read;
+use domain::workspace::WorkspaceState;
+use domain::{Project, Refusal, Task, TaskId, Workspace};
 
 use super::{Workspaces, find, refused};
 

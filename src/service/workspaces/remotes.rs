@@ -3,16 +3,16 @@
 
 use std::sync::Arc;
 
-use crate::domain::forge::{Publish, TakenResult};
-use crate::domain::workspace::{
-    BranchIds, DEFAULT_PATTERN, FetchOrder, Fetched, ForgeBase, PushOrder, Pushed, RemoteError,
-    WorkspaceState, branch_of,
-};
-use crate::domain::{Task, TaskId, Workspace, WorkspaceId};
 use crate::rows::{Transaction, forge_items, workspaces};
 use crate::service::ServiceError;
 use crate::store::{Read, StoreError};
 use crate::workspace::Checkouts;
+use domain::forge::{Publish, TakenResult};
+use domain::workspace::{
+    BranchIds, DEFAULT_PATTERN, FetchOrder, Fetched, ForgeBase, PushOrder, Pushed, RemoteError,
+    WorkspaceState, branch_of,
+};
+use domain::{Task, TaskId, Workspace, WorkspaceId};
 
 use super::Workspaces;
 

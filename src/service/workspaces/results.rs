@@ -3,14 +3,14 @@
 use std::path::Path;
 use std::time::Duration;
 
-use crate::domain::event::NewEvent;
-use crate::domain::task::Actor;
-use crate::domain::workspace::{
-    Content, HookRule, HookWish, MergeMessage, MergeStyle, Published, Repeat, WorkspaceState,
-};
-use crate::domain::{Refusal, Task, TaskId, TaskStatus, Timestamp, Workspace, WorkspaceId};
 use crate::rows::{executions, tasks, workspaces};
 use crate::workspace::{Author, BehindOrder, DiffKind, DiffOrder, MergeOrder, Merged, RevertOrder};
+use domain::event::NewEvent;
+use domain::task::Actor;
+use domain::workspace::{
+    Content, HookRule, HookWish, MergeMessage, MergeStyle, Published, Repeat, WorkspaceState,
+};
+use domain::{Refusal, Task, TaskId, TaskStatus, Timestamp, Workspace, WorkspaceId};
 
 use super::remotes::base_of_task;
 use super::{WorkspaceView, Workspaces, failed, find, keep_order, publish_order, refused};

@@ -1,10 +1,10 @@
 //! Says why there is no disk space for another clone.
 
-use crate::domain::Workspace;
-use crate::domain::printable::bytes;
-use crate::domain::workspace::WorkspaceState;
 use crate::rows::{tasks, workspaces};
 use crate::store::{Read, StoreError};
+use domain::Workspace;
+use domain::printable::bytes;
+use domain::workspace::WorkspaceState;
 
 use super::OwnCheckouts;
 

@@ -4,12 +4,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::Workspaces;
-use crate::domain::workspace::Moment;
-use crate::domain::{AgentId, LaunchId, ProjectId, Refusal, Task};
 use crate::rows::{launches, tasks};
 use crate::service::{ServiceError, catalog};
 use crate::telemetry::ErrorChain;
 use crate::workspace::{Checkouts, SnapshotEntry};
+use domain::workspace::Moment;
+use domain::{AgentId, LaunchId, ProjectId, Refusal, Task};
 
 /// A snapshot of a project's directory, with the launch that it was taken for.
 #[derive(Debug, Clone)]

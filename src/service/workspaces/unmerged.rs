@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use crate::domain::attention::{Attention, of_left};
-use crate::domain::workspace::{Conflict, Content, MergeStep, MergeStyle, UnmergedResult};
-use crate::domain::{ProjectId, TaskId, Workspace};
 use crate::rows::{forge_items, tasks, workspaces};
 use crate::service::ServiceError;
 use crate::store::{Read, StoreError};
 use crate::workspace::Merged;
+use domain::attention::{Attention, of_left};
+use domain::workspace::{Conflict, Content, MergeStep, MergeStyle, UnmergedResult};
+use domain::{ProjectId, TaskId, Workspace};
 
 use super::{MergeWish, Workspaces};
 

@@ -7,7 +7,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::domain::store_state::{Access, Step};
+use domain::store_state::{Access, Step};
 
 use super::super::StoreError;
 use super::super::db::{BoxError, DbError};

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::clock;
-use crate::domain::store_state::Spread;
 use crate::postgres_url::PostgresUrl;
+use domain::store_state::Spread;
 
 use super::super::schema;
 use super::Role;

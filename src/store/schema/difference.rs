@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use rusqlite::Connection;
 
 use super::{SchemaError, apply, first_missing, newest_version};
-use crate::domain::printable::one_line;
 use crate::store::backup;
+use domain::printable::one_line;
 
 /// The tables that a database of ours may have in addition: the origin of a backup, and what SQLite
 /// makes when a person runs `ANALYZE`.

@@ -12,7 +12,7 @@ use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use rustix::io::Errno;
 use rustix::process::Pid;
 
-use crate::domain::peer::{Executable, Sight};
+use domain::peer::{Executable, Sight};
 
 /// Returns the pid and the effective user of the process that connected.
 pub fn credentials(socket: &impl AsFd) -> io::Result<(i32, u32)> {

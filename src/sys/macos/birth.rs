@@ -8,7 +8,7 @@ use std::ptr;
 
 use nix::libc;
 
-use crate::domain::instance::SHIM_COMM;
+use domain::instance::SHIM_COMM;
 
 /// Flags for `posix_spawn`: a shim has a session of its own, and only the descriptors that are
 /// handed to it.

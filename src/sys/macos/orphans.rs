@@ -11,9 +11,9 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use super::processes::{self, Process};
-use crate::domain::instance::MARK_VARIABLE;
 use crate::locks::lock;
 use crate::sys::lineage::forked_by;
+use domain::instance::MARK_VARIABLE;
 
 /// False: "no children" says nothing of descendants.
 pub const FALL_TO_REAPER: bool = false;

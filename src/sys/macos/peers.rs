@@ -16,8 +16,8 @@ use rustix::io::Errno;
 use rustix::process::Pid;
 
 use super::processes;
-use crate::domain::instance::MARK_VARIABLE;
-use crate::domain::peer::{Executable, Sight};
+use domain::instance::MARK_VARIABLE;
+use domain::peer::{Executable, Sight};
 
 /// Returns the pid of the process that last used the other end, and the effective user that
 /// connected it.

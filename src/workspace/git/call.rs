@@ -13,11 +13,11 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{Child, Command};
 
 use super::{Git, GitError, MAX_OUTPUT};
-use crate::domain::workspace::Remote;
 use crate::sys::confined::{self, ProcessLimits, UserIds};
 use crate::sys::processes;
 use crate::workspace::rights::{Groups, Owner};
 use crate::workspace::strays::MARK;
+use domain::workspace::Remote;
 
 /// The time for a call that neither transfers objects nor writes many files.
 const SHORT: Duration = Duration::from_mins(1);
@@ -520,7 +520,7 @@ impl Drop for Group<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::workspace::GitLimits;
+    use domain::workspace::GitLimits;
 
     #[test]
     fn the_limits_of_a_call_are_those_of_the_settings() {

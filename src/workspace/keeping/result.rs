@@ -2,9 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use crate::domain::workspace::{
-    Content, Found, KeepOrder, NewCommits, Order, OtherTip, Tip, find_result,
-};
 use crate::workspace::create::{MADE, read_made};
 use crate::workspace::git::GitError;
 use crate::workspace::keep_repository::SOURCE;
@@ -14,6 +11,7 @@ use crate::workspace::refs::{Refs, is_id};
 use crate::workspace::remote::FORGE;
 use crate::workspace::transfer::revisions;
 use crate::workspace::{CheckoutError, Checkouts, Place};
+use domain::workspace::{Content, Found, KeepOrder, NewCommits, Order, OtherTip, Tip, find_result};
 
 /// The list of the commits that a workspace began with, in the folder `git` of a kept commit.
 const BEGUN: &str = "begun";

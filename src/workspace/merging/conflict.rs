@@ -1,7 +1,7 @@
 //! Looks whether a conflict is over.
 
-use crate::domain::workspace::{Conflict, KeepOrder};
 use crate::workspace::{CheckoutError, Checkouts, Place};
+use domain::workspace::{Conflict, KeepOrder};
 
 impl Checkouts {
     /// Returns the conflict that a workspace had, as far as its result still has it with the same

@@ -5,14 +5,14 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use super::{BranchMove, MergeOrder, Merged, Sides};
-use crate::domain::store_state::span;
-use crate::domain::workspace::Published;
 use crate::sys::user_names::login_of;
 use crate::telemetry::ErrorChain;
 use crate::workspace::git::GitError;
 use crate::workspace::rights::{Owner, blocking_as, is_open_to_others, is_root_here};
 use crate::workspace::source::{Source, advice_on_open, entries, owner_of_work_tree};
 use crate::workspace::{CheckoutError, Checkouts, Place};
+use domain::store_state::span;
+use domain::workspace::Published;
 
 impl Checkouts {
     /// Gives the source a branch with the result. A merge that is refused is refused for its own

@@ -8,11 +8,11 @@
 use std::path::PathBuf;
 
 use super::{MergeOrder, Merged, ON_THE_WAY, Sides};
-use crate::domain::workspace::{Commit, EarlierMerges, REVERTS, Repeat, Reverted, find_reverted};
-use crate::domain::{ProjectId, WorkspaceId};
 use crate::workspace::refs::is_id;
 use crate::workspace::source::Source;
 use crate::workspace::{CheckoutError, Checkouts, Place};
+use domain::workspace::{Commit, EarlierMerges, REVERTS, Repeat, Reverted, find_reverted};
+use domain::{ProjectId, WorkspaceId};
 
 /// The most recent merges that are looked at.
 const MAX_NOTED: usize = 100;

@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 
 use super::signatures::home_of_owner;
 use super::{MergeOrder, Sides};
-use crate::domain::workspace::{HookStep, MergeStyle, hooks_of_commit};
 use crate::workspace::git::GitError;
 use crate::workspace::rights::blocking_as;
 use crate::workspace::source::Source;
 use crate::workspace::{CheckoutError, Checkouts};
+use domain::workspace::{HookStep, MergeStyle, hooks_of_commit};
 
 /// The home of a user that this machine does not know.
 const NO_HOME: &str = "/nonexistent";

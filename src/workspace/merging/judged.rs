@@ -16,13 +16,13 @@ use super::put_back::PutBack;
 use super::record::Record;
 use super::{BranchMove, MergeOrder, Merged, Sides};
 use crate::crash_point::{self, CrashPoint};
-use crate::domain::workspace::COMMIT_MSG;
 use crate::telemetry::ErrorChain;
 use crate::workspace::git::HookRun;
 use crate::workspace::inside::Inside;
 use crate::workspace::rights::blocking_as;
 use crate::workspace::source::{Source, entries};
 use crate::workspace::{CheckoutError, Checkouts, KeepState};
+use domain::workspace::COMMIT_MSG;
 
 /// The file with the message for a hook, in git's folder. `COMMIT_EDITMSG` is the person's.
 const MESSAGE: &str = "MESSAGE_OF_AGENT_COORDINATOR";

@@ -7,11 +7,11 @@ use tokio::time::Instant;
 
 use super::record::Record;
 use crate::clock;
-use crate::domain::workspace::{LeftMerge, still_left};
-use crate::domain::{ProjectId, Timestamp};
 use crate::workspace::objects::names_in;
 use crate::workspace::source::Source;
 use crate::workspace::{CheckoutError, Checkouts, blocking};
+use domain::workspace::{LeftMerge, still_left};
+use domain::{ProjectId, Timestamp};
 
 /// The time for which an answer counts, because inboxes are read often.
 const COUNTS_FOR: Duration = Duration::from_secs(2);

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::domain::WorkspaceId;
 use crate::workspace::objects::names_in;
 use crate::workspace::refs::read_text;
 use crate::workspace::{CheckoutError, rename, write};
+use domain::WorkspaceId;
 
 const BEGINNING: &str = "merging-";
 const LEFT: &str = "left";

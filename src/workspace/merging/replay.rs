@@ -1,8 +1,8 @@
 //! Replays the commits of a result on a branch, without files.
 
 use super::ON_THE_WAY;
-use crate::domain::workspace::Signature;
 use crate::workspace::{CheckoutError, Checkouts, Place};
+use domain::workspace::Signature;
 
 /// The end of a replay: the newest commit, or the files that conflict.
 pub(super) type Replayed = Result<String, Vec<String>>;

@@ -3,9 +3,9 @@
 use std::os::unix::fs::PermissionsExt as _;
 
 use super::*;
-use crate::domain::{InstanceKey, Purpose};
 use crate::workspace::find_shared_tree;
 use crate::workspace::tests::run_git;
+use domain::{InstanceKey, Purpose};
 
 /// A git repository of a person, and the snapshots of it.
 struct Bed {

@@ -2,7 +2,7 @@
 
 use super::super::folder::of_rights;
 use super::*;
-use crate::domain::workspace::{Folder, FolderRepository};
+use domain::workspace::{Folder, FolderRepository};
 
 async fn repository(bed: &Bed, folder: &Path) -> FolderRepository {
     match bed.checkouts.look_at(folder).await {

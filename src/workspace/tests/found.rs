@@ -1,7 +1,7 @@
 //! Results that agents left on branches of their own.
 
 use super::*;
-use crate::domain::workspace::Choice;
+use domain::workspace::Choice;
 
 /// Returns the choice of a commit among the tips of a kept content.
 fn choice(commit: &str, content: &Content) -> Choice {

@@ -30,8 +30,8 @@ use tokio::time::Instant;
 use super::objects::names_in as names;
 use super::rights::{AGENT, PERSON, PROGRAMS, SECRET, agent, chain, give, mode, snapshot_order};
 use super::*;
-use crate::domain::workspace::{CleanOrder, PublishOrder};
 use changes::{Dice, Target, craft};
+use domain::workspace::{CleanOrder, PublishOrder};
 
 mod changes;
 

@@ -7,8 +7,8 @@ use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use super::rights::{AGENT, PERSON, agent, bed_of_root, chain, give, mode, snapshot_order};
 use super::*;
 use crate::crash_point::{CrashPoint, VARIABLE};
-use crate::domain::workspace::{CleanOrder, ForgetOrder};
-use crate::domain::{RunAs, Timestamp};
+use domain::workspace::{CleanOrder, ForgetOrder};
+use domain::{RunAs, Timestamp};
 
 /// The keeper of these tests: neither the user of the agents nor a person.
 const KEEPER: u32 = 2;

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::*;
-use crate::domain::Timestamp;
-use crate::domain::workspace::ForgetOrder;
+use domain::Timestamp;
+use domain::workspace::ForgetOrder;
 
 /// Returns the order to make a clone again from its kept state.
 pub(super) fn restored(kept: &Content, prepared: &Prepared) -> Restored {

@@ -444,7 +444,7 @@ async fn nothing_of_a_repository_inside_runs() {
     is_complete(&kept);
     bed.remove("one", &one, &kept).await;
     bed.prepare_again("one", &one, &kept).await.unwrap();
-    let base = Some(crate::domain::workspace::BASE_WORKING_TREE.to_owned());
+    let base = Some(domain::workspace::BASE_WORKING_TREE.to_owned());
     let made = bed.checkouts.prepare(&Order { base, ..bed.order("two") }).await.unwrap();
     assert!(!mark.exists());
     assert_eq!(bed.git(&bed.tree("two"), &["status", "--porcelain"]), "");

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, lchown, symlink};
 
 use super::*;
-use crate::domain::RunAs;
-use crate::domain::plan::shared::{SnapshotCause, SnapshotOrder};
-use crate::domain::workspace::{CleanOrder, PublishOrder};
+use domain::RunAs;
+use domain::plan::shared::{SnapshotCause, SnapshotOrder};
+use domain::workspace::{CleanOrder, PublishOrder};
 
 /// A user who owns the repository of a project, and one as whom agents run.
 pub(super) const PERSON: u32 = 1;

@@ -1,8 +1,8 @@
 //! Submodules and files of LFS in new workspaces.
 
 use super::*;
-use crate::domain::Secret;
-use crate::domain::workspace::{ForgeBase, Remote};
+use domain::Secret;
+use domain::workspace::{ForgeBase, Remote};
 
 impl Bed {
     /// Makes a repository in the folder of the test, with one file.

@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Stdio;
 
-use agent_coordinator::domain::forge::ForgeKind::{GitHub, GitLab};
+use domain::forge::ForgeKind::{GitHub, GitLab};
 use serde_json::Value;
 
 use crate::daemon::{Daemon, Said};

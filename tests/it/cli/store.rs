@@ -3,7 +3,7 @@
 use std::process::Stdio;
 
 use ::postgres::NoTls;
-use agent_coordinator::domain::forge::ForgeKind;
+use domain::forge::ForgeKind;
 use rustix::process::Signal;
 use serde_json::Value;
 

@@ -12,8 +12,6 @@ use std::sync::{Arc, Mutex, mpsc};
 
 use agent_coordinator::config::manifest;
 use agent_coordinator::config::{ConfigurationState, Environment, Start};
-use agent_coordinator::domain::admission::ConnectionLimits;
-use agent_coordinator::domain::{Secret, Timestamp};
 use agent_coordinator::mcp::admission::ConnectionRegister;
 use agent_coordinator::mcp::{self, McpServer};
 use agent_coordinator::nudge::Nudge;
@@ -22,6 +20,8 @@ use agent_coordinator::rest::{self, ConfigurationHandle, RestState};
 use agent_coordinator::rows::Store;
 use agent_coordinator::service::world::SystemWorld;
 use agent_coordinator::service::{Service, Settings, Wanted};
+use domain::admission::ConnectionLimits;
+use domain::{Secret, Timestamp};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;

@@ -37,7 +37,7 @@ use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-use agent_coordinator::domain::forge::ForgeKind;
+use domain::forge::ForgeKind;
 
 pub use self::faults::{Fault, Times};
 pub use self::handles::{Item, Repository};

@@ -1,8 +1,8 @@
 //! Lists, labels and comments that the clients read and write.
 
-use agent_coordinator::domain::forge::marker::harmless;
-use agent_coordinator::domain::forge::{ForgeKind, ItemKind, LabelDelta};
 use agent_coordinator::forge::{Conditional, Feed, ForgeError, Listing, MAX_COMMENTS};
+use domain::forge::marker::harmless;
+use domain::forge::{ForgeKind, ItemKind, LabelDelta};
 
 use super::fake::{Item, OWNER};
 use super::{BOTH, Bed, NAME, fresh};
@@ -88,7 +88,7 @@ async fn the_bot_is_found_by_its_login_where_its_number_is_unknown() {
         let by_number = bed.assigned();
         bed.fake.rename_user(OWNER, "Robot-2");
         let login = |login: &str| Listing::Assigned {
-            bot: agent_coordinator::domain::forge::ForgeUser { id: None, login: login.to_owned() },
+            bot: domain::forge::ForgeUser { id: None, login: login.to_owned() },
         };
         let feed = bed.client.feeds()[0];
         assert_eq!(bed.all(feed, &login("robot-2")).await.0.len(), 1, "{forge}");

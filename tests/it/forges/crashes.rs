@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use agent_coordinator::crash_point::{CrashPoint, VARIABLE};
-use agent_coordinator::domain::forge::ForgeKind;
+use domain::forge::ForgeKind;
 use rustix::process::Signal;
 use serde_json::Value;
 

@@ -4,7 +4,7 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use agent_coordinator::domain::forge::ForgeKind;
+use domain::forge::ForgeKind;
 use serde_json::{Value, json};
 
 use super::crashes::for_each;

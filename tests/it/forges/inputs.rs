@@ -3,8 +3,8 @@
 
 use std::fs;
 
-use agent_coordinator::domain::forge::ForgeKind;
-use agent_coordinator::domain::forge::marker::Marker;
+use domain::forge::ForgeKind;
+use domain::forge::marker::Marker;
 
 use super::{BOT, Bed, NAME, check_comments, n_comments};
 use crate::daemon::Daemon;

@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use agent_coordinator::domain::forge::ForgeKind;
+use domain::forge::ForgeKind;
 
 use super::crashes::for_each;
 use super::published::{COMMITS, bed_with};

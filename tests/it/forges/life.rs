@@ -1,6 +1,6 @@
 //! The whole life of an item: from the assignment of the bot to the end of the work.
 
-use agent_coordinator::domain::forge::ForgeKind;
+use domain::forge::ForgeKind;
 
 use super::{BOT, Bed, n_comments};
 use crate::forge::fake::{Fault, Times};

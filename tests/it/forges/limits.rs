@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use agent_coordinator::domain::forge::ForgeKind;
+use domain::forge::ForgeKind;
 
 use super::{BOT, Bed, NAME, n_comments};
 use crate::daemon::Daemon;

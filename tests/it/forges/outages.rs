@@ -1,6 +1,6 @@
 //! A forge that was away, and the events that make the daemon ask it again before its next look.
 
-use agent_coordinator::domain::forge::ForgeKind;
+use domain::forge::ForgeKind;
 
 use super::{Bed, NAME};
 use crate::daemon::Daemon;

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use agent_coordinator::domain::forge::ForgeKind;
+use domain::forge::ForgeKind;
 use serde_json::Value;
 
 use super::{BOT, Bed, NAME, n_comments};

@@ -4,8 +4,8 @@
 use std::os::unix::process::ExitStatusExt as _;
 
 use agent_coordinator::crash_point::{CrashPoint, VARIABLE};
-use agent_coordinator::domain::forge::ForgeKind;
-use agent_coordinator::domain::forge::marker::Marker;
+use domain::forge::ForgeKind;
+use domain::forge::marker::Marker;
 use rustix::process::Signal;
 use serde_json::Value;
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
 
-use agent_coordinator::domain::forge::ForgeKind;
+use domain::forge::ForgeKind;
 use serde_json::Value;
 
 use super::{BOT, NAME, n_comments};

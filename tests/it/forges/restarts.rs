@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use agent_coordinator::domain::forge::ForgeKind;
+use domain::forge::ForgeKind;
 use rustix::process::Signal;
 use serde_json::Value;
 

@@ -3,8 +3,8 @@
 use std::fs;
 
 use agent_coordinator::crash_point::{CrashPoint, VARIABLE};
-use agent_coordinator::domain::forge::ForgeKind;
-use agent_coordinator::domain::forge::marker::Marker;
+use domain::forge::ForgeKind;
+use domain::forge::marker::Marker;
 use serde_json::Value;
 
 use super::{BOT, Bed, NAME, check_comments, n_comments};

@@ -5,7 +5,7 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use agent_coordinator::domain::forge::ForgeKind;
+use domain::forge::ForgeKind;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 

@@ -7,9 +7,9 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use agent_coordinator::coordinator::{Coordinator, CoordinatorConfig, Mode};
-use agent_coordinator::domain::plan::{Limits, StartLimits};
-use agent_coordinator::domain::{Guidance, Language};
 use agent_coordinator::provider::{self, Providers};
+use domain::plan::{Limits, StartLimits};
+use domain::{Guidance, Language};
 use tokio::sync::watch;
 use tokio::time::Sleep;
 

@@ -12,14 +12,14 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use agent_coordinator::domain::launch::{ExitStatus, ProcessEnd};
-use agent_coordinator::domain::plan::{Limits, StartLimits};
-use agent_coordinator::domain::{
+use agent_coordinator::nudge::Nudge;
+use agent_coordinator::service::world::World as _;
+use domain::launch::{ExitStatus, ProcessEnd};
+use domain::plan::{Limits, StartLimits};
+use domain::{
     AgentId, CoordinatorId, InstanceKey, LaunchId, Phase, ProjectId, Purpose, Secret, StopReason,
     Timestamp,
 };
-use agent_coordinator::nudge::Nudge;
-use agent_coordinator::service::world::World as _;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 

@@ -6,14 +6,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use agent_coordinator::coordinator::{ClaimAnswer, ControlError, ControlPlane, LocalControlPlane};
-use agent_coordinator::domain::launch::ProcessEnd;
-use agent_coordinator::domain::plan::ProcessReport;
-use agent_coordinator::domain::{
+use agent_coordinator::service::world::World as _;
+use agent_coordinator::service::{CoordinatorStatus, ServerView};
+use domain::launch::ProcessEnd;
+use domain::plan::ProcessReport;
+use domain::{
     Activity, Attempt, CoordinatorId, Instance, InstanceKey, LaunchId, Secret, StopReason,
     Timestamp,
 };
-use agent_coordinator::service::world::World as _;
-use agent_coordinator::service::{CoordinatorStatus, ServerView};
 use tokio::task::yield_now;
 
 use super::world::{Dice, pass};

@@ -4,12 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent_coordinator::domain::{
-    AgentId, InstanceKey, MessageId, ProjectId, Purpose, TaskId, TaskStatus,
-};
 use agent_coordinator::service::{
     AgentEdit, Force, NewTask, ProjectEdit, ServiceError, StopTarget, TaskEdit,
 };
+use domain::{AgentId, InstanceKey, MessageId, ProjectId, Purpose, TaskId, TaskStatus};
 
 use super::Sim;
 use super::script::{Caps, Deed, Fleet};

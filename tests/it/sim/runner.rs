@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use agent_coordinator::coordinator::Mode;
-use agent_coordinator::domain::TaskStatus;
+use domain::TaskStatus;
 
 use super::history::{Told, live};
 use super::net::Weather;

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use agent_coordinator::coordinator::Mode;
-use agent_coordinator::domain::TaskStatus;
-use agent_coordinator::domain::agent::{AgentStatus, ProjectStatus};
+use domain::TaskStatus;
+use domain::agent::{AgentStatus, ProjectStatus};
 
 use super::illness::Illness;
 use super::net::Weather;

@@ -8,12 +8,12 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use agent_coordinator::domain::chat::Sender;
-use agent_coordinator::domain::{
-    InstanceKey, Launch, LaunchId, LaunchState, Message, MessageId, SessionId, Timestamp,
-};
 use agent_coordinator::service::world::World as _;
 use agent_coordinator::store::{LaunchFilter, MessageFilter};
+use domain::chat::Sender;
+use domain::{
+    InstanceKey, Launch, LaunchId, LaunchState, Message, MessageId, SessionId, Timestamp,
+};
 
 use super::{CHAT_IDLE, CHAT_REST, SLACK, Sim};
 use crate::questions::Questions;

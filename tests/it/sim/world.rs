@@ -5,9 +5,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
-use agent_coordinator::domain::Timestamp;
 use agent_coordinator::process::BootInstant;
 use agent_coordinator::service::world::World;
+use domain::Timestamp;
 use tokio::time::Instant;
 
 /// Splitmix64: small, and the same everywhere.

@@ -4,10 +4,10 @@ use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use agent_coordinator::domain::Task;
-use agent_coordinator::domain::event::NewEvent;
 use agent_coordinator::rows::{events, tasks};
 use agent_coordinator::store::{DbError, Engine, Settings, StoreError, TaskFilter, Write, open};
+use domain::Task;
+use domain::event::NewEvent;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use tempfile::TempDir;

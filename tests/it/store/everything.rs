@@ -1,8 +1,5 @@
 //! The answers of a store to all questions, for a comparison before and after a change.
 
-use agent_coordinator::domain::chat::Sender;
-use agent_coordinator::domain::forge::{ForgeKind, ItemKey, ItemKind};
-use agent_coordinator::domain::{Assignment, InstanceKey, Purpose, TaskStatus, Timestamp};
 use agent_coordinator::rows::{
     Store, accounts, agents, assignments, credentials, events, executions, forge_items,
     launch_retention, launches, messages, notices, output_tails, pauses, projects, sessions,
@@ -11,6 +8,9 @@ use agent_coordinator::rows::{
 use agent_coordinator::store::{
     ChatEnd, HistoryFilter, LaunchFilter, MessageFilter, Read, StoreError, TaskFilter,
 };
+use domain::chat::Sender;
+use domain::forge::{ForgeKind, ItemKey, ItemKind};
+use domain::{Assignment, InstanceKey, Purpose, TaskStatus, Timestamp};
 
 use super::rows::{at, id, ticket};
 

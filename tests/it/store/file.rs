@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent_coordinator::domain::Task;
-use agent_coordinator::domain::event::NewEvent;
 use agent_coordinator::rows::Store;
 use agent_coordinator::store::{OpenError, OpenErrorKind, Settings, StoreError, TaskFilter, open};
+use domain::Task;
+use domain::event::NewEvent;
 use rusqlite::Connection;
 
 use super::made;

@@ -3,17 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent_coordinator::domain::event::NewEvent;
-use agent_coordinator::domain::launch::Outcome;
-use agent_coordinator::domain::retention::Retention;
-use agent_coordinator::domain::{
-    Check, InstanceKey, LaunchState, Purpose, StartHistory, Task, TaskStatus,
-};
 use agent_coordinator::nudge::Nudge;
 use agent_coordinator::rows::{Store, checks};
 use agent_coordinator::service::world::SystemWorld;
 use agent_coordinator::service::{EventUpdate, HistoryFilter, Service, Settings};
 use agent_coordinator::store::MessageFilter;
+use domain::event::NewEvent;
+use domain::launch::Outcome;
+use domain::retention::Retention;
+use domain::{Check, InstanceKey, LaunchState, Purpose, StartHistory, Task, TaskStatus};
 
 use super::rows::{at, check, execution, id, launch, message, notice, session, task};
 use crate::questions::Questions;
@@ -26,7 +24,7 @@ async fn make(store: &Store, changes: Vec<Row>) {
 
 fn ended(name: &str) -> Row {
     let state = LaunchState::Ended { outcome: Outcome::Completed, at: at(500) };
-    Row::Launch(agent_coordinator::domain::Launch { state, ..launch(name, "a", "p") })
+    Row::Launch(domain::Launch { state, ..launch(name, "a", "p") })
 }
 
 fn service(store: &Arc<Store>, retention: Retention) -> Arc<Service> {
@@ -50,8 +48,7 @@ async fn what_is_old_goes_with_all_that_hangs_on_it_and_what_is_needed_stays() {
         changes.push(ended(launch));
         let execution = execution(&format!("e_{launch}"), launch, worked_on);
         let started_at = at(if launch == "l_newest" { 135 } else { 130 });
-        changes
-            .push(Row::Execution(agent_coordinator::domain::Execution { started_at, ..execution }));
+        changes.push(Row::Execution(domain::Execution { started_at, ..execution }));
     }
     changes.push(ended("l_unread"));
     changes.push(Row::Notice(notice("n_open", "l_unread")));

@@ -3,12 +3,12 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use agent_coordinator::domain::{
+use agent_coordinator::rows::{events, messages, output_tails};
+use agent_coordinator::store::{Engine, Entity, MessageFilter, Settings, StoreError, open};
+use domain::{
     Account, Agent, Credential, Execution, ForgeItem, Launch, Notice, Project, Session,
     StartHistory, Task,
 };
-use agent_coordinator::rows::{events, messages, output_tails};
-use agent_coordinator::store::{Engine, Entity, MessageFilter, Settings, StoreError, open};
 use rusqlite::Connection;
 
 use super::rows::id;

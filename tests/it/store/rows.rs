@@ -3,14 +3,14 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use agent_coordinator::domain::agent::{AgentStatus, Assignment, ProjectStatus};
-use agent_coordinator::domain::chat::Sender;
-use agent_coordinator::domain::check::CheckResult;
-use agent_coordinator::domain::launch::ReportResult;
-use agent_coordinator::domain::notice::NoticeDemand;
-use agent_coordinator::domain::secret::TokenHash;
-use agent_coordinator::domain::workspace::{WorkspaceMode, WorkspaceOverrides};
-use agent_coordinator::domain::{
+use domain::agent::{AgentStatus, Assignment, ProjectStatus};
+use domain::chat::Sender;
+use domain::check::CheckResult;
+use domain::launch::ReportResult;
+use domain::notice::NoticeDemand;
+use domain::secret::TokenHash;
+use domain::workspace::{WorkspaceMode, WorkspaceOverrides};
+use domain::{
     Agent, Check, Comment, Execution, InstanceKey, Launch, Message, Notice, NoticeAction, Priority,
     Project, ProjectKey, Purpose, Secret, Session, ShortId, Task, TaskStatus, Timestamp, Usage,
     Workspace,

@@ -10,19 +10,6 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use agent_coordinator::domain::agent::{AgentStatus, ProjectStatus};
-use agent_coordinator::domain::attention::Mark;
-use agent_coordinator::domain::chat::Sender;
-use agent_coordinator::domain::creation::Creations;
-use agent_coordinator::domain::event::NewEvent;
-use agent_coordinator::domain::launch::Outcome;
-use agent_coordinator::domain::notice::WorkChange;
-use agent_coordinator::domain::removal::DeletedContent;
-use agent_coordinator::domain::repeat::Content;
-use agent_coordinator::domain::{
-    Account, Agent, AttentionId, Credential, Execution, ForgeItem, Launch, LaunchState, Notice,
-    Project, Purpose, Removable, Session, StartHistory, Task, TaskStatus,
-};
 use agent_coordinator::rows::project_keys::{self, KeyRecord};
 use agent_coordinator::rows::{
     Context, Transaction, accounts, agents, assignments, attention, checks, comments,
@@ -33,6 +20,19 @@ use agent_coordinator::rows::{
 use agent_coordinator::store::{
     ArchivedTasks, BoxError, Cells, ChatEnd, Engine, Entity, HistoryFilter, LaunchEnd,
     LaunchFilter, LaunchTraits, MessageFilter, Read, Settings, StoreError, TaskFilter, Value, open,
+};
+use domain::agent::{AgentStatus, ProjectStatus};
+use domain::attention::Mark;
+use domain::chat::Sender;
+use domain::creation::Creations;
+use domain::event::NewEvent;
+use domain::launch::Outcome;
+use domain::notice::WorkChange;
+use domain::removal::DeletedContent;
+use domain::repeat::Content;
+use domain::{
+    Account, Agent, AttentionId, Credential, Execution, ForgeItem, Launch, LaunchState, Notice,
+    Project, Purpose, Removable, Session, StartHistory, Task, TaskStatus,
 };
 use futures::FutureExt as _;
 

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use agent_coordinator::domain::launch::Outcome;
-use agent_coordinator::domain::{Activity, Launch, LaunchState, Usage};
 use agent_coordinator::rows::launches;
 use agent_coordinator::store::{StoreError, open};
+use domain::launch::Outcome;
+use domain::{Activity, Launch, LaunchState, Usage};
 use futures::FutureExt as _;
 
 use super::rows::{at, launch};

@@ -5,10 +5,10 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 
-use crate::domain::workspace::Published;
 use crate::rest::extract::{InBody, InTask};
 use crate::rest::{Problem, RestState};
 use crate::service::{HookWish, MergeStyle, MergeWish, Merged, Repeat};
+use domain::workspace::Published;
 
 /// The options of a merge.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]

@@ -1,7 +1,7 @@
 //! Decides which actions the page offers for a result, and which one comes first.
 
-use crate::domain::Workspace;
-use crate::domain::workspace::{Conflict, WorkspaceState};
+use domain::Workspace;
+use domain::workspace::{Conflict, WorkspaceState};
 
 /// The action that comes first. The others are in a menu.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -172,8 +172,8 @@ impl Action {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::Timestamp;
-    use crate::domain::workspace::Content;
+    use domain::Timestamp;
+    use domain::workspace::Content;
 
     const AT: Timestamp = Timestamp::from_millis(1_000);
 

@@ -1,9 +1,9 @@
 //! The messages that answer the actions of a reader with a result.
 
 use super::short_commit;
-use crate::domain::workspace::Published;
 use crate::rest::web::words::Words;
 use crate::service::Merged;
+use domain::workspace::Published;
 
 /// The outcome of an action of the reader.
 pub(super) struct Message {

@@ -5,14 +5,14 @@ use axum::response::Response;
 
 use super::message::Message;
 use super::{ChangesPart, ShowReason, show};
-use crate::domain::Refusal;
-use crate::domain::workspace::{Content, OtherTip};
 use crate::rest::extract::{InForm, InTask};
 use crate::rest::routes::workspaces::{ResultRequest, choice_of};
 use crate::rest::web::layout::Frame;
 use crate::rest::web::words::Words;
 use crate::rest::{Problem, RestState};
 use crate::service::ServiceError;
+use domain::Refusal;
+use domain::workspace::{Content, OtherTip};
 
 /// A branch or a commit beside the result, as the page shows it.
 pub(super) struct OtherRow<'a> {
@@ -64,7 +64,7 @@ impl<'a> OtherRow<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::Language;
+    use domain::Language;
 
     #[test]
     fn a_row_shows_a_branch_or_the_beginning_of_a_commit_and_sends_the_commit() {

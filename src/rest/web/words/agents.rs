@@ -1,11 +1,11 @@
 //! The texts about agents and about the operation of all of them.
 
 use super::Words;
-use crate::domain::Language;
-use crate::domain::start_history::StartReason;
-use crate::domain::waiting::{WaitReason, Waiting, host_name};
 use crate::rest::routes::status::CoordinatorBody;
 use crate::rest::web::names::isolated;
+use domain::Language;
+use domain::start_history::StartReason;
+use domain::waiting::{WaitReason, Waiting, host_name};
 
 impl Words {
     /// Returns the number of agents, and of those that work.
@@ -211,9 +211,9 @@ fn with_small_letter(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::Timestamp;
-    use crate::domain::machine::Machine;
-    use crate::domain::waiting::WaitFacts;
+    use domain::Timestamp;
+    use domain::machine::Machine;
+    use domain::waiting::WaitFacts;
 
     #[test]
     fn a_reason_after_a_colon_begins_with_a_small_letter() {

@@ -1,8 +1,8 @@
 //! The texts of the inbox.
 
 use super::Words;
-use crate::domain::Language;
-use crate::domain::attention::{AttentionGroup, AttentionKind, AttentionState};
+use domain::Language;
+use domain::attention::{AttentionGroup, AttentionKind, AttentionState};
 
 impl Words {
     /// Returns the button that sets a blocked task in progress again.

@@ -1,7 +1,7 @@
 //! The texts of a chat.
 
 use super::Words;
-use crate::domain::Language;
+use domain::Language;
 
 impl Words {
     /// Returns the name of the field for a message to an agent.

@@ -2,8 +2,8 @@
 //! name the field.
 
 use super::Words;
-use crate::domain::{Language, Refusal};
 use crate::rest::problem::FieldProblem;
+use domain::{Language, Refusal};
 
 impl Words {
     /// Returns the field of a form that a refusal is about, and what is to be written into it;
@@ -87,7 +87,7 @@ impl Words {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::limits;
+    use domain::limits;
 
     #[test]
     fn a_mistake_is_told_at_its_field_in_the_language_of_the_reader() {

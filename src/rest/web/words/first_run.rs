@@ -1,8 +1,8 @@
 //! The texts of the first steps: the folder of a project and the bundled agent.
 
 use super::Words;
-use crate::domain::workspace::{Folder, FolderRepository};
 use crate::rest::web::changes::short_commit;
+use domain::workspace::{Folder, FolderRepository};
 
 impl Words {
     /// Returns what a reader should know about a folder.
@@ -100,7 +100,7 @@ impl Words {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::Language;
+    use domain::Language;
 
     #[test]
     fn a_repository_is_told_with_its_branch_and_its_state() {

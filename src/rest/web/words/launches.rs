@@ -3,9 +3,9 @@
 use jiff::civil::Date;
 
 use super::Words;
-use crate::domain::launch::{ExitStatus, ReportResult, StopReason, TimeLimit};
-use crate::domain::machine::Machine;
-use crate::domain::{FailureClass, Language, Launch, Outcome, Purpose};
+use domain::launch::{ExitStatus, ReportResult, StopReason, TimeLimit};
+use domain::machine::Machine;
+use domain::{FailureClass, Language, Launch, Outcome, Purpose};
 
 impl Words {
     /// Returns the text for the state of a launch.
@@ -390,7 +390,7 @@ mod tests {
     use jiff::civil::date;
 
     use super::*;
-    use crate::domain::{Activity, InstanceKey, Timestamp};
+    use domain::{Activity, InstanceKey, Timestamp};
 
     fn launch(purpose: Purpose, failure: Option<FailureClass>, line: Option<&str>) -> Launch {
         let id = |text: &str| text.to_owned();

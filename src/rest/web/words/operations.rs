@@ -1,9 +1,9 @@
 //! The texts about the store and the forges.
 
 use super::Words;
-use crate::domain::Language;
-use crate::domain::machine::{Machine, Space};
-use crate::domain::store_state::{Spread, span};
+use domain::Language;
+use domain::machine::{Machine, Space};
+use domain::store_state::{Spread, span};
 
 impl Words {
     /// Returns the banner about a configuration file with mistakes.

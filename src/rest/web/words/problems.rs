@@ -1,8 +1,8 @@
 //! The texts of problems.
 
 use super::Words;
-use crate::domain::refusal::JapaneseText;
-use crate::domain::{Language, Refusal};
+use domain::refusal::JapaneseText;
+use domain::{Language, Refusal};
 
 impl Words {
     /// Returns the text of a refusal. `detail` is its English text.

@@ -1,8 +1,8 @@
 //! The texts about what is archived and deleted.
 
 use super::Words;
-use crate::domain::Language;
-use crate::domain::removal::{Affected, AffectedKind};
+use domain::Language;
+use domain::removal::{Affected, AffectedKind};
 
 impl Words {
     /// Returns the line of the dialog about things that a deletion takes along or touches.

@@ -1,8 +1,8 @@
 //! The texts about workspaces and about what became of a result.
 
 use super::Words;
-use crate::domain::Language;
-use crate::domain::workspace::{WorkspaceMode, WorkspaceState};
+use domain::Language;
+use domain::workspace::{WorkspaceMode, WorkspaceState};
 
 impl Words {
     /// Returns the text for the state of a workspace.

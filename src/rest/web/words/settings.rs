@@ -2,8 +2,8 @@
 
 use super::Words;
 use crate::config::Setting;
-use crate::domain::Language;
-use crate::domain::credential::{CredentialKind, LinkFault, Role};
+use domain::Language;
+use domain::credential::{CredentialKind, LinkFault, Role};
 
 impl Words {
     /// Returns the source of a setting.

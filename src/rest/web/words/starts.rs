@@ -1,7 +1,7 @@
 //! The texts of the buttons that end waits.
 
 use super::Words;
-use crate::domain::waiting::WaitAction;
+use domain::waiting::WaitAction;
 
 impl Words {
     /// Returns the text of the button for an action.

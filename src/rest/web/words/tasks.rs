@@ -1,9 +1,9 @@
 //! The texts about tasks that depend on a value.
 
 use super::Words;
-use crate::domain::check::CheckResult;
-use crate::domain::{Language, Priority, TaskStatus};
 use crate::rest::web::names::isolated;
+use domain::check::CheckResult;
+use domain::{Language, Priority, TaskStatus};
 
 impl Words {
     /// Returns the question before a result is discarded.

@@ -3,24 +3,24 @@
 use std::path::Path;
 
 use super::*;
-use crate::domain::attention::{AttentionGroup, AttentionState};
-use crate::domain::check::CheckResult;
-use crate::domain::launch::{Outcome, ReportResult, StopReason, TimeLimit};
-use crate::domain::start_history::StartReason;
-use crate::domain::waiting::WaitAction;
-use crate::domain::workspace::WorkspaceState;
-use crate::domain::{FailureClass, Priority, Purpose, TaskStatus};
+use domain::attention::{AttentionGroup, AttentionState};
+use domain::check::CheckResult;
+use domain::launch::{Outcome, ReportResult, StopReason, TimeLimit};
+use domain::start_history::StartReason;
+use domain::waiting::WaitAction;
+use domain::workspace::WorkspaceState;
+use domain::{FailureClass, Priority, Purpose, TaskStatus};
 
 /// The files with Japanese texts of pages.
 const FILES: [&str; 23] = [
-    "src/domain/attention.rs",
-    "src/domain/form_id.rs",
-    "src/domain/launch/told.rs",
-    "src/domain/refusal.rs",
-    "src/domain/start_history/reasons/table.rs",
-    "src/domain/task.rs",
-    "src/domain/waiting.rs",
-    "src/domain/waiting/facts.rs",
+    "crates/domain/src/attention.rs",
+    "crates/domain/src/form_id.rs",
+    "crates/domain/src/launch/told.rs",
+    "crates/domain/src/refusal.rs",
+    "crates/domain/src/start_history/reasons/table.rs",
+    "crates/domain/src/task.rs",
+    "crates/domain/src/waiting.rs",
+    "crates/domain/src/waiting/facts.rs",
     "src/rest/web/words.rs",
     "src/rest/web/words/agents.rs",
     "src/rest/web/words/attention.rs",

@@ -5,8 +5,8 @@ use std::os::unix::fs::MetadataExt as _;
 
 use super::hooks::write_hook;
 use super::*;
-use crate::domain::workspace::HookWish;
 use crate::workspace::tests::rights::{PERSON, give, mode};
+use domain::workspace::HookWish;
 
 /// The ways to merge: the name, the style, and the number of parents of the new commit.
 const WAYS: [(&str, MergeStyle, usize); 4] = [

@@ -2,8 +2,8 @@
 
 use super::hooks::write_hook;
 use super::*;
-use crate::domain::workspace::HookWish;
 use crate::workspace::tests::rights::{PERSON, give, mode};
+use domain::workspace::HookWish;
 
 /// A signing program that answers as GnuPG does.
 const SIGNS: &str = "cat >/dev/null; echo \"[GNUPG:] SIG_CREATED \" >&2; \

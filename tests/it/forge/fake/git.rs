@@ -4,9 +4,9 @@
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use agent_coordinator::domain::forge::ForgeKind;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use domain::forge::ForgeKind;
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Bytes;
 use tokio::io::AsyncWriteExt as _;

@@ -1,6 +1,6 @@
 //! The fake's GitLab.
 
-use agent_coordinator::domain::forge::{ForgeKind, ItemKind};
+use domain::forge::{ForgeKind, ItemKind};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 

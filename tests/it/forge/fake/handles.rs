@@ -1,7 +1,7 @@
 //! The tests' handles of the fake's world: repositories and items. Tests change them like people
 //! and read them.
 
-use agent_coordinator::domain::forge::{ForgeKind, ItemKind};
+use domain::forge::{ForgeKind, ItemKind};
 use serde_json::Value;
 
 use super::Shared;

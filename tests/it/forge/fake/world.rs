@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
-use agent_coordinator::domain::forge::{ForgeKind, ItemKind};
+use domain::forge::{ForgeKind, ItemKind};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 

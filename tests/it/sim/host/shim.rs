@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent_coordinator::domain::launch::{ExitStatus, ProcessEnd};
-use agent_coordinator::domain::{LaunchId, Secret, StopReason};
 use agent_coordinator::nudge::sleep_until;
+use domain::launch::{ExitStatus, ProcessEnd};
+use domain::{LaunchId, Secret, StopReason};
 use tokio::time::Instant;
 
 use super::{

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent_coordinator::coordinator::ProcessLayer;
-use agent_coordinator::domain::{Condition, Instance, LaunchId, StopReason};
 use agent_coordinator::process::{BootInstant, StartError, StartRequest};
+use domain::{Condition, Instance, LaunchId, StopReason};
 use tokio::task::yield_now;
 use tokio::time::Instant;
 

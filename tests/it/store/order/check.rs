@@ -14,9 +14,9 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 
-use agent_coordinator::domain::event::Event;
-use agent_coordinator::domain::start_history::StartReason;
-use agent_coordinator::domain::{InstanceKey, LaunchId, MessageId, Purpose};
+use domain::event::Event;
+use domain::start_history::StartReason;
+use domain::{InstanceKey, LaunchId, MessageId, Purpose};
 
 /// One call of a use case, with its answer.
 #[derive(Debug)]

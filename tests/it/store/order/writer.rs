@@ -5,16 +5,16 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use agent_coordinator::domain::launch::{ExitStatus, ProcessEnd};
-use agent_coordinator::domain::plan::ProcessReport;
-use agent_coordinator::domain::session::Presenter;
-use agent_coordinator::domain::start_history::OpenLaunch;
-use agent_coordinator::domain::{
+use agent_coordinator::service::world::{SystemWorld, World};
+use agent_coordinator::service::{Force, ProjectEdit, Service, ServiceError, StopTarget};
+use domain::launch::{ExitStatus, ProcessEnd};
+use domain::plan::ProcessReport;
+use domain::session::Presenter;
+use domain::start_history::OpenLaunch;
+use domain::{
     AgentId, CoordinatorId, InstanceKey, LaunchId, LaunchState, MessageId, Purpose, Refusal,
     Secret, Timestamp,
 };
-use agent_coordinator::service::world::{SystemWorld, World};
-use agent_coordinator::service::{Force, ProjectEdit, Service, ServiceError, StopTarget};
 
 use crate::questions::Questions as _;
 use crate::sim::Dice;
