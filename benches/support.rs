@@ -12,7 +12,7 @@ pub mod starts;
 
 use std::time::Instant;
 
-use agent_coordinator::sys::processes;
+use machine::sys::processes;
 
 // The server of tests/it/postgres.rs, which a benchmark starts as well, needs these three.
 

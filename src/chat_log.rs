@@ -21,8 +21,8 @@ use rustix::fs::{FileType, Mode, OFlags, fstat, mkdirat, openat};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use crate::sys;
 use domain::{AgentId, FileOwner, Message, RunAs, Timestamp};
+use machine::sys;
 
 /// The folders below a working directory. The agent's own folder is in the last one.
 const FOLDERS: [&str; 2] = [".ai-pm", "agents"];

@@ -64,11 +64,11 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 
 use crate::app::Role;
 use crate::config::{self, Environment, Loaded, Paths};
-use crate::sys::sockets::ONLY_HANG_UP;
 use client::Client;
 use domain::Purpose;
 use domain::{AgentId, ProjectId, ServerAddress};
 use error::CliError;
+use machine::sys::sockets::ONLY_HANG_UP;
 use named::Named;
 
 /// Runs fleets of AI coding agents the way an init system runs services.

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-pub use crate::sys::folders::WatchId;
-use crate::sys::folders::Watcher;
+pub use machine::sys::folders::WatchId;
+use machine::sys::folders::Watcher;
 
 /// The watched folders. Clones share them.
 #[derive(Clone)]

@@ -24,18 +24,14 @@
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests may wait and ask the time"))]
 
 pub mod app;
-pub mod cgroup;
 pub mod chat_log;
 pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod coordinator;
-pub mod crash_point;
 pub mod folder_watch;
 pub mod forge;
 pub mod http;
-pub mod instance_dir;
-pub mod locks;
 pub mod lru;
 pub mod mcp;
 pub mod mcp_client;
@@ -49,7 +45,6 @@ pub mod rows;
 pub mod service;
 pub mod shim;
 pub mod store;
-pub mod sys;
 pub mod telemetry;
 pub mod throttle;
 pub mod workspace;

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::locks::lock;
+use machine::locks::lock;
 
 /// Returns at `at`, or never without a time. Cancel-safe.
 pub async fn sleep_until(at: Option<Instant>) {

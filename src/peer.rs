@@ -14,12 +14,12 @@ use std::sync::{Arc, LazyLock, RwLock};
 
 use nix::unistd::Uid;
 
-use crate::locks;
-use crate::sys::{orphans, peers, processes};
 use domain::LaunchId;
 use domain::peer::{
     self, Ancestor, Ancestry, Daemons, PeerRights, PeerUser, ProcessId, Sight, Top,
 };
+use machine::locks;
+use machine::sys::{orphans, peers, processes};
 
 /// The other end of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -14,13 +14,13 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
-use crate::cgroup;
 use crate::config::{Output, Stop};
-pub use crate::instance_dir::clock::BootInstant;
-use crate::locks::lock;
 use crate::nudge::Nudge;
 use domain::launch::StopReason;
 use domain::{CommandSpec, Instance, InstanceKey, LaunchId};
+use machine::cgroup;
+pub use machine::instance_dir::clock::BootInstant;
+use machine::locks::lock;
 
 mod adoption;
 mod entry;

@@ -26,11 +26,11 @@ use crate::config::{
     CommandLine, PassEnvironment, Preset, PromptVia, ProviderConfig, Telemetry, Template,
     built_in_names, fill,
 };
-use crate::instance_dir;
 use domain::agent::DEFAULT_AI_TYPE;
 use domain::check::CheckOrder;
 use domain::workspace::WorkspaceMode;
 use domain::{Attempt, CommandSpec, Guidance, InstanceKey, LaunchId, RunAs, Secret};
+use machine::instance_dir;
 use preset::{BuiltIn, Composition, Run, SOCKET_VARIABLE, Server, URL_VARIABLE};
 
 /// Returns the program of a preset.

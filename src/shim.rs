@@ -29,15 +29,15 @@ use rustix::process::{Resource, Rlimit};
 
 use self::agent::Agent;
 use self::event_loop::EventLoop;
-use crate::crash_point::{self, CrashPoint};
-use crate::instance_dir::clock::{BootInstant, wall_clock};
-use crate::instance_dir::lock;
-use crate::instance_dir::order::{self, Order};
-use crate::instance_dir::record::{self, Exit, Record, Stop};
-use crate::instance_dir::{SHIM_COMM, SHIM_LOG};
-use crate::sys;
 use domain::launch::ProcessEnd;
 use domain::redact::Redactor;
+use machine::crash_point::{self, CrashPoint};
+use machine::instance_dir::clock::{BootInstant, wall_clock};
+use machine::instance_dir::lock;
+use machine::instance_dir::order::{self, Order};
+use machine::instance_dir::record::{self, Exit, Record, Stop};
+use machine::instance_dir::{SHIM_COMM, SHIM_LOG};
+use machine::sys;
 
 mod agent;
 mod clean;

@@ -27,11 +27,11 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
-use crate::locks::lock;
 use crate::lru::Lru;
 use crate::peer::{Peer, PeerKind};
 use domain::LaunchId;
 use domain::secret::TokenHash;
+use machine::locks::lock;
 
 const FIRST: Duration = Duration::from_millis(50);
 const LONGEST: Duration = Duration::from_secs(2);

@@ -88,10 +88,10 @@ pub use results::{DiffKind, DiffOrder, MAX_DIFF};
 pub use snapshot::{Snapped, SnapshotEntry};
 pub use upgrade::Upgrade;
 
-use crate::locks::lock;
 use domain::workspace::{GitLimits, Order};
 use domain::{ProjectId, WorkspaceId};
 use git::Git;
+use machine::locks::lock;
 use repository::Repository;
 use rights::{Owner, run_as};
 

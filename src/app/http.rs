@@ -14,8 +14,8 @@ use crate::http::{self, HttpLimits, problem};
 use crate::mcp::{self, McpServer};
 use crate::peer::Peer;
 use crate::rest::{self, RestState, WebhookEndpoint};
-use crate::sys::regular_file;
 use domain::host::{AllowedHosts, HostName};
+use machine::sys::regular_file;
 
 /// The most connections at the same time, if descriptors allow it: a thousand agents may wait for
 /// messages.

@@ -11,12 +11,12 @@ use anyhow::Context as _;
 use super::lock::RoleLock;
 use crate::config::Config;
 use crate::coordinator::Token;
-use crate::instance_dir;
 use crate::service::world::{SystemWorld, World};
-use crate::sys::regular_file;
 use crate::telemetry::ErrorChain;
 use domain::secret::COORDINATOR_TOKEN_PREFIX;
 use domain::{CoordinatorId, Incarnation, Secret};
+use machine::instance_dir;
+use machine::sys::regular_file;
 
 /// Files in the state directory: the name, the machine and folder in which it was given, its last
 /// start, and the token.

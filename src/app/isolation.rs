@@ -10,11 +10,11 @@ use std::sync::OnceLock;
 
 use nix::unistd::User;
 
-use crate::cgroup;
 use crate::config::{AgentLimits, Config, KEEPER, ProviderConfig, built_in_names};
 use crate::provider::AgentUser;
-use crate::sys;
 use domain::{FileOwner, FileOwners, RunAs};
+use machine::cgroup;
+use machine::sys;
 
 /// The reason why agents cannot be started as configured.
 #[derive(Debug, thiserror::Error)]

@@ -12,7 +12,7 @@ use nix::fcntl::{Flock, FlockArg};
 use rustix::process::{FlockType, fcntl_getlk};
 
 use crate::clock;
-use crate::sys::regular_file::{self, MAX_SMALL};
+use machine::sys::regular_file::{self, MAX_SMALL};
 
 /// The time to wait for the lock. A process that is being spawned holds a copy of every open file
 /// until its exec, so a lock may outlive its daemon for that time.

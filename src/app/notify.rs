@@ -16,10 +16,10 @@ use tokio::time::Instant;
 use crate::clock;
 use crate::config::{ConfigurationState, Environment};
 use crate::coordinator::LoopObserver;
-use crate::locks::lock;
 use crate::service::CoordinatorStatus;
-use crate::sys;
 use domain::Phase;
+use machine::locks::lock;
+use machine::sys;
 
 /// The timeout for a manager that does not read. A report that is lost is sent with the next
 /// change.

@@ -16,17 +16,17 @@ use super::isolation;
 use crate::clock;
 use crate::config::{CommandLine, Config, Environment, Preset, ProviderConfig};
 use crate::coordinator::{Unstartable, command_anywhere, find_unstartable};
-use crate::locks::lock;
 use crate::process::{StartFault, find_program};
 use crate::provider::{Host, Login, Providers, login_of, program_of};
 use crate::rest::{
     FoundProgram, MissingProgram, ProgramList, ProgramLogin, Programs, SingleLook, UnfitProgram,
 };
-use crate::sys::ownership::is_only_of_root;
-use crate::sys::regular_file;
-use crate::sys::usual_folders::Elsewhere;
 use crate::workspace::git_folders;
 use domain::{CommandSpec, Guidance};
+use machine::locks::lock;
+use machine::sys::ownership::is_only_of_root;
+use machine::sys::regular_file;
+use machine::sys::usual_folders::Elsewhere;
 
 /// The time that a CLI has to print its version.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(5);

@@ -17,7 +17,6 @@ use super::{
 use crate::config::manifest::{self, Manifest};
 use crate::config::{Config, Environment, Forges, Secrets};
 use crate::forge;
-use crate::locks;
 use crate::mcp::{self, McpServer};
 use crate::nudge::{Nudge, Nudges};
 use crate::provider::Providers;
@@ -29,6 +28,7 @@ use crate::telemetry::ErrorChain;
 use crate::workspace::Checkouts;
 use domain::Secret;
 use domain::redact::Redactor;
+use machine::locks;
 
 /// The store and the use cases, before and after the listeners are open.
 pub(super) struct Server {

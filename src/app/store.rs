@@ -13,9 +13,9 @@ use crate::postgres_url::PostgresUrl;
 use crate::rows::Store;
 use crate::store::postgres::open::Options;
 use crate::store::postgres::{DatabaseFacts, Schema, Sharing, look};
-use crate::sys::regular_file;
 use domain::Secret;
 use domain::store_state::{SLOW_STATEMENT, span};
+use machine::sys::regular_file;
 
 pub use backup::{RestoreReport, back_up, restore};
 pub use copy::copy_store;

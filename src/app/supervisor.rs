@@ -13,7 +13,6 @@ use super::isolation;
 use super::parts::Parts;
 use super::programs::HOST;
 use super::{identity, notify};
-use crate::cgroup;
 use crate::clock;
 use crate::config::{Config, Environment, Secrets};
 use crate::coordinator::{
@@ -32,6 +31,7 @@ use domain::plan::Limits;
 use domain::retention::Retention;
 use domain::stopwatch::{Moment, Steady};
 use domain::{CoordinatorId, Guidance, ServerAddress, StopReason};
+use machine::cgroup;
 
 /// The table and the loop.
 pub(super) struct Supervisor {

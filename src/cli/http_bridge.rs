@@ -19,11 +19,11 @@ use super::call::{CONNECTION_LOST, send_again};
 use super::error::CliError;
 use super::kept_report::{Mailbox, is_put_off};
 use crate::clock;
-use crate::locks::lock;
 use crate::mcp_client::Lost;
 use crate::mcp_client::http::HttpEndpoint;
 use crate::nudge::sleep_until;
 use domain::ServerAddress;
+use machine::locks::lock;
 
 /// The longest absence of a server: a restart takes a moment, an upgrade takes longer.
 const TIMEOUT: Duration = Duration::from_mins(1);

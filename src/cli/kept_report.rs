@@ -8,10 +8,10 @@ use std::path::PathBuf;
 use serde_json::{Map, Value, json};
 
 use crate::config::Environment;
-use crate::instance_dir;
-use crate::instance_dir::record::{self, KeptReport, Record as _};
 use crate::telemetry::ErrorChain;
 use domain::{Language, Refusal, limits};
+use machine::instance_dir;
+use machine::instance_dir::record::{self, KeptReport, Record as _};
 
 /// The tool of the report.
 pub(super) const REPORT: &str = "report_completed";

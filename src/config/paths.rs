@@ -12,7 +12,7 @@ use super::reader::{Field, Reader, Section};
 use super::report::Problem;
 use super::tree::Span;
 
-use crate::sys::sockets::MAX_PATH as MAX_SOCKET_PATH;
+use machine::sys::sockets::MAX_PATH as MAX_SOCKET_PATH;
 
 /// The state folder if there is neither a setting nor an environment variable for it.
 const SYSTEM_STATE_DIR: &str = "/var/lib/agent-coordinator";

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use crate::sys::user_names::uid_of;
 use domain::Secret;
+use machine::sys::user_names::uid_of;
 
 use super::declaration::{Keys, keys};
 use super::kinds::{Kind, list, text, truth, words};

@@ -4,8 +4,8 @@
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use crate::sys::regular_file;
 use domain::printable::is_unprintable;
+use machine::sys::regular_file;
 
 use super::tree::Span;
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::sys::processes;
 use domain::plan::silence::is_work;
+use machine::sys::processes;
 
 /// The bounds of the pause between two measurements. Each measurement reads all processes of this
 /// machine.

@@ -9,11 +9,11 @@ use tokio::time::Instant;
 
 use super::children::Children;
 use super::output_watcher::OutputWatcher;
-use crate::instance_dir::{self, clock::MonotonicInstant, record};
 use crate::provider::Providers;
 use domain::plan::silence::{is_long, silence};
 use domain::plan::{Elapsed, Limits};
 use domain::{Instance, LaunchFacts, LaunchId, LaunchState, Phase, Purpose, Timestamp};
+use machine::instance_dir::{self, clock::MonotonicInstant, record};
 
 /// The measurements of each instance, for as long as the instance exists.
 #[derive(Default)]

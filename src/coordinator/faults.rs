@@ -15,12 +15,12 @@ use tokio::time::Instant;
 use super::{ControlPlane, Coordinator, ProcessLayer};
 use crate::clock;
 use crate::config::ProviderConfig;
-use crate::locks::lock;
 use crate::process::{StartFault, find_elsewhere, find_fault};
 use crate::provider::{CORRECT_PROGRAM, LaunchRequest, Providers};
-use crate::sys::usual_folders::Elsewhere;
 use domain::start_history::{Candidate, StartReason};
 use domain::{Attempt, CommandSpec, InstanceKey, Purpose, Secret};
+use machine::locks::lock;
+use machine::sys::usual_folders::Elsewhere;
 
 /// The longest time that the loop waits for a look.
 const LONGEST_LOOK: Duration = Duration::from_millis(500);

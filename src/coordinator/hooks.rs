@@ -11,9 +11,6 @@ use tokio::sync::OnceCell;
 
 use crate::clock;
 use crate::config::WorkspaceHooks;
-use crate::crash_point::{self, CrashPoint};
-use crate::instance_dir;
-use crate::locks::lock;
 use crate::nudge::Nudge;
 use crate::process::{self, BootInstant, OpenError, ProcessConfig, ProcessTable, StartRequest};
 use crate::provider::{CloneFolders, LaunchRequest, Providers};
@@ -28,6 +25,9 @@ use domain::{
     AgentId, Attempt, Instance, InstanceKey, LaunchId, Phase, Purpose, RunAs, Secret, StopReason,
     Timestamp, WorkspaceId,
 };
+use machine::crash_point::{self, CrashPoint};
+use machine::instance_dir;
+use machine::locks::lock;
 
 /// The end of the output of a hook that the log gets, in bytes.
 const MAX_LOGGED: u64 = 4 * 1024;

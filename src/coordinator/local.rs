@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use super::control::{ClaimAnswer, ControlError, ControlPlane, Delivery};
-use crate::instance_dir::record::KeptReport;
 use crate::service::{Claim, CoordinatorStatus, Report, ServerView, Service, ServiceError};
 use domain::plan::ProcessReport;
 use domain::session::Presenter;
@@ -12,6 +11,7 @@ use domain::{
     Activity, CoordinatorId, Instance, InstanceKey, LaunchId, Purpose, Refusal, Secret, StopReason,
     Timestamp, WorkspaceId,
 };
+use machine::instance_dir::record::KeptReport;
 
 /// Calls the service directly.
 pub struct LocalControlPlane {

@@ -22,9 +22,6 @@ use tokio::sync::watch;
 
 use super::control::{ClaimAnswer, ControlError, ControlPlane, Delivery};
 use crate::clock;
-use crate::instance_dir;
-use crate::instance_dir::record::KeptReport;
-use crate::locks::{self, lock};
 use crate::mcp_client::{CallError, McpClient};
 use crate::nudge::Nudge;
 use crate::service::world::World;
@@ -38,6 +35,9 @@ use domain::{
     ServerAddress, StopReason, Timestamp,
 };
 use link::{Link, LinkError};
+use machine::instance_dir;
+use machine::instance_dir::record::KeptReport;
+use machine::locks::{self, lock};
 
 pub use link::Token;
 use seed::SeedSteps;

@@ -3,10 +3,10 @@
 
 use std::path::Path;
 
-use crate::sys;
 use domain::machine::{Machine, Space};
 use domain::plan::StartLimits;
 use domain::plan::gates::{Closed, Resources};
+use machine::sys;
 
 /// Returns the free resources that the limits ask for.
 pub(super) fn free(limits: &StartLimits, state_dir: &Path) -> Resources {

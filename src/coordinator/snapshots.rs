@@ -12,13 +12,13 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::clock;
-use crate::locks::lock;
 use crate::telemetry::ErrorChain;
 use crate::workspace::{Checkouts, KeepPolicy, Snapped};
 use domain::plan::shared::{
     FailedSnapshot, SnapshotCause, SnapshotFacts, SnapshotOrder, SnapshotState,
 };
 use domain::{Instance, InstanceKey, LaunchId, ProjectId};
+use machine::locks::lock;
 
 /// The longest time that a start waits for its snapshot.
 const LONGEST_BEFORE: Duration = Duration::from_secs(20);

@@ -11,8 +11,6 @@ use tokio::task::JoinSet;
 
 use super::control::ControlPlane;
 use super::hooks::HookRunner;
-use crate::crash_point::{self, CrashPoint};
-use crate::locks::lock;
 use crate::provider::CloneFolders;
 use crate::service::ClonePlace;
 use crate::telemetry::ErrorChain;
@@ -20,6 +18,8 @@ use crate::workspace::{CheckoutError, Checkouts, KeepPolicy, Removal};
 use domain::check::CheckOrder;
 use domain::workspace::{CleanOrder, Hook, HookFacts, Job, Order, RemoveOrder, WorkspaceReport};
 use domain::{ProjectId, RunAs, WorkspaceId};
+use machine::crash_point::{self, CrashPoint};
+use machine::locks::lock;
 
 /// The number of steps at the same time.
 const N_AT_ONCE: usize = 4;

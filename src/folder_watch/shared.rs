@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 
 use super::{Folders, Seen, WatchId};
 
-use crate::locks::lock;
+use machine::locks::lock;
 
 /// The shared watcher. It is made for the first follower and kept from then on. Clones are the same
 /// one.

@@ -20,11 +20,11 @@ use std::time::SystemTime;
 
 use serde_json::{Value, json};
 
-use crate::instance_dir;
-use crate::sys::regular_file;
 use domain::forge::{FolderPlace, ForgeItem, ForgeKind, ItemKey, ItemKind, ItemState};
 use domain::id::{ItemId, LaunchId};
 use domain::session::Execution;
+use machine::instance_dir;
+use machine::sys::regular_file;
 
 const METADATA: &str = "metadata.json";
 const TASK_STATE: &str = "task_state.json";

@@ -12,9 +12,9 @@ use tokio::time::Instant;
 
 use super::ForgeError;
 use crate::clock;
-use crate::locks::lock;
 use crate::nudge::Nudge;
 use domain::forge::pacing::{Hold, Pace, Shortage, Traffic, Urgency};
+use machine::locks::lock;
 
 /// The time at which a gate is made, as `domain::forge::pacing` counts it. Writes from before that
 /// are counted, too.

@@ -27,13 +27,13 @@ use tokio::time::Instant;
 
 use super::gate::Gate;
 use crate::clock;
-use crate::locks::lock;
 use crate::nudge::Nudge;
 use crate::service::Service;
-use crate::sys::regular_file;
 use domain::Timestamp;
 use domain::forge::ForgeKind;
 use domain::forge::pacing::Pace;
+use machine::locks::lock;
+use machine::sys::regular_file;
 
 /// The delay after the first write, after which several writes are stored together.
 const SAVE_DELAY: Duration = Duration::from_secs(5);

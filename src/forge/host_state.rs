@@ -13,12 +13,12 @@ use super::gates::Gates;
 use super::{Forge, ForgeError};
 use crate::clock;
 use crate::config::{ForgeAccess, ForgeHost, Forges, WatchedRepository};
-use crate::locks::lock;
 use crate::service::{ForgeHealth, ForgeStatus, RepositoryStatus, Service};
 use crate::telemetry::counters;
 use domain::forge::pacing::{Pace, Shortage, Urgency};
 use domain::forge::{Claimants, ForgeItem, ForgeUser, Rules};
 use domain::{Secret, Timestamp};
+use machine::locks::lock;
 
 /// The least change of the end of a wait that is shown.
 const MINUTE: Duration = Duration::from_mins(1);

@@ -28,7 +28,6 @@ use super::host_state::{HostState, Unanswered};
 use super::remotes::NoRemote;
 use super::{Answer, Forge, ForgeError, FoundItem};
 use crate::clock;
-use crate::crash_point::{self, CrashPoint};
 use crate::nudge::{Wakeups, sleep_until};
 use crate::service::ServiceError;
 use crate::telemetry::ErrorChain;
@@ -41,6 +40,7 @@ use domain::forge::{
 use domain::id::ItemId;
 use domain::time::Timestamp;
 use domain::workspace::RemoteError;
+use machine::crash_point::{self, CrashPoint};
 use retry::{Next, next_after};
 
 /// The delay between a change and the check of all items. While some items are due already, others

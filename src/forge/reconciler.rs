@@ -6,10 +6,10 @@ use std::time::Duration;
 use super::FoundItem;
 use super::host_state::HostState;
 use crate::config::TaskStop;
-use crate::crash_point::{self, CrashPoint};
 use crate::service::ServiceError;
 use crate::telemetry::ErrorChain;
 use domain::forge::{Eligibility, ForgeItem, ItemFacts, ItemState, PendingWrite, Rules, StopCause};
+use machine::crash_point::{self, CrashPoint};
 
 /// The poll settings of a repository.
 #[derive(Debug, Clone)]

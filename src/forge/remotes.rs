@@ -4,9 +4,9 @@ use reqwest::Url;
 
 use super::Forge;
 use super::host_state::{HostState, Unanswered};
-use crate::locks::lock;
 use domain::forge::ForgeKind;
 use domain::workspace::Remote;
+use machine::locks::lock;
 
 /// The reason why git cannot be used with a repository.
 #[derive(Debug, thiserror::Error)]

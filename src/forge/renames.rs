@@ -11,8 +11,8 @@ use std::future::Future;
 use super::host_state::{HostState, Unanswered};
 use super::{Feed, Forge, ForgeError, FoundItem, Listing};
 use crate::config::repositories_path;
-use crate::locks::lock;
 use domain::forge::{ForgeItem, ForgeKind, ItemKind};
+use machine::locks::lock;
 
 impl HostState {
     /// Returns the name by which requests name a repository.

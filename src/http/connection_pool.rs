@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock;
-use crate::locks::lock;
+use machine::locks::lock;
 
 /// The pause between two checks while all connections are busy. One of them may begin to wait, and
 /// give way.

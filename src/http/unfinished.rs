@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::body;
 use super::problem::Problem;
 
-use crate::locks::lock;
+use machine::locks::lock;
 
 /// The bodies that are being received. Clones share them.
 #[derive(Debug, Clone)]

@@ -10,9 +10,9 @@ use tokio::time::Instant;
 
 use crate::clock;
 use crate::http::connection_pool::ConnectionState;
-use crate::locks::lock;
 use crate::peer::{LocalPeer, PeerKind};
 use domain::admission::{Admission, Client, ConnectionLimits, Occupancy, Refused};
+use machine::locks::lock;
 
 /// The time for the first message of a new connection. Afterwards it may be silent for hours,
 /// because an agent thinks.

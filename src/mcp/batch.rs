@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::admission::HeldBytes;
 use super::malformed::{self, INVALID_REQUEST, complaint};
 
-use crate::locks::lock;
+use machine::locks::lock;
 
 /// The revision that has batches.
 pub(super) const REVISION: ProtocolVersion = ProtocolVersion::V_2025_03_26;

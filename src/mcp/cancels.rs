@@ -17,7 +17,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::locks::lock;
+use machine::locks::lock;
 
 /// The header in which a client repeats its id.
 pub(super) const CLIENT_ID: &str = "mcp-session-id";

@@ -29,7 +29,7 @@ use super::batch::{Answered, Batch, OpenBatches};
 use super::{MAX_MESSAGE, malformed};
 use crate::clock;
 use crate::nudge::sleep_until;
-use crate::sys::sockets::ONLY_HANG_UP;
+use machine::sys::sockets::ONLY_HANG_UP;
 
 /// The number of unreadable lines in a row that ends the connection, because its peer does not
 /// speak this protocol.

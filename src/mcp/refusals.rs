@@ -10,11 +10,11 @@ use super::envelope::Incoming;
 use super::gate::calls_of;
 use super::rate::CallsOf;
 use crate::clock;
-use crate::locks::lock;
 use crate::lru::Lru;
 use crate::throttle::Guesser;
 use domain::Refusal;
 use domain::rate::LogInterval;
+use machine::locks::lock;
 
 /// The time between two checks of the counts.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);

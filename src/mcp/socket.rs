@@ -17,8 +17,8 @@ use super::server::McpServer;
 use super::turns::Turns;
 use crate::http::share_of_descriptors;
 use crate::peer::{LocalPeer, PeerKind};
-use crate::sys::peers;
 use domain::admission::{ConnectionLimits, Refused};
+use machine::sys::peers;
 
 /// The greatest number of connections at the same time, if there are enough descriptors. A thousand
 /// agents may wait for messages while others work.

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::locks::lock;
+use machine::locks::lock;
 
 /// The processes whose connections are being identified. Clones share them.
 #[derive(Debug, Clone)]

@@ -10,8 +10,8 @@ use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
 use serde_json::Value;
 
 use super::{Lost, MAX_MESSAGE};
-use crate::locks::lock;
 use domain::Secret;
+use machine::locks::lock;
 
 /// The first revision in which headers repeat parts of a request (SEP-2243).
 const STANDARD_HEADERS: &str = "2026-07-28";

@@ -14,7 +14,7 @@ use tokio_util::codec::{FramedRead, LinesCodec};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{Lost, MAX_MESSAGE, UNKNOWN_METHOD};
-use crate::locks::lock;
+use machine::locks::lock;
 
 /// The number of lines that wait to be written.
 const MAX_UNWRITTEN: usize = 32;

@@ -11,13 +11,13 @@ use tracing::{info, warn};
 use super::ProcessConfig;
 use super::{orphans, shims};
 use crate::clock;
-use crate::crash_point::{self, CrashPoint};
-use crate::instance_dir::lock::{self, LockState, ShimIdentity};
-use crate::instance_dir::record::{self, Exit, Record, RecordError, Spec, Started, Stop};
-use crate::instance_dir::{self, SHIM_COMM};
-use crate::sys::processes::{self, Process};
-use crate::sys::regular_file;
 use domain::LaunchId;
+use machine::crash_point::{self, CrashPoint};
+use machine::instance_dir::lock::{self, LockState, ShimIdentity};
+use machine::instance_dir::record::{self, Exit, Record, RecordError, Spec, Started, Stop};
+use machine::instance_dir::{self, SHIM_COMM};
+use machine::sys::processes::{self, Process};
+use machine::sys::regular_file;
 
 /// The time that a killed stray may take to end. An unkillable stray must not keep all others from
 /// running.

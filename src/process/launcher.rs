@@ -20,16 +20,16 @@ use super::orphans::SpawnPermit;
 use super::shims::Child;
 use super::temporary::{self, TemporaryFolders};
 use super::{ProcessConfig, StartError, StartRequest};
-use crate::crash_point::{self, CrashPoint};
 use crate::folder_watch::{Folders, WatchId};
-use crate::instance_dir::clock::wall_clock;
-use crate::instance_dir::order::{self, CgroupOrder, Order};
-use crate::instance_dir::record::{self, Spec};
-use crate::instance_dir::{self, MARK_VARIABLE, lock};
-use crate::locks::lock;
-use crate::sys;
-use crate::sys::handle::Handle;
 use domain::{CommandSpec, FileContent, LaunchFile, RunAs, Secret};
+use machine::crash_point::{self, CrashPoint};
+use machine::instance_dir::clock::wall_clock;
+use machine::instance_dir::order::{self, CgroupOrder, Order};
+use machine::instance_dir::record::{self, Spec};
+use machine::instance_dir::{self, MARK_VARIABLE, lock};
+use machine::locks::lock;
+use machine::sys;
+use machine::sys::handle::Handle;
 
 /// The directories in which programs are looked up if the agent's environment has no `PATH`.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";

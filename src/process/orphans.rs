@@ -27,12 +27,12 @@ use nix::sys::wait::WaitPidFlag;
 use rustix::process::Signal;
 use tracing::warn;
 
-use crate::instance_dir::lock::ShimIdentity;
-use crate::instance_dir::{MARK_VARIABLE, SHIM_COMM};
-use crate::locks::{self, lock};
-use crate::sys;
-use crate::sys::orphans::FALL_TO_REAPER;
-use crate::sys::processes::{self, Process, with_descendants};
+use machine::instance_dir::lock::ShimIdentity;
+use machine::instance_dir::{MARK_VARIABLE, SHIM_COMM};
+use machine::locks::{self, lock};
+use machine::sys;
+use machine::sys::orphans::FALL_TO_REAPER;
+use machine::sys::processes::{self, Process, with_descendants};
 
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);

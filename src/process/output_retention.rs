@@ -8,9 +8,9 @@ use std::path::Path;
 
 use tracing::warn;
 
-use crate::instance_dir;
 use domain::retention::{PastOutput, Retention};
 use domain::{LaunchId, Timestamp};
+use machine::instance_dir;
 
 /// The unit of `st_blocks`, in bytes.
 const BLOCK: u64 = 512;

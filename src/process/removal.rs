@@ -15,7 +15,7 @@ use rustix::fs::{AtFlags, Dir, Mode};
 use rustix::io::Errno;
 
 use crate::clock;
-use crate::sys::beneath;
+use machine::sys::beneath;
 
 /// Removes all entries of `root`, which must belong to the user of this thread.
 ///

@@ -17,11 +17,11 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use super::orphans;
-use crate::instance_dir::SHIM_COMM;
-use crate::instance_dir::lock::{self, LockState, ShimIdentity};
-use crate::instance_dir::record::{Record, Stop};
-use crate::sys::handle::Handle;
-use crate::sys::processes;
+use machine::instance_dir::SHIM_COMM;
+use machine::instance_dir::lock::{self, LockState, ShimIdentity};
+use machine::instance_dir::record::{Record, Stop};
+use machine::sys::handle::Handle;
+use machine::sys::processes;
 
 /// The first pause between checks of a shim that cannot be watched. Such a shim has not noted
 /// itself yet, is not of this host, or a resource is used up.

@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use super::launcher::{find_in_path, path_of};
-use crate::sys::executable::{fault_of_directory, fault_of_program, interpreter_in_path};
-use crate::sys::user_names;
-use crate::sys::usual_folders::{self, Elsewhere};
 use domain::CommandSpec;
+use machine::sys::executable::{fault_of_directory, fault_of_program, interpreter_in_path};
+use machine::sys::user_names;
+use machine::sys::usual_folders::{self, Elsewhere};
 
 /// A reason why a command cannot be executed until a person mends it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -13,8 +13,8 @@ use sha2::{Digest as _, Sha256};
 
 use super::OpenError;
 use crate::clock;
-use crate::instance_dir;
-use crate::sys::regular_file::{self, MAX_SMALL};
+use machine::instance_dir;
+use machine::sys::regular_file::{self, MAX_SMALL};
 
 const LOCK: &str = "coordinator.lock";
 const INSTALLATION_ID: &str = "installation_id";

@@ -23,13 +23,13 @@ use super::state_dir::StateDir;
 use super::temporary::TemporaryFolders;
 use super::{Adoption, OpenError, ProcessConfig, ProcessTable, orphans};
 use crate::clock;
-use crate::crash_point::{self, CrashPoint};
 use crate::folder_watch::{Folders, Seen, WatchId};
-use crate::instance_dir;
-use crate::instance_dir::lock::LockState;
-use crate::instance_dir::record::Stop;
 use crate::nudge::Nudge;
 use domain::{Condition, Instance, InstanceKey, LaunchId, Phase};
+use machine::crash_point::{self, CrashPoint};
+use machine::instance_dir;
+use machine::instance_dir::lock::LockState;
+use machine::instance_dir::record::Stop;
 pub use requests::Request;
 use requests::StartDone;
 

@@ -24,11 +24,11 @@ use tracing::warn;
 
 use super::removal;
 use crate::clock;
-use crate::instance_dir;
-use crate::instance_dir::record::{self, KeptReport, Record as _};
-use crate::locks::lock;
-use crate::sys::users;
 use domain::{LaunchId, RunAs};
+use machine::instance_dir;
+use machine::instance_dir::record::{self, KeptReport, Record as _};
+use machine::locks::lock;
+use machine::sys::users;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 

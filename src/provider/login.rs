@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::gemini::{self, Kind};
 use super::preset;
 use crate::config::Preset;
-use crate::sys::users::HAS_KEYCHAIN;
+use machine::sys::users::HAS_KEYCHAIN;
 
 /// Whether a CLI has a login, as far as that can be seen.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -15,8 +15,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::auth::Operator;
 use super::problem::Problem;
-use crate::locks::lock;
 use domain::CredentialId;
+use machine::locks::lock;
 
 /// The limit for the answers to one operator, in KiB.
 const MOST: u32 = 32 * 1024;

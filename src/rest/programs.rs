@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures::future::{BoxFuture, FutureExt as _, Shared};
 
 use crate::config::EXAMPLE;
-use crate::locks::lock;
+use machine::locks::lock;
 
 /// The longest time that an answer waits for the look for programs that are not installed.
 const LONGEST_LOOK: Duration = Duration::from_millis(500);

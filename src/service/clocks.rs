@@ -7,9 +7,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::clock;
-use crate::locks::lock;
 use domain::stopwatch::{AtFirst, Moment, Steady, Stopwatches};
 use domain::{Launch, LaunchId, LaunchState, NoticeId, SessionId, Timestamp};
+use machine::locks::lock;
 
 use super::Heard;
 use super::world::World;

@@ -7,10 +7,10 @@ pub(super) mod waiting;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use crate::locks::lock;
 use crate::nudge::Wakeups;
 use domain::forge::ForgeKind;
 use domain::{AgentId, ProjectId, Timestamp};
+use machine::locks::lock;
 
 use super::Shared;
 use super::coordinators::board::CoordinatorBoard;

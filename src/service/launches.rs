@@ -18,7 +18,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::folder_watch::shared::SharedFolders;
-use crate::instance_dir;
 use crate::rows::{executions, launches, notices, output_tails};
 use crate::store::{HistoryFilter, LaunchFilter, Read};
 use domain::check::MAX_OUTPUT;
@@ -29,6 +28,7 @@ use domain::plan::ProcessReport;
 use domain::printable;
 use domain::redact::Redactor;
 use domain::{Execution, Launch, Notice, ProjectId, Purpose, Refusal, Timestamp, Usage};
+use machine::instance_dir;
 
 use super::coordinators::board::CoordinatorBoard;
 use super::core::Core;

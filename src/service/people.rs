@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::sys::user_names;
+use machine::sys::user_names;
 
 /// Returns the name of a person who acted. A user of this machine acted under a number
 /// (`local:1000`).

@@ -13,13 +13,13 @@ use nix::libc;
 use rustix::io::Errno;
 use rustix::process::{Pid, Resource, Rlimit};
 
-use crate::cgroup::{self, Group};
-use crate::instance_dir::MARK_VARIABLE;
-use crate::instance_dir::clock::wall_clock;
-use crate::instance_dir::order::Order;
-use crate::sys::{birth, executable, orphans, processes};
 use domain::launch::for_person;
 use domain::{RunAs, Timestamp};
+use machine::cgroup::{self, Group};
+use machine::instance_dir::MARK_VARIABLE;
+use machine::instance_dir::clock::wall_clock;
+use machine::instance_dir::order::Order;
+use machine::sys::{birth, executable, orphans, processes};
 
 /// The leader of the tree. The shim reaps it, never through a `Child`.
 pub struct Agent {

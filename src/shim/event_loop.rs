@@ -15,17 +15,17 @@ use super::complain_unless_written;
 use super::kill_rounds::KillRounds;
 use super::output::{Log, Output};
 use super::tree::{self, Next};
-use crate::cgroup::Group;
-use crate::crash_point::{self, CrashPoint};
-use crate::instance_dir;
-use crate::instance_dir::clock::{BootInstant, MonotonicInstant, wall_clock};
-use crate::instance_dir::order::Order;
-use crate::instance_dir::record::{self, Exit, ExitState, Started, Stop};
-use crate::sys::events::Events;
-use crate::sys::{orphans, processes};
 use domain::Condition;
 use domain::launch::{ExitStatus, ProcessEnd, StopReason};
 use domain::redact::Redactor;
+use machine::cgroup::Group;
+use machine::crash_point::{self, CrashPoint};
+use machine::instance_dir;
+use machine::instance_dir::clock::{BootInstant, MonotonicInstant, wall_clock};
+use machine::instance_dir::order::Order;
+use machine::instance_dir::record::{self, Exit, ExitState, Started, Stop};
+use machine::sys::events::Events;
+use machine::sys::{orphans, processes};
 
 /// The longest time from TERM to KILL for an agent that never authenticated, for any
 /// `stop.timeout`. Together with the leak grace it must be well below the half minute after which a

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::sys::processes::Process;
+use machine::sys::processes::Process;
 
 /// The pause after a round that found processes that the round before did not: a tree that forks
 /// must be listed more often than it forks.

@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use super::agent::Streams;
 use super::clean::clean;
-use crate::instance_dir::clock::BootInstant;
-use crate::instance_dir::{OUTPUT_LOG, rotated_log};
-use crate::sys::regular_file;
 use domain::redact::Redactor;
+use machine::instance_dir::clock::BootInstant;
+use machine::instance_dir::{OUTPUT_LOG, rotated_log};
+use machine::sys::regular_file;
 
 /// The longest line, in bytes; the rest of a longer line is dropped.
 const MAX_LINE: usize = 64 * 1024;
@@ -280,7 +280,7 @@ impl Log {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::instance_dir::output_files;
+    use machine::instance_dir::output_files;
 
     fn lines_of(chunks: &[&[u8]]) -> Vec<(Vec<u8>, usize)> {
         let mut line = Line::default();

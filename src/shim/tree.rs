@@ -10,9 +10,9 @@ use std::mem::MaybeUninit;
 use nix::libc;
 use rustix::process::{Pid, Signal};
 
-use crate::sys::orphans;
-use crate::sys::processes::{self, Process};
 use domain::launch::ExitStatus;
+use machine::sys::orphans;
+use machine::sys::processes::{self, Process};
 
 /// The next fact about the children of this process.
 pub enum Next {

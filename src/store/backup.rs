@@ -26,7 +26,7 @@ pub use self::restore::{Restore, Restored, prepare_restore};
 use self::source::Source;
 use super::db::BoxError;
 use super::open::{self, OpenError, OpenErrorKind, beside};
-use crate::sys::regular_file;
+use machine::sys::regular_file;
 
 /// The table with the origin of a backup. The restored database does not have it.
 pub(super) const ORIGIN: &str = "backup_origin";

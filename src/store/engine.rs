@@ -34,8 +34,8 @@ use super::meter::Meter;
 use super::transaction::{Effect, Read, Write};
 
 use crate::clock;
-use crate::locks::lock;
 use domain::store_state::{Access, Database, StoreState};
+use machine::locks::lock;
 
 use writer::{Writer, pause_before_retry};
 

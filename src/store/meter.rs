@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::clock;
-use crate::locks::lock;
 use domain::store_state::{Access, Database, Spread, Step, StoreFailure, StoreState};
+use machine::locks::lock;
 
 use super::db::DbError;
 

@@ -1,7 +1,7 @@
 //! The authors of the commits that the daemon makes.
 
-use crate::sys::user_names;
 use domain::printable::line;
+use machine::sys::user_names;
 
 /// The domain of the addresses. It exists nowhere.
 const DOMAIN: &str = "agent-coordinator.invalid";

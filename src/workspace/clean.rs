@@ -21,9 +21,9 @@ use super::rights::{blocking_as, set_mode};
 use super::source::entries as entries_of;
 use super::sparse::cone_at;
 use super::{CheckoutError, Checkouts, Place, blocking, remove_folder, rename, write};
-use crate::crash_point::{self, CrashPoint};
 use domain::workspace::{CleanOrder, Order, Prepared};
 use domain::{ProjectId, RunAs, WorkspaceId};
+use machine::crash_point::{self, CrashPoint};
 
 /// The most folders of earlier checks that are tried once more, because they could not be removed.
 const MAX_GONE: usize = 8;

@@ -15,9 +15,9 @@ use super::sparse::Made;
 use super::submodules::Origin;
 use super::temporary::setting;
 use super::{CheckoutError, Checkouts, Place, remove_folder, rename, write};
-use crate::crash_point::{self, CrashPoint};
-use crate::sys::regular_file;
 use domain::workspace::{Cone, Order, Prepared, Restored};
+use machine::crash_point::{self, CrashPoint};
+use machine::sys::regular_file;
 
 /// A push of the agent goes nowhere: what it made is taken from its clone.
 const PUSH_ADDRESS: &str = "agent-coordinator:the-coordinator-publishes-the-work";

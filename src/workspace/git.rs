@@ -23,8 +23,8 @@ use std::time::Duration;
 use tokio::sync::OnceCell;
 
 use super::rights::Owner;
-use crate::sys::ownership::is_only_of_root;
 use domain::workspace::GitLimits;
+use machine::sys::ownership::is_only_of_root;
 
 pub use call::{Call, Ended};
 pub(super) use hook::HookRun;

@@ -15,7 +15,7 @@ use rustix::fs::{AtFlags, Mode, OFlags, RawMode};
 use rustix::io::Errno;
 
 use super::CheckoutError;
-use crate::sys::{beneath, regular_file};
+use machine::sys::{beneath, regular_file};
 
 /// The treatment of a link or a file in the place of a folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

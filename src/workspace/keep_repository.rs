@@ -19,9 +19,9 @@ use super::upgrade::{MENDED, finish_handover};
 use super::{
     CheckoutError, Checkouts, KeepState, Place, make_folder, remove_folder, rename, write,
 };
-use crate::crash_point::{self, CrashPoint};
-use crate::sys::ownership::is_changed_by_others;
 use domain::ProjectId;
+use machine::crash_point::{self, CrashPoint};
+use machine::sys::ownership::is_changed_by_others;
 
 /// The refs that follow the branches of the source.
 pub(super) const SOURCE: &str = "refs/agent-coordinator/source";

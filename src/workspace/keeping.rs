@@ -33,9 +33,9 @@ use super::source::entries;
 use super::sparse::cone_at;
 use super::walk::{Walk, find_unreadable, walk};
 use super::{CheckoutError, Checkouts, KeepPolicy, Place};
-use crate::crash_point::{self, CrashPoint};
 use domain::workspace::{Cone, Content, Found, KeepOrder};
 use domain::{ProjectId, WorkspaceId};
+use machine::crash_point::{self, CrashPoint};
 
 pub(super) use files::{Files, copy_as, excluding, size_of};
 use result::Ends;

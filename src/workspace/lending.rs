@@ -29,9 +29,9 @@ use super::{
     CheckoutError, Checkouts, LENT, Place, SCRATCH, blocking, make_folder, remove_folder, rename,
     write,
 };
-use crate::sys;
 use domain::workspace::Order;
 use domain::{ProjectId, WorkspaceId};
+use machine::sys;
 
 /// The list of lent commits.
 const TIPS: &str = "tips";

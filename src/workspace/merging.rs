@@ -27,8 +27,6 @@ use super::keep_repository::SOURCE;
 use super::keeping::uncommitted_ref;
 use super::source::{Head, Source, entries};
 use super::{CheckoutError, Checkouts, Place};
-use crate::crash_point::{self, CrashPoint};
-use crate::locks::lock;
 use domain::workspace::{
     HookRule, HookStep, MergeMessage, MergeStyle, Published, Repeat, Reverted, Way, find_way,
 };
@@ -36,6 +34,8 @@ use domain::{ProjectId, WorkspaceId};
 pub(super) use earlier::merged_ref;
 pub use earlier::{FoundRevert, RevertOrder};
 pub(super) use left::LastLook;
+use machine::crash_point::{self, CrashPoint};
+use machine::locks::lock;
 use replay::Replay;
 pub(super) use signatures::Signatures;
 

@@ -12,9 +12,9 @@ use super::keep_repository::make_new;
 use super::rights::{Owner, hand_over, run_as};
 use super::trees::MAX_BYTES;
 use super::{CheckoutError, Checkouts, Place, blocking, make_folder, remove_folder, rename};
-use crate::crash_point::{self, CrashPoint};
-use crate::sys::regular_file;
 use domain::WorkspaceId;
+use machine::crash_point::{self, CrashPoint};
+use machine::sys::regular_file;
 
 /// The index of the keep repository for the time of a call.
 const INDEX: &str = "index-of-tree";

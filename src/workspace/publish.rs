@@ -10,8 +10,8 @@ use super::refs::read_text;
 use super::rights::blocking_as;
 use super::source::Source;
 use super::{CheckoutError, Checkouts, Place};
-use crate::crash_point::{self, CrashPoint};
 use domain::workspace::{PublishOrder, Published, fitting, numbered};
+use machine::crash_point::{self, CrashPoint};
 
 /// The number of names that are tried for a branch.
 const MAX_NAMES: u32 = 100;

@@ -3,9 +3,9 @@
 use super::rights::blocking_as;
 use super::walk::walk;
 use super::{CheckoutError, Checkouts, KeepPolicy, Place, blocking, remove_folder, rename};
-use crate::crash_point::{self, CrashPoint};
 use domain::workspace::{Content, RemoveOrder};
 use domain::{ProjectId, WorkspaceId};
+use machine::crash_point::{self, CrashPoint};
 
 /// The result of an attempt to remove a workspace.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -25,10 +25,10 @@ use rustix::fs::{Access, access};
 
 use super::objects::open;
 use super::{CheckoutError, blocking};
-use crate::locks::lock;
-use crate::sys;
 use domain::RunAs;
 use domain::workspace::Order;
+use machine::locks::lock;
+use machine::sys;
 
 /// The number of open files that wait to be copied.
 const MAX_WAITING: usize = 16;

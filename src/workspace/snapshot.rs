@@ -31,10 +31,10 @@ use super::source::{Source, check_entries, check_folders, owner_of_work_tree};
 use super::temporary::{Settings, TemporaryRepository};
 use super::walk::{find_refused, find_unreadable, path_within};
 use super::{CheckoutError, Checkouts, KeepPolicy, Place, blocking, make_folder, rename, write};
-use crate::sys::ownership::is_changed_by_others;
 use domain::plan::shared::{SnapshotCause, SnapshotOrder};
 use domain::workspace::Moment;
 use domain::{LaunchId, ProjectId, Timestamp};
+use machine::sys::ownership::is_changed_by_others;
 
 /// The refs of snapshots, by launch.
 const SNAPSHOTS: &str = "refs/agent-coordinator/snapshot";

@@ -14,8 +14,8 @@ use super::refs::is_id;
 use super::repository::{Repository, find_work_tree};
 use super::rights::{Owner, is_open_to_others, is_root_here, run_as};
 use super::{CheckoutError, blocking};
-use crate::sys::ownership::is_changed_by_others;
-use crate::sys::user_names::name_of;
+use machine::sys::ownership::is_changed_by_others;
+use machine::sys::user_names::name_of;
 
 /// The most entries of a repository that are looked at before git runs there.
 const MAX_LOOKS: usize = 200_000;

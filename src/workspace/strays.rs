@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use tokio::time::Instant;
 
 use crate::clock;
-use crate::sys::processes;
+use machine::sys::processes;
 
 /// The variable that is the same in all git processes of one root, and in no other process.
 pub(super) const MARK: &str = "GIT_CONFIG_GLOBAL";

@@ -21,8 +21,8 @@ use super::repository::Repository;
 use super::rights::{Owner, blocking_as, run_as};
 use super::source::{Source, entries};
 use super::{CheckoutError, Checkouts, Place};
-use crate::locks::lock;
 use domain::workspace::{Cone, Remote, SubmoduleSource, check_address, is_name, resolve_address};
+use machine::locks::lock;
 
 /// The refs that follow the repositories of submodules.
 const SUBMODULES: &str = "refs/agent-coordinator/submodule";

@@ -14,7 +14,7 @@ use super::refs::{is_id, read_text};
 use super::rights::blocking_as;
 use super::source::{Head, Source};
 use super::{CheckoutError, Checkouts, Place, rename, write};
-use crate::sys::user_names::name_of;
+use machine::sys::user_names::name_of;
 
 /// Packs the objects that revisions of the standard input reach.
 const PACK: [&str; 5] = ["pack-objects", "--quiet", "--revs", "--stdout", "--delta-base-offset"];

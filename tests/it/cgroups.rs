@@ -8,9 +8,9 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use agent_coordinator::cgroup::{self, CgroupLimits};
-use agent_coordinator::sys::processes;
 use domain::launch::ProcessEnd;
+use machine::cgroup::{self, CgroupLimits};
+use machine::sys::processes;
 use rustix::process::Signal;
 
 use crate::daemon::{Daemon, PROGRAM};
@@ -277,8 +277,7 @@ fn the_group_of_a_launch_without_a_folder_is_swept() {
         return;
     };
     let (mut daemon, child) = with_what_a_shim_left(&group);
-    for folder in fs::read_dir(agent_coordinator::instance_dir::instances(&daemon.state())).unwrap()
-    {
+    for folder in fs::read_dir(machine::instance_dir::instances(&daemon.state())).unwrap() {
         fs::remove_dir_all(folder.unwrap().path()).unwrap();
     }
     group.start(&mut daemon);

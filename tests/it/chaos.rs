@@ -15,8 +15,8 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use agent_coordinator::instance_dir::{self, MARK_VARIABLE};
-use agent_coordinator::sys::processes;
+use machine::instance_dir::{self, MARK_VARIABLE};
+use machine::sys::processes;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 

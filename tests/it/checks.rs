@@ -4,7 +4,7 @@
 use std::fs;
 use std::os::unix::process::ExitStatusExt as _;
 
-use agent_coordinator::crash_point::{CrashPoint, VARIABLE};
+use machine::crash_point::{CrashPoint, VARIABLE};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 

@@ -463,7 +463,7 @@ impl Daemon {
     #[track_caller]
     pub fn until_nothing_is_left(&self) {
         until("no process is left", || self.processes().is_empty());
-        let instances = agent_coordinator::instance_dir::instances(&self.state());
+        let instances = machine::instance_dir::instances(&self.state());
         let is_instance = |name: &std::ffi::OsString| !name.to_string_lossy().starts_with('.');
         let names = || fs::read_dir(&instances).unwrap().map(|entry| entry.unwrap().file_name());
         until("no instance is left", || !names().any(|name| is_instance(&name)));

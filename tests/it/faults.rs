@@ -24,8 +24,8 @@ mod versions;
 use std::fs::File;
 use std::path::PathBuf;
 
-use agent_coordinator::instance_dir::{self, SHIM_COMM};
-use agent_coordinator::sys::processes;
+use machine::instance_dir::{self, SHIM_COMM};
+use machine::sys::processes;
 use rustix::fs::FlockOperation;
 use serde_json::Value;
 

@@ -4,7 +4,7 @@
 
 use std::fs;
 
-use agent_coordinator::sys::processes;
+use machine::sys::processes;
 
 use crate::daemon::{Daemon, PROGRAM};
 

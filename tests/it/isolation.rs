@@ -6,10 +6,10 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 
-use agent_coordinator::instance_dir::SHIM_COMM;
-use agent_coordinator::sys::processes;
 use domain::launch::ProcessEnd;
 use domain::{FileContent, LaunchFile, RunAs};
+use machine::instance_dir::SHIM_COMM;
+use machine::sys::processes;
 use rustix::process::Signal;
 
 use crate::control::send_to;

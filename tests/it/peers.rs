@@ -143,13 +143,12 @@ fn what_a_killed_shim_of_one_daemon_leaves_behind_is_an_agent_to_another_daemon(
     daemon.with_one_task(&["authenticate", &orphan, "write:ready", "sleep:600"]);
     let agent = daemon.written_pid("ready");
     let orphan = daemon.written_pid("orphan");
-    let shim = agent_coordinator::sys::processes::read(agent).unwrap().parent;
+    let shim = machine::sys::processes::read(agent).unwrap().parent;
     // The daemon would end the orphan at once.
     daemon.signal(Signal::STOP);
     kill(shim, Signal::KILL);
     until("the orphan fell to its daemon", || {
-        agent_coordinator::sys::processes::read(orphan)
-            .is_some_and(|process| process.parent == daemon.pid())
+        machine::sys::processes::read(orphan).is_some_and(|process| process.parent == daemon.pid())
     });
     fs::write(daemon.work().join("go"), "").unwrap();
     let refused =

@@ -5,17 +5,17 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
 use std::time::Duration;
 
-use agent_coordinator::instance_dir;
-use agent_coordinator::instance_dir::clock::wall_clock;
-use agent_coordinator::instance_dir::lock::{self, LockState};
-use agent_coordinator::instance_dir::record::{self, Exit, ExitState, Record, Spec};
 use agent_coordinator::nudge::Nudge;
 use agent_coordinator::process::{self, OpenError, StartError};
 use agent_coordinator::service::read_output;
-use agent_coordinator::sys::processes;
 use domain::launch::{ProcessEnd, StopReason};
 use domain::{FileContent, LaunchFile, LaunchId, Phase};
 use futures::StreamExt as _;
+use machine::instance_dir;
+use machine::instance_dir::clock::wall_clock;
+use machine::instance_dir::lock::{self, LockState};
+use machine::instance_dir::record::{self, Exit, ExitState, Record, Spec};
+use machine::sys::processes;
 use rustix::fs::{CWD, FileType, Mode};
 use rustix::process::Signal;
 

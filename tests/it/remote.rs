@@ -167,7 +167,7 @@ fn several_coordinators_start_no_twin() {
 #[cfg(debug_assertions)]
 #[test]
 fn a_start_that_a_dying_coordinator_had_claimed_is_nobody_elses_until_it_is_given_back() {
-    use agent_coordinator::crash_point::{CrashPoint, VARIABLE};
+    use machine::crash_point::{CrashPoint, VARIABLE};
     let server = Daemon::serving("backoff: { initial: 10ms, max: 10ms }");
     let mut first = Daemon::supervising(&socket_of(&server), KNOWS_AGT);
     let mut command = first.command();

@@ -6,8 +6,8 @@ use std::fs;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Command, Stdio};
 
-use agent_coordinator::instance_dir;
-use agent_coordinator::instance_dir::record::{self, Exit};
+use machine::instance_dir;
+use machine::instance_dir::record::{self, Exit};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 

@@ -4,13 +4,13 @@
 use std::os::unix::fs::MetadataExt as _;
 use std::time::{Duration, Instant};
 
-use agent_coordinator::instance_dir::clock::BootInstant;
-use agent_coordinator::instance_dir::{self, SHIM_COMM};
 use agent_coordinator::process::StartError;
-use agent_coordinator::sys::processes;
 use domain::Phase;
 use domain::launch::{ProcessEnd, StopReason};
 use domain::{LaunchId, Secret};
+use machine::instance_dir::clock::BootInstant;
+use machine::instance_dir::{self, SHIM_COMM};
+use machine::sys::processes;
 use rustix::process::Signal;
 
 use crate::support::{Bed, exited, is_gone, kill, killed, tree_of, until, until_some};

@@ -9,20 +9,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use agent_coordinator::cgroup::CgroupLimits;
 use agent_coordinator::config;
-use agent_coordinator::instance_dir;
-use agent_coordinator::instance_dir::clock::BootInstant;
-use agent_coordinator::instance_dir::lock::{self, LockState, ShimIdentity};
-use agent_coordinator::instance_dir::record::{self, Exit, Stop};
 use agent_coordinator::nudge::Nudge;
 use agent_coordinator::process::{
     self, Adoption, ProcessConfig, ProcessTable, StartRequest, TemporaryConfig,
 };
-use agent_coordinator::sys::processes;
 use domain::launch::{ExitStatus, ProcessEnd, StopReason};
 use domain::{AgentId, CommandSpec, InstanceKey, LaunchId, ProjectId, Purpose, Secret};
 use domain::{Instance, Phase};
+use machine::cgroup::CgroupLimits;
+use machine::instance_dir;
+use machine::instance_dir::clock::BootInstant;
+use machine::instance_dir::lock::{self, LockState, ShimIdentity};
+use machine::instance_dir::record::{self, Exit, Stop};
+use machine::sys::processes;
 use tempfile::TempDir;
 
 pub use crate::forge::fake::git::run as git;

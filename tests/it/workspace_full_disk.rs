@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use agent_coordinator::crash_point::CrashPoint;
+use machine::crash_point::CrashPoint;
 use serde_json::Value;
 
 use crate::support::{Mount, git, skip, until, until_some_within};

@@ -5,8 +5,8 @@ use std::fs;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 
-use agent_coordinator::crash_point::VARIABLE;
-use agent_coordinator::sys::processes;
+use machine::crash_point::VARIABLE;
+use machine::sys::processes;
 use rustix::process::Signal;
 use serde_json::Value;
 

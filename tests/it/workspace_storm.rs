@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use std::vec::IntoIter;
 
-use agent_coordinator::crash_point::{CrashPoint, VARIABLE};
-use agent_coordinator::sys::processes;
+use machine::crash_point::{CrashPoint, VARIABLE};
+use machine::sys::processes;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 

@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 
-use agent_coordinator::crash_point::CrashPoint;
+use machine::crash_point::CrashPoint;
 use serde_json::{Value, json};
 
 use crate::support::{git, until};

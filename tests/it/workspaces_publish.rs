@@ -3,7 +3,7 @@
 
 use std::os::unix::process::ExitStatusExt as _;
 
-use agent_coordinator::crash_point::{CrashPoint, VARIABLE};
+use machine::crash_point::{CrashPoint, VARIABLE};
 use rustix::process::Signal;
 use serde_json::Value;
 

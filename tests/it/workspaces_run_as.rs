@@ -10,7 +10,7 @@ use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use agent_coordinator::crash_point::{CrashPoint, VARIABLE};
+use machine::crash_point::{CrashPoint, VARIABLE};
 use rustix::process::Signal;
 use serde_json::Value;
 

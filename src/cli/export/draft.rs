@@ -10,7 +10,7 @@ use nix::fcntl::{Flock, FlockArg};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use crate::cli::error::CliError;
-use crate::sys::regular_file;
+use machine::sys::regular_file;
 
 /// A private file beside the final one. It is removed when this is dropped, unless it got its final
 /// name.

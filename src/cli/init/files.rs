@@ -9,9 +9,9 @@ use super::{Choice, Report};
 use crate::app;
 use crate::cli::error::CliError;
 use crate::config::{self, Environment, FILE_NAME, Loaded};
-use crate::sys::regular_file;
 use domain::workspace::WorkspaceMode;
 use domain::{AgentId, ProjectId, TaskId};
+use machine::sys::regular_file;
 
 const MANIFEST: &str = "manifest.yaml";
 const CONFIGURATION: &str = "\

@@ -13,9 +13,9 @@ use tokio_util::sync::CancellationToken;
 use super::LinkState;
 use crate::clock;
 use crate::mcp_client::{CallError, ConnectError, McpClient};
-use crate::sys::regular_file;
 use crate::telemetry::ErrorChain;
 use domain::{Incarnation, Secret, ServerAddress};
+use machine::sys::regular_file;
 
 /// The code of the refusal of a caller that is not a coordinator.
 const NOT_LET_IN: &str = "coordinator_only";

@@ -17,7 +17,6 @@ use super::answers::{ActiveProjects, Claimed, Health};
 use super::link::LinkError;
 use super::{RemoteControlPlane, TIMEOUT};
 use crate::clock;
-use crate::locks::lock;
 use crate::mcp_client::McpClient;
 use crate::service::ServerView;
 use crate::telemetry::ErrorChain;
@@ -29,6 +28,7 @@ use domain::{
     Candidate, Instance, InstanceKey, LaunchFacts, LaunchId, LaunchState, Phase, Priority, Purpose,
     Timestamp,
 };
+use machine::locks::lock;
 
 /// The time after which a cycle asks about no further pair. A slow server must not delay granted
 /// starts, reports and time limits for longer. The next cycle goes on with the other pairs.

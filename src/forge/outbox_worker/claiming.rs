@@ -3,13 +3,13 @@
 
 use super::super::ForgeError;
 use super::{ItemWriter, Unanswered, WriteError};
-use crate::crash_point::{self, CrashPoint};
-use crate::locks::lock;
 use domain::forge::claims::Claims;
 use domain::forge::marker::Marker;
 use domain::forge::{
     ClaimProgress, ClaimStep, Claimants, Comment, ItemFacts, ItemState, task_text,
 };
+use machine::crash_point::{self, CrashPoint};
+use machine::locks::lock;
 
 /// The number of items that are remembered as logged.
 const MAX_LOGGED: usize = 1_000;

@@ -3,9 +3,9 @@
 
 use super::super::ForgeError;
 use super::{ItemWriter, Unanswered, WriteError};
-use crate::crash_point::{self, CrashPoint};
 use domain::forge::marker::Marker;
 use domain::forge::{Comment, ForgeItem, ForgeUser, is_bot};
+use machine::crash_point::{self, CrashPoint};
 
 impl ItemWriter<'_> {
     pub(super) async fn withdraw(&self) -> Result<(), WriteError> {

@@ -5,7 +5,6 @@
 
 use super::super::{ForgeError, FoundRequest, NewRequest};
 use super::{ItemWriter, Unanswered, WriteError};
-use crate::crash_point::{self, CrashPoint};
 use domain::check::CheckResult;
 use domain::forge::marker::Marker;
 use domain::forge::publication::nth_branch;
@@ -14,6 +13,7 @@ use domain::forge::{
     WorkState, is_bot, task_text,
 };
 use domain::workspace::{PushOrder, PushWay, Pushed, RemoteError};
+use machine::crash_point::{self, CrashPoint};
 
 /// The number of names that are tried for a branch.
 const MAX_NAMES: u32 = 20;

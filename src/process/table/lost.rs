@@ -5,13 +5,13 @@ use std::time::Duration;
 use tracing::warn;
 
 use super::Table;
-use crate::cgroup::{self, Group};
-use crate::crash_point::{self, CrashPoint};
-use crate::instance_dir::clock::wall_clock;
-use crate::instance_dir::lock::{self, LockState};
-use crate::instance_dir::record::{self, Exit};
 use crate::process::orphans;
 use domain::{Condition, LaunchId, Phase};
+use machine::cgroup::{self, Group};
+use machine::crash_point::{self, CrashPoint};
+use machine::instance_dir::clock::wall_clock;
+use machine::instance_dir::lock::{self, LockState};
+use machine::instance_dir::record::{self, Exit};
 
 /// The time after the first KILL from which the remains of a lost shim count as unkillable.
 const UNKILLABLE_AFTER: Duration = Duration::from_secs(5);

@@ -8,13 +8,13 @@ use tokio::sync::oneshot;
 use tracing::{info, warn};
 
 use super::{Origin, Table};
-use crate::crash_point::{self, CrashPoint};
-use crate::instance_dir;
-use crate::instance_dir::record::Stop;
 use crate::process::launcher::{self, Spawned};
 use crate::process::{Gone, ProcessConfig, StartError, StartRequest};
 use domain::LaunchId;
 use domain::launch::StopReason;
+use machine::crash_point::{self, CrashPoint};
+use machine::instance_dir;
+use machine::instance_dir::record::Stop;
 
 /// A request of a handle to the owner.
 pub enum Request {

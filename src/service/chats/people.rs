@@ -6,7 +6,6 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::crash_point::{self, CrashPoint};
 use crate::rows::{Transaction, assignments, launches, messages, start_histories, startable};
 use crate::store::{ChatEnd, MessageFilter, Read, StoreError};
 use domain::chat::{Sender, check_may_chat, is_open, listens, said};
@@ -16,6 +15,7 @@ use domain::launch::LaunchEvent;
 use domain::{
     Assignment, InstanceKey, LaunchState, Message, Purpose, Refusal, StartHistory, Timestamp,
 };
+use machine::crash_point::{self, CrashPoint};
 
 use super::agents::visible;
 use super::{Chats, silence};

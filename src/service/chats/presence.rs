@@ -13,10 +13,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::clock;
-use crate::locks::lock;
 use crate::nudge::Nudge;
 use crate::telemetry::ErrorChain;
 use domain::Assignment;
+use machine::locks::lock;
 
 use super::{Chats, people};
 use crate::service::Heard;

@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-use crate::locks::lock;
 use domain::id::CoordinatorId;
 use domain::machine::Machine;
 use domain::plan::shared::{Crowd, FailedSnapshot};
 use domain::plan::{Deferred, Limits};
 use domain::waiting::SilentHost;
 use domain::{Instance, InstanceKey, Launch, Purpose, Timestamp};
+use machine::locks::lock;
 
 /// A coordinator's view of itself, as of its last cycle that changed something.
 #[derive(Debug, Clone, PartialEq)]

@@ -5,7 +5,6 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use crate::clock;
-use crate::crash_point::{self, CrashPoint};
 use crate::nudge::sleep_until;
 use crate::rows::{events, executions, forge_items, tasks};
 use crate::store::{Read, StoreError};
@@ -15,6 +14,7 @@ use domain::forge::settle::{Work, settle};
 use domain::forge::texts::Texts;
 use domain::task::Mover;
 use domain::{TaskStatus, Timestamp};
+use machine::crash_point::{self, CrashPoint};
 
 use super::ForgeItems;
 use super::{launches_on, put_item};

@@ -8,7 +8,6 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use crate::clock;
-use crate::crash_point::{self, CrashPoint};
 use crate::nudge::sleep_until;
 use crate::rows::{agents, forge_items, launches, pauses, startable, tasks};
 use crate::store::{Read, StoreError};
@@ -19,6 +18,7 @@ use domain::forge::{ForgeItem, ItemState, WorkState};
 use domain::id::AgentId;
 use domain::start_history::{StartFacts, StartReason};
 use domain::{InstanceKey, Purpose, TaskStatus};
+use machine::crash_point::{self, CrashPoint};
 
 use super::Forges;
 use super::waiting::{RepositoryKey, Served};

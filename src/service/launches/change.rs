@@ -3,7 +3,6 @@
 
 use std::time::Duration;
 
-use crate::crash_point::{self, CrashPoint};
 use crate::rows::{Transaction, executions, launches, start_histories, startable};
 use crate::store::StoreError;
 use crate::telemetry::counters;
@@ -12,6 +11,7 @@ use domain::event::NewEvent;
 use domain::launch::{LaunchEvent, StopReason, Verdict};
 use domain::session::SessionEndReason;
 use domain::{Launch, LaunchId, LaunchState, Outcome, Purpose, Timestamp};
+use machine::crash_point::{self, CrashPoint};
 
 use super::accounts;
 use crate::service::chats::agents as chat;

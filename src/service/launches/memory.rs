@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::rows::launches;
-use crate::sys::processes;
 use domain::LaunchId;
+use machine::sys::processes;
 
 use super::Launches;
 

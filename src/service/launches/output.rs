@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 use futures::Stream;
 
 use crate::folder_watch::shared::{FollowedFolder, SharedFolders};
-use crate::instance_dir::output_pages::{self, OutputPage, OutputPlace};
-use crate::instance_dir::output_reader::OutputReader;
-use crate::instance_dir::record::{self, Exit};
-use crate::instance_dir::{self};
 use crate::rows::output_tails;
 use domain::instance::ExitHint;
 use domain::{LaunchId, Refusal};
+use machine::instance_dir::output_pages::{self, OutputPage, OutputPlace};
+use machine::instance_dir::output_reader::OutputReader;
+use machine::instance_dir::record::{self, Exit};
+use machine::instance_dir::{self};
 
 use super::{Launches, find};
 use crate::service::ServiceError;

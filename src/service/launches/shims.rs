@@ -8,10 +8,10 @@ use std::collections::hash_map::Entry;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::Launches;
-use crate::instance_dir::lock;
 use domain::LaunchId;
 use domain::instance::ShimIdentity;
 use domain::peer::ProcessId;
+use machine::instance_dir::lock;
 
 /// The shims of open launches.
 #[derive(Debug, Default)]

@@ -5,7 +5,6 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use crate::crash_point::{self, CrashPoint};
 use crate::rows::{Transaction, executions, launches, startable};
 use crate::store::{Read, StoreError};
 use domain::check::CheckOrder;
@@ -14,6 +13,7 @@ use domain::secret::TICKET_PREFIX;
 use domain::start_history::StartReason;
 use domain::task::next_task;
 use domain::{Attempt, InstanceKey, Launch, LaunchState, Purpose, Secret, StartFacts, Timestamp};
+use machine::crash_point::{self, CrashPoint};
 
 use super::Launches;
 use super::accounts;

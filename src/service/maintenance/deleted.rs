@@ -7,8 +7,8 @@ use crate::telemetry::counters;
 use domain::{LaunchId, ProjectId};
 
 use super::Maintenance;
-use crate::instance_dir;
 use crate::service::ServiceError;
+use machine::instance_dir;
 
 /// The number of launches in one transaction, so that other calls do not wait long for the store.
 const PAGE: usize = 200;

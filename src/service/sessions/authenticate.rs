@@ -4,7 +4,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::crash_point::{self, CrashPoint};
 use crate::rows::{Transaction, agents, launches, projects, sessions, start_histories, startable};
 use crate::store::Read;
 use crate::telemetry::counters;
@@ -17,6 +16,7 @@ use domain::{
     Agent, Guidance, InstanceKey, Launch, Project, Purpose, Refusal, Secret, Session, StartHistory,
     Timestamp,
 };
+use machine::crash_point::{self, CrashPoint};
 
 use super::Sessions;
 use crate::service::launches::accounts;

@@ -12,11 +12,11 @@ use domain::session::{Presenter, SessionEndReason, Transport};
 use domain::{Launch, LaunchState, Purpose, Refusal, Secret, Session, SessionId, Timestamp};
 
 use super::Sessions;
-use crate::locks::lock;
 use crate::rows::{Transaction, launches, sessions};
 use crate::service::{Inputs, ServiceError};
 use crate::store::{Read, StoreError};
 use domain::LaunchId;
+use machine::locks::lock;
 
 /// An agent that has shown its session token.
 #[derive(Debug, Clone)]

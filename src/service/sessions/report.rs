@@ -1,6 +1,5 @@
 //! `report_completed`: the end of an agent's work as the agent sees it, and its effect on the task.
 
-use crate::crash_point::{self, CrashPoint};
 use crate::rows::{Transaction, executions, launches, tasks};
 use crate::store::{Read, StoreError};
 use domain::launch::{LaunchEvent, ReportResult};
@@ -9,6 +8,7 @@ use domain::notice::WorkChange;
 use domain::session::SessionEndReason;
 use domain::task::{Actor, next_task};
 use domain::{Guidance, Launch, LaunchId, Task, TaskStatus};
+use machine::crash_point::{self, CrashPoint};
 
 use super::Sessions;
 use super::caller::fence;

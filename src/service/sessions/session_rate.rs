@@ -10,10 +10,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::clock;
-use crate::locks::lock;
 use crate::lru::Lru;
 use domain::id::{AgentId, ProjectId};
 use domain::rate::{Bucket, Rate};
+use machine::locks::lock;
 
 /// The limit is far above the needs of people and restarts of agents.
 const LIMIT: Rate = Rate { burst: 30, interval: Duration::from_secs(2) };

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::store::open::{self, OpenErrorKind, beside};
 use crate::store::{schema, sqlite};
-use crate::sys::regular_file;
+use machine::sys::regular_file;
 
 /// The short ids of a project that are left out if it is not known how many were given after the
 /// backup.

@@ -28,7 +28,7 @@ use crate::clock;
 use crate::store::open::{self, Contents, OpenError, OpenErrorKind, beside};
 use crate::store::schema;
 use crate::store::sqlite::Access;
-use crate::sys::{files, regular_file};
+use machine::sys::{files, regular_file};
 
 /// The bytes that are copied between two looks at the request to stop, and the most that wait for
 /// the disk beside those that are copied. The daemon's own writes wait behind them.

@@ -15,7 +15,7 @@ use tokio_postgres::{AsyncMessage, Client, Config, NoTls};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::postgres_url::Tls;
-use crate::sys::regular_file;
+use machine::sys::regular_file;
 
 use super::super::db::BoxError;
 use super::client::Connector;

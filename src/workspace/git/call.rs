@@ -13,11 +13,11 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{Child, Command};
 
 use super::{Git, GitError, MAX_OUTPUT};
-use crate::sys::confined::{self, ProcessLimits, UserIds};
-use crate::sys::processes;
 use crate::workspace::rights::{Groups, Owner};
 use crate::workspace::strays::MARK;
 use domain::workspace::Remote;
+use machine::sys::confined::{self, ProcessLimits, UserIds};
+use machine::sys::processes;
 
 /// The time for a call that neither transfers objects nor writes many files.
 const SHORT: Duration = Duration::from_mins(1);

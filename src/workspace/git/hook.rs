@@ -11,11 +11,11 @@ use tokio::task::JoinSet;
 
 use super::call::Group;
 use super::{Git, GitError};
-use crate::sys::confined::{self, UserIds};
-use crate::sys::user_names::login_variables;
 use crate::workspace::rights::{Groups, Owner};
 use crate::workspace::strays;
 use domain::printable::lines;
+use machine::sys::confined::{self, UserIds};
+use machine::sys::user_names::login_variables;
 
 /// The most bytes of a hook's output that are kept: the last ones.
 const MAX_SAID: usize = 4 * 1024;

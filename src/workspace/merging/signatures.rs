@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 
 use super::MergeOrder;
-use crate::sys::user_names::home_of;
 use crate::workspace::author::{address_of, readable};
 use crate::workspace::rights::Owner;
 use crate::workspace::source::Source;
 use crate::workspace::{CheckoutError, Checkouts, Place};
 use domain::workspace::{ResultCommit, Signature};
+use machine::sys::user_names::home_of;
 
 /// The most commits of a result whose authors and subjects are read.
 const MAX_COMMITS: u32 = 10_000;

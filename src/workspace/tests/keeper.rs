@@ -6,9 +6,9 @@ use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 
 use super::rights::{AGENT, PERSON, agent, bed_of_root, chain, give, mode, snapshot_order};
 use super::*;
-use crate::crash_point::{CrashPoint, VARIABLE};
 use domain::workspace::{CleanOrder, ForgetOrder};
 use domain::{RunAs, Timestamp};
+use machine::crash_point::{CrashPoint, VARIABLE};
 
 /// The keeper of these tests: neither the user of the agents nor a person.
 const KEEPER: u32 = 2;

@@ -8,10 +8,10 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::thread;
 use std::time::Duration;
 
-use agent_coordinator::crash_point::{CrashPoint, VARIABLE};
-use agent_coordinator::instance_dir::OUTPUT_LOG;
-use agent_coordinator::instance_dir::record::{Record as _, Spec};
-use agent_coordinator::sys::processes;
+use machine::crash_point::{CrashPoint, VARIABLE};
+use machine::instance_dir::OUTPUT_LOG;
+use machine::instance_dir::record::{Record as _, Spec};
+use machine::sys::processes;
 use rustix::process::Signal;
 
 use super::{folder, shim_of};

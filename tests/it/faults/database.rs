@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use agent_coordinator::instance_dir;
+use machine::instance_dir;
 
 use crate::daemon::{Daemon, IN_A_FILE};
 use crate::service::NO_PAUSES;

@@ -186,7 +186,7 @@ fn a_stop_that_crosses_a_stop_of_the_daemon_is_the_persons() {
 #[cfg(debug_assertions)]
 #[test]
 fn a_stop_is_carried_out_although_the_daemon_dies() {
-    use agent_coordinator::crash_point::{CrashPoint, VARIABLE};
+    use machine::crash_point::{CrashPoint, VARIABLE};
     for point in [CrashPoint::StopWanted, CrashPoint::StopWritten] {
         let mut daemon = Daemon::configured("");
         let mut command = daemon.command();

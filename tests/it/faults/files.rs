@@ -4,9 +4,9 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use agent_coordinator::instance_dir;
-use agent_coordinator::instance_dir::record::{self, Exit, Record as _, Spec, Started, Stop};
 use domain::StopReason;
+use machine::instance_dir;
+use machine::instance_dir::record::{self, Exit, Record as _, Spec, Started, Stop};
 use rustix::process::Signal;
 use serde_json::Value;
 

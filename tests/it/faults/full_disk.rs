@@ -5,8 +5,8 @@
 use std::fs::{self, File};
 use std::io::Write as _;
 
-use agent_coordinator::instance_dir;
-use agent_coordinator::instance_dir::record::{self, Exit};
+use machine::instance_dir;
+use machine::instance_dir::record::{self, Exit};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
 use super::{folder, shim_of};

@@ -91,8 +91,7 @@ fn a_folder_that_cant_be_written_delays_the_end_and_loses_nothing() {
         "exit:6",
     ]);
     let agent = daemon.written_pid("ready");
-    let folders =
-        fs::read_dir(agent_coordinator::instance_dir::instances(&daemon.state())).unwrap();
+    let folders = fs::read_dir(machine::instance_dir::instances(&daemon.state())).unwrap();
     let folder = folders.map(|folder| folder.unwrap().path()).next().unwrap();
     fs::set_permissions(&folder, fs::Permissions::from_mode(0o500)).unwrap();
     fs::write(daemon.work().join("go"), "").unwrap();

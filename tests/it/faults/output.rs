@@ -5,7 +5,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
 use std::process::Command;
 
-use agent_coordinator::instance_dir;
+use machine::instance_dir;
 
 use super::{folder, shim_of};
 use crate::daemon::{Daemon, PROGRAM};

@@ -5,7 +5,7 @@ use std::fs;
 use std::process::Command;
 use std::time::Duration;
 
-use agent_coordinator::instance_dir;
+use machine::instance_dir;
 use rustix::process::Signal;
 
 use super::full_disk::{check_with_space, with_two_agents};

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use agent_coordinator::sys::processes;
+use machine::sys::processes;
 use serde_json::json;
 
 use crate::daemon::Daemon;

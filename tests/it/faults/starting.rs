@@ -151,7 +151,7 @@ fn a_start_that_waits_for_a_file_ends_at_a_signal() {
 #[cfg(debug_assertions)]
 #[test]
 fn a_start_that_hangs_among_its_agents_ends_in_time_and_at_once_at_a_second_signal() {
-    use agent_coordinator::crash_point::{CrashPoint, VARIABLE};
+    use machine::crash_point::{CrashPoint, VARIABLE};
     let mut daemon = Daemon::configured("stop: { timeout: 1s, leak_grace: 100ms }");
     for n_signals in [1, 2] {
         let mut command = daemon.command();

@@ -7,9 +7,9 @@ use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 use std::time::Duration;
 
-use agent_coordinator::instance_dir::record::{self, Exit, Stop};
-use agent_coordinator::instance_dir::{self, SHIM_COMM};
-use agent_coordinator::sys::processes;
+use machine::instance_dir::record::{self, Exit, Stop};
+use machine::instance_dir::{self, SHIM_COMM};
+use machine::sys::processes;
 use rustix::process::Signal;
 
 use super::{Ended, folder, shim_of};

@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use agent_coordinator::instance_dir;
+use machine::instance_dir;
 use rustix::process::Signal;
 
 use super::{Gate, folder, shim_of};

@@ -7,8 +7,8 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::thread;
 use std::time::Duration;
 
-use agent_coordinator::crash_point::{CrashPoint, VARIABLE};
 use domain::forge::ForgeKind;
+use machine::crash_point::{CrashPoint, VARIABLE};
 use rustix::process::Signal;
 use serde_json::Value;
 

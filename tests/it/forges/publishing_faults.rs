@@ -3,9 +3,9 @@
 
 use std::os::unix::process::ExitStatusExt as _;
 
-use agent_coordinator::crash_point::{CrashPoint, VARIABLE};
 use domain::forge::ForgeKind;
 use domain::forge::marker::Marker;
+use machine::crash_point::{CrashPoint, VARIABLE};
 use rustix::process::Signal;
 use serde_json::Value;
 

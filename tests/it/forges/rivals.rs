@@ -2,9 +2,9 @@
 
 use std::fs;
 
-use agent_coordinator::crash_point::{CrashPoint, VARIABLE};
 use domain::forge::ForgeKind;
 use domain::forge::marker::Marker;
+use machine::crash_point::{CrashPoint, VARIABLE};
 use serde_json::Value;
 
 use super::{BOT, Bed, NAME, check_comments, n_comments};

@@ -4,9 +4,9 @@ use std::os::unix::fs::MetadataExt as _;
 use std::time::Duration;
 
 use super::*;
-use crate::sys::processes;
 use crate::workspace::tests::rights::{PERSON, give, mode};
 use domain::workspace::{HookWish, MergeHooks};
+use machine::sys::processes;
 
 impl Task {
     /// Makes an executable hook of the source. A process of its own writes it, so that no child of
