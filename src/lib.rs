@@ -43,7 +43,6 @@ pub mod provider;
 pub mod rest;
 pub mod rows;
 pub mod service;
-pub mod shim;
 pub mod store;
 pub mod telemetry;
 pub mod throttle;

@@ -3,7 +3,7 @@
 use std::env::args_os;
 use std::process::ExitCode;
 
-use agent_coordinator::{cli, shim};
+use agent_coordinator::cli;
 
 fn main() -> ExitCode {
     // This comes first, because a shim has no arguments to parse, no runtime and no log.

@@ -17,6 +17,7 @@
 //! A shim exits after `ended`. If it had an agent, it stays for a quarter of a second after this
 //! record: if hundreds end at once, all records are written before the kernel removes the
 //! processes.
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests may wait and ask the time"))]
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
