@@ -11,7 +11,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use agent_coordinator::config;
-use agent_coordinator::nudge::Nudge;
 use agent_coordinator::rows::Store;
 use agent_coordinator::service::world::SystemWorld;
 use agent_coordinator::service::{Service, Settings};
@@ -25,6 +24,7 @@ use domain::start_history::Backoff;
 use domain::task::NewTask;
 use domain::{Agent, CoordinatorId, Language, Project, Secret, TaskStatus, Timestamp};
 use rows::Row;
+use runtime::nudge::Nudge;
 use serde_json::json;
 use support::agent::{self, Role};
 use support::bed::{Bed, Wanted};

@@ -46,15 +46,15 @@ pub use shared::HostFiles;
 use shared::SharedDirectories;
 use workspaces::WorkspaceJobs;
 
-use crate::clock;
-use crate::nudge::{Wakeups, sleep_until};
 use crate::provider::Providers;
 use crate::service::{CoordinatorStatus, Counters};
-use crate::telemetry::ErrorChain;
 use domain::plan::{Action, Deferred, Limits, Plan, RunLimits, Snapshot, plan};
 use domain::start_history::StartReason;
 use domain::workspace::Job;
 use domain::{CoordinatorId, Instance, InstanceKey, LaunchFacts, LaunchId, Phase, Timestamp};
+use runtime::clock;
+use runtime::nudge::{Wakeups, sleep_until};
+use runtime::telemetry::ErrorChain;
 
 /// The part of the configuration that the loop needs.
 #[derive(Debug, Clone)]

@@ -50,8 +50,8 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::config::Forges;
-use crate::nudge::{Nudges, Wakeups};
 use crate::service::Service;
+use runtime::nudge::{Nudges, Wakeups};
 
 use domain::forge::{ForgeUser, ItemFacts, PullRequest};
 
@@ -324,7 +324,7 @@ async fn look_at_once(
         looks.woken().await;
         pokes.wake_where(|_| true);
         if let Err(error) = service.forge_items.hurry().await {
-            tracing::warn!(error = %crate::telemetry::ErrorChain(&error), "could not shorten the delays of failed writes to forges");
+            tracing::warn!(error = %runtime::telemetry::ErrorChain(&error), "could not shorten the delays of failed writes to forges");
         }
     }
 }
@@ -344,7 +344,7 @@ async fn warn_of_orphans(service: &Service, config: &Forges) {
     let items = match service.forge_items.open().await {
         Ok(items) => items,
         Err(error) => {
-            tracing::warn!(error = %crate::telemetry::ErrorChain(&error), "could not look for items whose repository is not configured");
+            tracing::warn!(error = %runtime::telemetry::ErrorChain(&error), "could not look for items whose repository is not configured");
             return;
         }
     };

@@ -15,12 +15,12 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
 use crate::config::{Output, Stop};
-use crate::nudge::Nudge;
 use domain::launch::StopReason;
 use domain::{CommandSpec, Instance, InstanceKey, LaunchId};
 use machine::cgroup;
 pub use machine::instance_dir::clock::BootInstant;
 use machine::locks::lock;
+use runtime::nudge::Nudge;
 
 mod adoption;
 mod entry;

@@ -97,9 +97,7 @@ pub use workspaces::{
     SnapshotView, WorkspaceView, Workspaces,
 };
 
-use crate::clock;
 use crate::config::{Chat, NamedCheck, Notice, Session, Start, Stop, Workspace};
-use crate::nudge::{Nudge, Wakeups};
 use crate::rows::{Publish, Store, pauses};
 use crate::store::StoreError;
 use crate::workspace::Checkouts;
@@ -115,6 +113,8 @@ use domain::retention::Retention;
 use domain::start_history::Backoff;
 use domain::{AgentId, CoordinatorId, FileOwners, Guidance, Language, Refusal, Secret, Timestamp};
 use launches::shims::Shims;
+use runtime::clock;
+use runtime::nudge::{Nudge, Wakeups};
 use waiting::Waiting;
 use world::World;
 

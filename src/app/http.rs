@@ -10,12 +10,12 @@ use tokio::net::{TcpListener, TcpStream};
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::config::Http;
-use crate::http::{self, HttpLimits, problem};
 use crate::mcp::{self, McpServer};
-use crate::peer::Peer;
 use crate::rest::{self, RestState, WebhookEndpoint};
 use domain::host::{AllowedHosts, HostName};
 use machine::sys::regular_file;
+use runtime::http::{self, HttpLimits, problem};
+use runtime::peer::Peer;
 
 /// The most connections at the same time, if descriptors allow it: a thousand agents may wait for
 /// messages.

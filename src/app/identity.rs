@@ -12,11 +12,11 @@ use super::lock::RoleLock;
 use crate::config::Config;
 use crate::coordinator::Token;
 use crate::service::world::{SystemWorld, World};
-use crate::telemetry::ErrorChain;
 use domain::secret::COORDINATOR_TOKEN_PREFIX;
 use domain::{CoordinatorId, Incarnation, Secret};
 use machine::instance_dir;
 use machine::sys::regular_file;
+use runtime::telemetry::ErrorChain;
 
 /// Files in the state directory: the name, the machine and folder in which it was given, its last
 /// start, and the token.

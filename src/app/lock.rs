@@ -11,8 +11,8 @@ use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use rustix::process::{FlockType, fcntl_getlk};
 
-use crate::clock;
 use machine::sys::regular_file::{self, MAX_SMALL};
+use runtime::clock;
 
 /// The time to wait for the lock. A process that is being spawned holds a copy of every open file
 /// until its exec, so a lock may outlive its daemon for that time.

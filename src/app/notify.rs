@@ -13,13 +13,13 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::clock;
 use crate::config::{ConfigurationState, Environment};
 use crate::coordinator::LoopObserver;
 use crate::service::CoordinatorStatus;
 use domain::Phase;
 use machine::locks::lock;
 use machine::sys;
+use runtime::clock;
 
 /// The timeout for a manager that does not read. A report that is lost is sent with the next
 /// change.

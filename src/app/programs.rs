@@ -13,7 +13,6 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::isolation;
-use crate::clock;
 use crate::config::{CommandLine, Config, Environment, Preset, ProviderConfig};
 use crate::coordinator::{Unstartable, command_anywhere, find_unstartable};
 use crate::process::{StartFault, find_program};
@@ -27,6 +26,7 @@ use machine::locks::lock;
 use machine::sys::ownership::is_only_of_root;
 use machine::sys::regular_file;
 use machine::sys::usual_folders::Elsewhere;
+use runtime::clock;
 
 /// The time that a CLI has to print its version.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(5);

@@ -16,15 +16,15 @@ use super::notify::ServiceManager;
 use super::secrets::secrets;
 use super::watched_files::WatchedFiles;
 use super::{Daemon, ManifestProblems};
-use crate::clock;
 use crate::config::{
     self, Config, ConfigError, ConfigurationState, Environment, Live, Loaded, Reloaded,
 };
 use crate::coordinator::LoopObserver;
-use crate::nudge::{Wakeups, sleep_until};
 use crate::rest::{ConfigurationHandle, ReloadRefused, ReloadRequest};
 use crate::service::world::{SystemWorld, World};
-use crate::telemetry::{ErrorChain, LogHandle};
+use runtime::clock;
+use runtime::nudge::{Wakeups, sleep_until};
+use runtime::telemetry::{ErrorChain, LogHandle};
 
 /// The owner of the configuration.
 pub(super) struct Reloader {

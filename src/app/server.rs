@@ -18,17 +18,17 @@ use crate::config::manifest::{self, Manifest};
 use crate::config::{Config, Environment, Forges, Secrets};
 use crate::forge;
 use crate::mcp::{self, McpServer};
-use crate::nudge::{Nudge, Nudges};
 use crate::provider::Providers;
 use crate::rest::{self, ConfigurationHandle, Programs, RestState, WebhookEndpoint};
 use crate::rows::Store;
 use crate::service::world::SystemWorld;
 use crate::service::{AppliedAs, ApplyError, Service, Settings, Wanted};
-use crate::telemetry::ErrorChain;
 use crate::workspace::Checkouts;
 use domain::Secret;
 use domain::redact::Redactor;
 use machine::locks;
+use runtime::nudge::{Nudge, Nudges};
+use runtime::telemetry::ErrorChain;
 
 /// The store and the use cases, before and after the listeners are open.
 pub(super) struct Server {

@@ -3,7 +3,7 @@
 use nix::sys::signal::SigSet;
 use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 
-use crate::nudge::{Nudge, Wakeups};
+use runtime::nudge::{Nudge, Wakeups};
 
 /// A signal that asks the daemon to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

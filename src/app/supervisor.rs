@@ -13,25 +13,25 @@ use super::isolation;
 use super::parts::Parts;
 use super::programs::HOST;
 use super::{identity, notify};
-use crate::clock;
 use crate::config::{Config, Environment, Secrets};
 use crate::coordinator::{
     Coordinator, CoordinatorConfig, HookRunner, HookSettings, HostFiles, LocalControlPlane,
     LoopObserver, Mode, RemoteConfig, RemoteControlPlane,
 };
-use crate::nudge::Nudge;
 use crate::process::{self, ProcessConfig, ProcessTable, TemporaryConfig};
 use crate::provider::Providers;
 use crate::rest::CoordinatorLook;
 use crate::service::CoordinatorStatus;
 use crate::service::world::{SystemWorld, World};
-use crate::telemetry::{ErrorChain, counters};
 use crate::workspace::{Checkouts, KeepPolicy};
 use domain::plan::Limits;
 use domain::retention::Retention;
 use domain::stopwatch::{Moment, Steady};
 use domain::{CoordinatorId, Guidance, ServerAddress, StopReason};
 use machine::cgroup;
+use runtime::clock;
+use runtime::nudge::Nudge;
+use runtime::telemetry::{ErrorChain, counters};
 
 /// The table and the loop.
 pub(super) struct Supervisor {

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use tokio::time::{timeout, timeout_at};
 
-use crate::clock;
-use crate::folder_watch::{Folders, WatchId};
+use runtime::clock;
+use runtime::folder_watch::{Folders, WatchId};
 
 /// The time without events after which a change counts as complete: editors take several steps.
 const QUIET: Duration = Duration::from_millis(200);

@@ -12,8 +12,8 @@ use super::output::{self, Form};
 use crate::app::{self, BackupContents, IfExists, RestoreReport};
 use crate::config::{Config, Environment};
 use crate::rest::routes::status::StatusBody;
-use crate::telemetry::ErrorChain;
 use domain::Timestamp;
+use runtime::telemetry::ErrorChain;
 
 #[derive(Debug, Args)]
 pub(super) struct BackupArguments {

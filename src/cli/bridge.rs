@@ -20,9 +20,9 @@ use tokio::time::Instant;
 use super::call::{CONNECTION_LOST, send_again};
 use super::error::CliError;
 use super::kept_report::{Mailbox, is_put_off, report_of};
-use crate::clock;
-use crate::nudge::sleep_until;
 use domain::ServerAddress;
+use runtime::clock;
+use runtime::nudge::sleep_until;
 
 /// The longest absence of a server: a restart takes a moment, an upgrade takes longer.
 const TIMEOUT: Duration = Duration::from_mins(1);

@@ -14,10 +14,10 @@ use super::error::CliError;
 use super::kept_report::{Mailbox, REPORT, is_unavailable, report_of};
 use super::output::print_answer;
 use super::tool_help;
-use crate::clock;
 use crate::config::Environment;
 use crate::mcp_client::{Lost, McpClient, RequestError};
 use domain::ServerAddress;
+use runtime::clock;
 
 /// The variable in which a script keeps the token that `authenticate` returned.
 const SESSION_VARIABLE: &str = "AGENT_SESSION_TOKEN";

@@ -13,11 +13,11 @@ use crate::config::{
     built_in_names, manifest,
 };
 use crate::provider::{LaunchRequest, Providers};
-use crate::telemetry::ErrorChain;
 use domain::nearest::nearest;
 use domain::{
     Attempt, CommandSpec, FileContent, InstanceKey, LaunchFile, Purpose, Secret, ServerAddress,
 };
+use runtime::telemetry::ErrorChain;
 
 /// The least length of a secret. Shorter values are words or numbers. A value that begins with a
 /// slash is a path.

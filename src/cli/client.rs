@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
 
 use super::error::CliError;
-use crate::http::Problem;
+use runtime::http::Problem;
 
 /// A connection to one daemon by its control socket, or to a coordinator that runs without its
 /// server. Each request opens a connection of its own, because the command line asks little.

@@ -13,7 +13,7 @@ use super::output::{self, Form};
 use crate::app;
 use crate::config::{Config, Environment, Loaded};
 use crate::rest::routes::status::StatusBody;
-use crate::telemetry::ErrorChain;
+use runtime::telemetry::ErrorChain;
 
 #[derive(Debug, Args)]
 pub(super) struct DoctorArguments {

@@ -5,9 +5,9 @@ use std::io::{self, IsTerminal as _, Write as _};
 use hyper::StatusCode;
 
 use crate::config::ConfigError;
-use crate::http::Problem;
-use crate::telemetry::ErrorChain;
 use domain::printable;
+use runtime::http::Problem;
+use runtime::telemetry::ErrorChain;
 
 pub(super) const EXIT_FAILED: u8 = 1;
 pub(super) const EXIT_USAGE: u8 = 2;

@@ -15,12 +15,12 @@ use super::client::Client;
 use super::error::CliError;
 use super::forge_items;
 use super::output::{self, Form, ListForm};
-use crate::clock;
 use crate::config::{Environment, ForgeHost, Forges};
 use crate::forge::check::{Finding, HostReport, MissingLabels, RepositoryReport, check};
 use crate::forge::{connect, is_open_to_others};
-use crate::telemetry::ErrorChain;
 use domain::printable;
+use runtime::clock;
+use runtime::telemetry::ErrorChain;
 
 /// The time between two messages that name the hosts without an answer.
 const TIMEOUT: Duration = Duration::from_secs(3);

@@ -18,12 +18,12 @@ use tokio_util::sync::CancellationToken;
 use super::call::{CONNECTION_LOST, send_again};
 use super::error::CliError;
 use super::kept_report::{Mailbox, is_put_off};
-use crate::clock;
 use crate::mcp_client::Lost;
 use crate::mcp_client::http::HttpEndpoint;
-use crate::nudge::sleep_until;
 use domain::ServerAddress;
 use machine::locks::lock;
+use runtime::clock;
+use runtime::nudge::sleep_until;
 
 /// The longest absence of a server: a restart takes a moment, an upgrade takes longer.
 const TIMEOUT: Duration = Duration::from_mins(1);

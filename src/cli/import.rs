@@ -12,12 +12,12 @@ use super::client::Client;
 use super::error::CliError;
 use super::output::{Form, plain, print_json, print_line};
 use crate::config::Environment;
-use crate::http::Problem;
 use crate::service::ImportReport;
 use domain::AgentId;
 use domain::export::lines::LineSplitter;
 use domain::export::{Counts, MAX_FILE};
 use machine::sys::regular_file;
+use runtime::http::Problem;
 
 /// The number of directories, users or agents that are listed.
 const MAX_LISTED: usize = 20;

@@ -8,10 +8,10 @@ use std::path::PathBuf;
 use serde_json::{Map, Value, json};
 
 use crate::config::Environment;
-use crate::telemetry::ErrorChain;
 use domain::{Language, Refusal, limits};
 use machine::instance_dir;
 use machine::instance_dir::record::{self, KeptReport, Record as _};
+use runtime::telemetry::ErrorChain;
 
 /// The tool of the report.
 pub(super) const REPORT: &str = "report_completed";

@@ -7,8 +7,8 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use crate::app::{self, Ending, Inherited, Role, Signals};
 use crate::config::{Environment, Loaded, LogConfig};
-use crate::telemetry::{self, LineForm};
 use machine::sys;
+use runtime::telemetry::{self, LineForm};
 
 /// The number of worker threads. A daemon that mostly waits needs few.
 const N_WORKERS: usize = 2;

@@ -11,10 +11,10 @@ use serde::Serialize;
 use super::error::CliError;
 use super::output::{self, Form};
 use crate::app::{self, CopiedTable, Progress};
-use crate::clock;
 use crate::config::{self, Environment, StoreUrl, StoreUrlError};
 use crate::postgres_url::UrlError;
-use crate::telemetry::ErrorChain;
+use runtime::clock;
+use runtime::telemetry::ErrorChain;
 
 /// The time between two changes of the line on a terminal.
 const INTERVAL: Duration = Duration::from_millis(100);

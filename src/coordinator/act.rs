@@ -13,7 +13,6 @@ use super::control::{ClaimAnswer, ControlPlane, Delivery};
 use super::processes::ProcessLayer;
 use crate::process::StartRequest;
 use crate::provider::LaunchRequest;
-use crate::telemetry::ErrorChain;
 use domain::launch::ProcessEnd;
 use domain::plan::{Action, Plan, ProcessReport};
 use domain::{CommandSpec, InstanceKey, LaunchId, Secret};
@@ -21,6 +20,7 @@ use machine::crash_point::{self, CrashPoint};
 use machine::instance_dir;
 use machine::instance_dir::record::{self, KeptReport, Record as _};
 use machine::locks::lock;
+use runtime::telemetry::ErrorChain;
 
 /// The longest time that a start waits for files in the directory of its agent. The claim is over
 /// then, and the start is tried again after a pause.

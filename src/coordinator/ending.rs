@@ -6,9 +6,9 @@ use std::time::Duration;
 use super::act::log_stops;
 use super::clocks::Observation;
 use super::{ControlPlane, Coordinator, Mode, ProcessLayer, SeenLast};
-use crate::telemetry::ErrorChain;
 use domain::StopReason;
 use domain::plan::{Action, Limits, Plan, RunLimits, Snapshot, plan};
+use runtime::telemetry::ErrorChain;
 
 /// The time that an agent that is to end waits until the server is told why.
 const LAST_WORDS: Duration = Duration::from_secs(2);

@@ -13,7 +13,6 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::{ControlPlane, Coordinator, ProcessLayer};
-use crate::clock;
 use crate::config::ProviderConfig;
 use crate::process::{StartFault, find_elsewhere, find_fault};
 use crate::provider::{CORRECT_PROGRAM, LaunchRequest, Providers};
@@ -21,6 +20,7 @@ use domain::start_history::{Candidate, StartReason};
 use domain::{Attempt, CommandSpec, InstanceKey, Purpose, Secret};
 use machine::locks::lock;
 use machine::sys::usual_folders::Elsewhere;
+use runtime::clock;
 
 /// The longest time that the loop waits for a look.
 const LONGEST_LOOK: Duration = Duration::from_millis(500);

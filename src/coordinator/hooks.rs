@@ -9,13 +9,10 @@ use std::time::Duration;
 
 use tokio::sync::OnceCell;
 
-use crate::clock;
 use crate::config::WorkspaceHooks;
-use crate::nudge::Nudge;
 use crate::process::{self, BootInstant, OpenError, ProcessConfig, ProcessTable, StartRequest};
 use crate::provider::{CloneFolders, LaunchRequest, Providers};
 use crate::service::world::{SystemWorld, World};
-use crate::telemetry::ErrorChain;
 use domain::agent::DEFAULT_AI_TYPE;
 use domain::id::InvalidId;
 use domain::launch::{ExitStatus, ProcessEnd};
@@ -28,6 +25,9 @@ use domain::{
 use machine::crash_point::{self, CrashPoint};
 use machine::instance_dir;
 use machine::locks::lock;
+use runtime::clock;
+use runtime::nudge::Nudge;
+use runtime::telemetry::ErrorChain;
 
 /// The end of the output of a hook that the log gets, in bytes.
 const MAX_LOGGED: u64 = 4 * 1024;

@@ -17,15 +17,15 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::control::ControlPlane;
-use crate::clock;
-use crate::folder_watch::{Folders, Seen, WatchId};
 use crate::provider::output::{Lines, read_line};
-use crate::telemetry::ErrorChain;
 use domain::activity::Tally;
 use domain::{Activity, Instance, LaunchId, Phase, Purpose};
 use machine::instance_dir;
 use machine::instance_dir::output_reader::OutputReader;
 use machine::locks::lock;
+use runtime::clock;
+use runtime::folder_watch::{Folders, Seen, WatchId};
+use runtime::telemetry::ErrorChain;
 
 /// The pause between two reads of the output of all agents.
 const PAUSE: Duration = Duration::from_secs(1);

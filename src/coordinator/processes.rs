@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::clock;
 use crate::process::{BootInstant, ProcessTable, StartError, StartRequest};
-use crate::telemetry::ErrorChain;
 use domain::{Instance, LaunchId, StopReason};
+use runtime::clock;
+use runtime::telemetry::ErrorChain;
 
 /// The calls of the loop to its processes. All of them may be repeated.
 pub trait ProcessLayer: Send + Sync + 'static {

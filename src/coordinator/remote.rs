@@ -21,12 +21,9 @@ use serde_json::json;
 use tokio::sync::watch;
 
 use super::control::{ClaimAnswer, ControlError, ControlPlane, Delivery};
-use crate::clock;
 use crate::mcp_client::{CallError, McpClient};
-use crate::nudge::Nudge;
 use crate::service::world::World;
 use crate::service::{CoordinatorStatus, Counters, ServerView, Work};
-use crate::telemetry::ErrorChain;
 use answers::Claimed;
 use domain::plan::{Limits, ProcessReport};
 use domain::start_history::{Backoff, StartReason};
@@ -38,6 +35,9 @@ use link::{Link, LinkError};
 use machine::instance_dir;
 use machine::instance_dir::record::KeptReport;
 use machine::locks::{self, lock};
+use runtime::clock;
+use runtime::nudge::Nudge;
+use runtime::telemetry::ErrorChain;
 
 pub use link::Token;
 use seed::SeedSteps;

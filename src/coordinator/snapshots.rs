@@ -11,14 +11,14 @@ use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::clock;
-use crate::telemetry::ErrorChain;
 use crate::workspace::{Checkouts, KeepPolicy, Snapped};
 use domain::plan::shared::{
     FailedSnapshot, SnapshotCause, SnapshotFacts, SnapshotOrder, SnapshotState,
 };
 use domain::{Instance, InstanceKey, LaunchId, ProjectId};
 use machine::locks::lock;
+use runtime::clock;
+use runtime::telemetry::ErrorChain;
 
 /// The longest time that a start waits for its snapshot.
 const LONGEST_BEFORE: Duration = Duration::from_secs(20);

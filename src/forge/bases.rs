@@ -9,9 +9,9 @@ use super::list_cursor::Within;
 use super::remotes::NoRemote;
 use crate::config::WatchedRepository;
 use crate::service::RepositoryKey;
-use crate::telemetry::ErrorChain;
 use domain::forge::{Base, DiffBase, ItemKind, Publish};
 use domain::workspace::{FetchOrder, RemoteError};
+use runtime::telemetry::ErrorChain;
 
 /// The number of pull or merge requests whose branches one fetch asks for. The next fetches ask for
 /// the others.

@@ -10,9 +10,9 @@ use std::time::Duration;
 use super::gate::Gate;
 use super::{Forge, HostError};
 use crate::config::ForgeHost;
-use crate::nudge::Nudge;
 use domain::Secret;
 use domain::forge::pacing::Pace;
+use runtime::nudge::Nudge;
 
 /// The longest token file. Longer files contain something else.
 const MAX_TOKEN_FILE: u64 = 16 * 1024;

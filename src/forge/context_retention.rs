@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::contexts::Contexts;
 use crate::service::Service;
-use crate::telemetry::ErrorChain;
+use runtime::telemetry::ErrorChain;
 
 /// The time between two passes.
 const INTERVAL: Duration = Duration::from_hours(6);

@@ -11,10 +11,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::ForgeError;
-use crate::clock;
-use crate::nudge::Nudge;
 use domain::forge::pacing::{Hold, Pace, Shortage, Traffic, Urgency};
 use machine::locks::lock;
+use runtime::clock;
+use runtime::nudge::Nudge;
 
 /// The time at which a gate is made, as `domain::forge::pacing` counts it. Writes from before that
 /// are counted, too.

@@ -26,14 +26,14 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::gate::Gate;
-use crate::clock;
-use crate::nudge::Nudge;
 use crate::service::Service;
 use domain::Timestamp;
 use domain::forge::ForgeKind;
 use domain::forge::pacing::Pace;
 use machine::locks::lock;
 use machine::sys::regular_file;
+use runtime::clock;
+use runtime::nudge::Nudge;
 
 /// The delay after the first write, after which several writes are stored together.
 const SAVE_DELAY: Duration = Duration::from_secs(5);

@@ -11,14 +11,14 @@ use super::connect::{ConnectError, connect_through, token_of};
 use super::gate::{Gate, Held};
 use super::gates::Gates;
 use super::{Forge, ForgeError};
-use crate::clock;
 use crate::config::{ForgeAccess, ForgeHost, Forges, WatchedRepository};
 use crate::service::{ForgeHealth, ForgeStatus, RepositoryStatus, Service};
-use crate::telemetry::counters;
 use domain::forge::pacing::{Pace, Shortage, Urgency};
 use domain::forge::{Claimants, ForgeItem, ForgeUser, Rules};
 use domain::{Secret, Timestamp};
 use machine::locks::lock;
+use runtime::clock;
+use runtime::telemetry::counters;
 
 /// The least change of the end of a wait that is shown.
 const MINUTE: Duration = Duration::from_mins(1);
@@ -164,7 +164,7 @@ impl HostState {
     /// reported.
     pub(super) fn renew(&self) {
         if let Err(error) = self.read_token_again() {
-            let error = crate::telemetry::ErrorChain(&error).to_string();
+            let error = runtime::telemetry::ErrorChain(&error).to_string();
             self.set_health(ForgeHealth::Unauthorized, Some(&error));
         }
     }

@@ -27,10 +27,7 @@ use super::gate::Held;
 use super::host_state::{HostState, Unanswered};
 use super::remotes::NoRemote;
 use super::{Answer, Forge, ForgeError, FoundItem};
-use crate::clock;
-use crate::nudge::{Wakeups, sleep_until};
 use crate::service::ServiceError;
-use crate::telemetry::ErrorChain;
 use domain::forge::labels::LabelState;
 use domain::forge::pacing::{Urgency, n_owed};
 use domain::forge::texts::Texts;
@@ -42,6 +39,9 @@ use domain::time::Timestamp;
 use domain::workspace::RemoteError;
 use machine::crash_point::{self, CrashPoint};
 use retry::{Next, next_after};
+use runtime::clock;
+use runtime::nudge::{Wakeups, sleep_until};
+use runtime::telemetry::ErrorChain;
 
 /// The delay between a change and the check of all items. While some items are due already, others
 /// can wait longer.

@@ -7,9 +7,9 @@ use super::FoundItem;
 use super::host_state::HostState;
 use crate::config::TaskStop;
 use crate::service::ServiceError;
-use crate::telemetry::ErrorChain;
 use domain::forge::{Eligibility, ForgeItem, ItemFacts, ItemState, PendingWrite, Rules, StopCause};
 use machine::crash_point::{self, CrashPoint};
+use runtime::telemetry::ErrorChain;
 
 /// The poll settings of a repository.
 #[derive(Debug, Clone)]

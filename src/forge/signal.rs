@@ -10,13 +10,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::config::PauseResume;
-use crate::folder_watch::Folders;
-use crate::nudge::Nudges;
 use crate::service::{Service, ServiceError};
-use crate::telemetry::ErrorChain;
 use domain::forge::ItemState;
 use domain::forge::item::WorkState;
 use machine::crash_point::{self, CrashPoint};
+use runtime::folder_watch::Folders;
+use runtime::nudge::Nudges;
+use runtime::telemetry::ErrorChain;
 
 /// Returns the pause file if it exists. A file that cannot be checked counts as absent: a folder
 /// without rights must not stop everything.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::host_state::HostState;
-use crate::folder_watch::Folders;
+use runtime::folder_watch::Folders;
 
 /// The delay between an event and the reading of the file. The file may be incomplete, and a busy
 /// folder has many events.

@@ -494,8 +494,8 @@ fn hex(digit: u8) -> char {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nudge::Nudge;
     use domain::forge::pacing::Pace;
+    use runtime::nudge::Nudge;
 
     static DIALECT: Dialect =
         Dialect { token: ("private-token", ""), headers: &[], suffix: "/api/v4" };

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::clock;
-use crate::http::connection_pool::ConnectionState;
-use crate::peer::{LocalPeer, PeerKind};
 use domain::admission::{Admission, Client, ConnectionLimits, Occupancy, Refused};
 use machine::locks::lock;
+use runtime::clock;
+use runtime::http::connection_pool::ConnectionState;
+use runtime::peer::{LocalPeer, PeerKind};
 
 /// The time for the first message of a new connection. Afterwards it may be silent for hours,
 /// because an agent thinks.

@@ -14,14 +14,14 @@ use super::gate::Gate;
 use super::sender::Sender;
 use super::tools::Audience;
 use super::tools::Entry;
-use crate::peer::{Peer, PeerKind};
 use crate::service::{Caller, Service, ServiceError};
-use crate::telemetry::ErrorChain;
 use domain::credential::CredentialKind;
 use domain::printable::excerpt;
 use domain::secret::SESSION_TOKEN_PREFIX;
 use domain::session::{Presenter, Transport};
 use domain::{CoordinatorId, Language, LaunchId, Purpose, Refusal, Secret};
+use runtime::peer::{Peer, PeerKind};
+use runtime::telemetry::ErrorChain;
 
 /// The tool that opens a session. Its refusals end the agent, and answers to wrong passkeys are
 /// held back.

@@ -31,10 +31,10 @@ use super::cancels::{CLIENT_ID, Cancels, Gist, client_id};
 use super::malformed;
 use super::sender::Sender;
 use super::server::{Connection, McpServer};
-use crate::http::unfinished::UnfinishedBodies;
-use crate::http::{ClientGone, Problem};
-use crate::peer::Peer;
 use domain::Secret;
+use runtime::http::unfinished::UnfinishedBodies;
+use runtime::http::{ClientGone, Problem};
+use runtime::peer::Peer;
 
 type Service = StreamableHttpService<Connection, NeverSessionManager>;
 /// The answer of the library.

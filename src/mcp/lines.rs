@@ -27,9 +27,9 @@ use tokio_util::sync::CancellationToken;
 use super::admission::{Busy, HeldBytes, Registered};
 use super::batch::{Answered, Batch, OpenBatches};
 use super::{MAX_MESSAGE, malformed};
-use crate::clock;
-use crate::nudge::sleep_until;
 use machine::sys::sockets::ONLY_HANG_UP;
+use runtime::clock;
+use runtime::nudge::sleep_until;
 
 /// The number of unreadable lines in a row that ends the connection, because its peer does not
 /// speak this protocol.

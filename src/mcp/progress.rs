@@ -10,7 +10,7 @@ use rmcp::service::{Peer, RequestContext};
 use tokio_util::sync::CancellationToken;
 
 use super::sender::Sender;
-use crate::clock;
+use runtime::clock;
 
 /// The time within which most calls end.
 const FIRST_PROGRESS: Duration = Duration::from_secs(2);

@@ -7,13 +7,13 @@
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use crate::clock;
-use crate::lru::Lru;
 use domain::LaunchId;
 use domain::peer::ProcessId;
 use domain::rate::{Bucket, Rate};
 use domain::secret::TokenHash;
 use machine::locks::lock;
+use runtime::clock;
+use runtime::lru::Lru;
 
 /// A hundred at once after a pause: more than any agent has to say in one turn. Then 20 a second: a
 /// model takes seconds between two calls; a script that polls as fast as it can gets this much. At

@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 use super::envelope::Incoming;
 use super::gate::calls_of;
 use super::rate::CallsOf;
-use crate::clock;
-use crate::lru::Lru;
-use crate::throttle::Guesser;
 use domain::Refusal;
 use domain::rate::LogInterval;
 use machine::locks::lock;
+use runtime::clock;
+use runtime::lru::Lru;
+use runtime::throttle::Guesser;
 
 /// The time between two checks of the counts.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);

@@ -4,10 +4,10 @@ use std::borrow::Cow;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::peer::{Peer, PeerKind};
 use crate::service::Service;
 use domain::session::{Presenter, Transport};
 use domain::{LaunchId, Secret};
+use runtime::peer::{Peer, PeerKind};
 
 /// The sender of a call, as far as its transport knows it.
 #[derive(Debug, Clone)]

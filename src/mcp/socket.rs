@@ -15,10 +15,10 @@ use super::lines::LineTransport;
 use super::malformed;
 use super::server::McpServer;
 use super::turns::Turns;
-use crate::http::share_of_descriptors;
-use crate::peer::{LocalPeer, PeerKind};
 use domain::admission::{ConnectionLimits, Refused};
 use machine::sys::peers;
+use runtime::http::share_of_descriptors;
+use runtime::peer::{LocalPeer, PeerKind};
 
 /// The greatest number of connections at the same time, if there are enough descriptors. A thousand
 /// agents may wait for messages while others work.

@@ -42,8 +42,8 @@ use super::arguments::{UnknownArguments, count_unknown, describe_foreign, descri
 use super::compat;
 use super::envelope::{CallError, Incoming, Who};
 use crate::service::{Service, ServiceError};
-use crate::telemetry::counters;
 use domain::Purpose;
+use runtime::telemetry::counters;
 
 /// Returns all tools in the order of the list.
 pub(super) fn all() -> Tools {

@@ -10,7 +10,6 @@ use tracing::{info, warn};
 
 use super::ProcessConfig;
 use super::{orphans, shims};
-use crate::clock;
 use domain::LaunchId;
 use machine::crash_point::{self, CrashPoint};
 use machine::instance_dir::lock::{self, LockState, ShimIdentity};
@@ -18,6 +17,7 @@ use machine::instance_dir::record::{self, Exit, Record, RecordError, Spec, Start
 use machine::instance_dir::{self, SHIM_COMM};
 use machine::sys::processes::{self, Process};
 use machine::sys::regular_file;
+use runtime::clock;
 
 /// The time that a killed stray may take to end. An unkillable stray must not keep all others from
 /// running.

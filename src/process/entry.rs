@@ -8,11 +8,11 @@ use tracing::{info, warn};
 
 use super::adoption;
 use super::shims::Shim;
-use crate::folder_watch::WatchId;
 use domain::launch::{ExitStatus, ProcessEnd};
 use domain::{Condition, Instance, InstanceKey, LaunchId, Phase, Timestamp};
 use machine::instance_dir::lock::{self, LockState};
 use machine::instance_dir::record::{self, Exit, ExitState, Record, RecordError, Started, Stop};
+use runtime::folder_watch::WatchId;
 
 /// One instance in the table.
 pub struct Entry {

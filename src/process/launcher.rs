@@ -20,7 +20,6 @@ use super::orphans::SpawnPermit;
 use super::shims::Child;
 use super::temporary::{self, TemporaryFolders};
 use super::{ProcessConfig, StartError, StartRequest};
-use crate::folder_watch::{Folders, WatchId};
 use domain::{CommandSpec, FileContent, LaunchFile, RunAs, Secret};
 use machine::crash_point::{self, CrashPoint};
 use machine::instance_dir::clock::wall_clock;
@@ -30,6 +29,7 @@ use machine::instance_dir::{self, MARK_VARIABLE, lock};
 use machine::locks::lock;
 use machine::sys;
 use machine::sys::handle::Handle;
+use runtime::folder_watch::{Folders, WatchId};
 
 /// The directories in which programs are looked up if the agent's environment has no `PATH`.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";

@@ -14,8 +14,8 @@ use nix::sys::stat::{FchmodatFlags, fchmodat};
 use rustix::fs::{AtFlags, Dir, Mode};
 use rustix::io::Errno;
 
-use crate::clock;
 use machine::sys::beneath;
+use runtime::clock;
 
 /// Removes all entries of `root`, which must belong to the user of this thread.
 ///

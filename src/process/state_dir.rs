@@ -12,9 +12,9 @@ use rustix::fs::FlockOperation;
 use sha2::{Digest as _, Sha256};
 
 use super::OpenError;
-use crate::clock;
 use machine::instance_dir;
 use machine::sys::regular_file::{self, MAX_SMALL};
+use runtime::clock;
 
 const LOCK: &str = "coordinator.lock";
 const INSTALLATION_ID: &str = "installation_id";

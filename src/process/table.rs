@@ -22,9 +22,6 @@ use super::shims::{self, Child};
 use super::state_dir::StateDir;
 use super::temporary::TemporaryFolders;
 use super::{Adoption, OpenError, ProcessConfig, ProcessTable, orphans};
-use crate::clock;
-use crate::folder_watch::{Folders, Seen, WatchId};
-use crate::nudge::Nudge;
 use domain::{Condition, Instance, InstanceKey, LaunchId, Phase};
 use machine::crash_point::{self, CrashPoint};
 use machine::instance_dir;
@@ -32,6 +29,9 @@ use machine::instance_dir::lock::LockState;
 use machine::instance_dir::record::Stop;
 pub use requests::Request;
 use requests::StartDone;
+use runtime::clock;
+use runtime::folder_watch::{Folders, Seen, WatchId};
+use runtime::nudge::Nudge;
 
 /// The number of requests that wait for the owner. Further requests wait at their callers.
 const INBOX: usize = 256;

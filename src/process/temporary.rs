@@ -23,12 +23,12 @@ use rustix::io::Errno;
 use tracing::warn;
 
 use super::removal;
-use crate::clock;
 use domain::{LaunchId, RunAs};
 use machine::instance_dir;
 use machine::instance_dir::record::{self, KeptReport, Record as _};
 use machine::locks::lock;
 use machine::sys::users;
+use runtime::clock;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 

@@ -22,15 +22,15 @@ use futures::StreamExt as _;
 
 use super::problem::Problem;
 use super::{RestState, login, web};
-use crate::clock;
-use crate::http::only_header;
-use crate::peer::Peer;
 use crate::service::Service;
 use crate::service::audit::{self, Actor};
-use crate::throttle::{Admission, Attempt, Guesser};
 use domain::credential::CredentialKind;
 use domain::host::{Origin, is_same_origin};
 use domain::{Credential, CredentialId, Refusal, Secret};
+use runtime::clock;
+use runtime::http::only_header;
+use runtime::peer::Peer;
+use runtime::throttle::{Admission, Attempt, Guesser};
 
 pub use domain::credential::Role;
 

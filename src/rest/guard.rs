@@ -9,7 +9,7 @@ use tokio::net::UnixStream;
 
 use super::auth::{self, Operator};
 use super::problem::Problem;
-use crate::peer::{LocalPeer, PeerKind};
+use runtime::peer::{LocalPeer, PeerKind};
 
 /// The other end of a control connection; `None` if the kernel did not identify it.
 #[derive(Debug, Clone)]

@@ -6,13 +6,13 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 
-use crate::http;
 use crate::service::ServiceError;
-use crate::telemetry::ErrorChain;
 use domain::refusal::RefusalKind;
 use domain::{Language, Refusal};
+use runtime::http;
+use runtime::telemetry::ErrorChain;
 
-pub use crate::http::FieldProblem;
+pub use runtime::http::FieldProblem;
 
 /// What went wrong with a request: a [`http::Problem`] that refusals and faults of the service turn
 /// into.

@@ -57,7 +57,7 @@ use tower_http::compression::CompressionLayer;
 pub(super) use login::{Says, login_page};
 
 use super::{Problem, RestState, public_path};
-use crate::http::problem::no_such_route;
+use runtime::http::problem::no_such_route;
 
 /// Returns a problem in the words of the reader who asked with these headers.
 pub(super) fn in_words(headers: &HeaderMap, problem: Problem) -> Problem {

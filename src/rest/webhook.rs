@@ -23,10 +23,10 @@ use tokio::time::timeout;
 
 use super::problem::Problem;
 use crate::config::{Forges, Webhook};
-use crate::http::body::{too_large, too_slow, unreadable};
-use crate::http::problem::method_not_allowed;
-use crate::nudge::Nudges;
 use domain::Secret;
+use runtime::http::body::{too_large, too_slow, unreadable};
+use runtime::http::problem::method_not_allowed;
+use runtime::nudge::Nudges;
 
 /// The longest body, in bytes: GitHub's limit. A longer body is not a webhook.
 const MAX_BODY: usize = 25 * 1024 * 1024;

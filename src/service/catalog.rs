@@ -11,7 +11,6 @@ use std::sync::Arc;
 use crate::config::built_in_names;
 use crate::rows::{Transaction, agents, assignments, creation_digests, project_keys, projects};
 use crate::store::{Read, StoreError};
-use crate::telemetry::ErrorChain;
 use domain::agent::{AgentEdit, AiTypes, ProjectEdit};
 use domain::id::{AgentId, ProjectId};
 use domain::notice::WorkChange;
@@ -21,6 +20,7 @@ use domain::workspace::{Folder, WorkspaceMode};
 use domain::{
     Agent, Assignment, MadeByForm, Project, ProjectKey, Refusal, Removable, Secret, Sent,
 };
+use runtime::telemetry::ErrorChain;
 
 use super::coordinators::board::CoordinatorBoard;
 use super::core::Core;

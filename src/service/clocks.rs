@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::clock;
 use domain::stopwatch::{AtFirst, Moment, Steady, Stopwatches};
 use domain::{Launch, LaunchId, LaunchState, NoticeId, SessionId, Timestamp};
 use machine::locks::lock;
+use runtime::clock;
 
 use super::Heard;
 use super::world::World;

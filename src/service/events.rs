@@ -11,11 +11,11 @@ use std::time::Duration;
 
 use tokio::sync::broadcast;
 
-use crate::clock;
-use crate::nudge::sleep_until;
 use crate::rows::events;
-use crate::telemetry::ErrorChain;
 use domain::event::Event;
+use runtime::clock;
+use runtime::nudge::sleep_until;
+use runtime::telemetry::ErrorChain;
 
 use super::core::Core;
 use super::waiting::Waiting;

@@ -10,7 +10,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::nudge::Wakeups;
 use crate::rows::{Transaction, checks, executions, forge_items, launches, tasks};
 use crate::store::{Read, StoreError};
 use domain::check::Check;
@@ -25,6 +24,7 @@ use domain::id::{AgentId, ItemId, ProjectId, TaskId};
 use domain::launch::{LaunchEvent, StopReason};
 use domain::task::Actor;
 use domain::{Execution, Launch, TaskStatus, Timestamp};
+use runtime::nudge::Wakeups;
 
 use super::catalog::check_assignable;
 use super::core::Core;

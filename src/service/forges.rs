@@ -7,10 +7,10 @@ pub(super) mod waiting;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use crate::nudge::Wakeups;
 use domain::forge::ForgeKind;
 use domain::{AgentId, ProjectId, Timestamp};
 use machine::locks::lock;
+use runtime::nudge::Wakeups;
 
 use super::Shared;
 use super::coordinators::board::CoordinatorBoard;

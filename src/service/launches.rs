@@ -17,7 +17,6 @@ mod why;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::folder_watch::shared::SharedFolders;
 use crate::rows::{executions, launches, notices, output_tails};
 use crate::store::{HistoryFilter, LaunchFilter, Read};
 use domain::check::MAX_OUTPUT;
@@ -29,6 +28,7 @@ use domain::printable;
 use domain::redact::Redactor;
 use domain::{Execution, Launch, Notice, ProjectId, Purpose, Refusal, Timestamp, Usage};
 use machine::instance_dir;
+use runtime::folder_watch::shared::SharedFolders;
 
 use super::coordinators::board::CoordinatorBoard;
 use super::core::Core;

@@ -22,11 +22,11 @@ use super::launches::shims::Shims;
 use super::waiting::Waiting;
 use super::workspaces::OwnCheckouts;
 use super::{Heard, Settings, Shared};
-use crate::clock;
-use crate::nudge::sleep_until;
-use crate::telemetry::ErrorChain;
 use cleanup::Longest;
 use domain::load::Loads;
+use runtime::clock;
+use runtime::nudge::sleep_until;
+use runtime::telemetry::ErrorChain;
 
 /// The background work that depends on time.
 pub struct Maintenance {

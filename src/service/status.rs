@@ -4,7 +4,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use crate::clock;
 use crate::rows::{
     accounts, agents, forge_items, launches, pauses, projects, start_histories, tasks,
 };
@@ -18,6 +17,7 @@ use domain::{
     Account, ForgeItem, Launch, ProjectId, ShortId, StartHistory, Task, TaskId, TaskStatus,
     Timestamp,
 };
+use runtime::clock;
 
 use super::workspaces::list_unmerged;
 use super::{CoordinatorView, ForgeStatus, Service, ServiceError};

@@ -19,7 +19,6 @@ use std::sync::{Arc, OnceLock};
 
 use crate::rows::{Transaction, projects, startable, tasks, workspaces};
 use crate::store::{Read, StoreError};
-use crate::telemetry::ErrorChain;
 use crate::workspace::{CheckoutError, Checkouts, FoundRevert};
 use domain::start_history::{NeededClone, TaskToStart};
 use domain::task::next_task;
@@ -30,6 +29,7 @@ use domain::{
     CoordinatorId, InstanceKey, Launch, LaunchId, Project, ProjectId, Purpose, Refusal, StartFacts,
     Task, TaskId, Workspace, WorkspaceId,
 };
+use runtime::telemetry::ErrorChain;
 
 use super::core::Core;
 use super::tasks::mine::{in_check, in_progress};

@@ -33,9 +33,9 @@ use super::db::{Db, DbError};
 use super::meter::Meter;
 use super::transaction::{Effect, Read, Write};
 
-use crate::clock;
 use domain::store_state::{Access, Database, StoreState};
 use machine::locks::lock;
+use runtime::clock;
 
 use writer::{Writer, pause_before_retry};
 

@@ -4,9 +4,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::clock;
 use domain::store_state::{Access, Database, Spread, Step, StoreFailure, StoreState};
 use machine::locks::lock;
+use runtime::clock;
 
 use super::db::DbError;
 

@@ -15,9 +15,9 @@ use tokio::time::Instant;
 use super::objects::names_in;
 use super::rights::{Owner, run_as};
 use super::{CheckoutError, Checkouts, GitError, blocking};
-use crate::clock;
 use domain::{ProjectId, WorkspaceId};
 use machine::locks::lock;
+use runtime::clock;
 
 /// The age of a measurement after which a folder is measured again, if there is time.
 const OLD: Duration = Duration::from_mins(1);

@@ -11,13 +11,13 @@ use super::keep_repository::FETCH;
 use super::source::Head;
 use super::submodules::Origin;
 use super::{CheckoutError, Checkouts, Place};
-use crate::telemetry::ErrorChain;
 use domain::ProjectId;
 use domain::workspace::{
     FetchOrder, Fetched, ForgeBase, PushOrder, PushWay, Pushed, Remote, RemoteError,
 };
 use machine::crash_point::{self, CrashPoint};
 use machine::locks::lock;
+use runtime::telemetry::ErrorChain;
 
 /// The refs that follow repositories at forges.
 pub(super) const FORGE: &str = "refs/agent-coordinator/forge";

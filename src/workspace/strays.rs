@@ -7,8 +7,8 @@ use std::time::Duration;
 use rustix::process::Signal;
 use tokio::time::Instant;
 
-use crate::clock;
 use machine::sys::processes;
+use runtime::clock;
 
 /// The variable that is the same in all git processes of one root, and in no other process.
 pub(super) const MARK: &str = "GIT_CONFIG_GLOBAL";

@@ -24,12 +24,12 @@ use super::objects::names_in;
 use super::rights::{Owner, run_as};
 use super::source::Source;
 use super::{CheckoutError, Checkouts, LENT, Place, blocking, rename, write};
-use crate::telemetry::ErrorChain;
 use domain::ProjectId;
 use domain::printable::bytes;
 use machine::crash_point::{self, CrashPoint};
 use machine::locks::lock;
 use machine::sys::{beneath, files};
+use runtime::telemetry::ErrorChain;
 
 /// The file of a keep repository that says that nothing is to be mended, and what was left.
 pub(super) const MENDED: &str = "mended";

@@ -5,7 +5,6 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
 use std::time::Duration;
 
-use agent_coordinator::nudge::Nudge;
 use agent_coordinator::process::{self, OpenError, StartError};
 use agent_coordinator::service::read_output;
 use domain::launch::{ProcessEnd, StopReason};
@@ -16,6 +15,7 @@ use machine::instance_dir::clock::wall_clock;
 use machine::instance_dir::lock::{self, LockState};
 use machine::instance_dir::record::{self, Exit, ExitState, Record, Spec};
 use machine::sys::processes;
+use runtime::nudge::Nudge;
 use rustix::fs::{CWD, FileType, Mode};
 use rustix::process::Signal;
 

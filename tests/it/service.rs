@@ -15,7 +15,6 @@ use std::time::Duration;
 use crate::questions::Questions;
 use crate::rows::{self, Row};
 use agent_coordinator::config;
-use agent_coordinator::nudge::Nudge;
 use agent_coordinator::rows::Store;
 use agent_coordinator::service::world::{SystemWorld, World};
 use agent_coordinator::service::{EventUpdate, Force, Service, Settings, StopTarget};
@@ -33,6 +32,7 @@ use domain::{
     Agent, InstanceKey, Language, Outcome, Priority, Project, Purpose, Secret, StopReason,
     TaskStatus, Timestamp,
 };
+use runtime::nudge::Nudge;
 use rusqlite::Connection;
 
 const NOW: Timestamp = Timestamp::from_millis(1_000_000);

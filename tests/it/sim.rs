@@ -48,7 +48,6 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use agent_coordinator::config::{Chat, Notice, Session, Start, Stop};
-use agent_coordinator::nudge::Nudge;
 use agent_coordinator::rows::Store;
 use agent_coordinator::service::world::World as _;
 use agent_coordinator::service::{Service, Settings};
@@ -57,6 +56,7 @@ use domain::plan::RunLimits;
 use domain::start_history::Backoff;
 use domain::{AgentId, InstanceKey, LaunchId, Timestamp};
 use futures::FutureExt as _;
+use runtime::nudge::Nudge;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 

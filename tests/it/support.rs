@@ -10,7 +10,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use agent_coordinator::config;
-use agent_coordinator::nudge::Nudge;
 use agent_coordinator::process::{
     self, Adoption, ProcessConfig, ProcessTable, StartRequest, TemporaryConfig,
 };
@@ -23,6 +22,7 @@ use machine::instance_dir::clock::BootInstant;
 use machine::instance_dir::lock::{self, LockState, ShimIdentity};
 use machine::instance_dir::record::{self, Exit, Stop};
 use machine::sys::processes;
+use runtime::nudge::Nudge;
 use tempfile::TempDir;
 
 pub use crate::forge::fake::git::run as git;

@@ -11,11 +11,11 @@ use tokio::sync::{Mutex, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::LinkState;
-use crate::clock;
 use crate::mcp_client::{CallError, ConnectError, McpClient};
-use crate::telemetry::ErrorChain;
 use domain::{Incarnation, Secret, ServerAddress};
 use machine::sys::regular_file;
+use runtime::clock;
+use runtime::telemetry::ErrorChain;
 
 /// The code of the refusal of a caller that is not a coordinator.
 const NOT_LET_IN: &str = "coordinator_only";

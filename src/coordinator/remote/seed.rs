@@ -16,10 +16,8 @@ use tokio::sync::Notify;
 use super::answers::{ActiveProjects, Claimed, Health};
 use super::link::LinkError;
 use super::{RemoteControlPlane, TIMEOUT};
-use crate::clock;
 use crate::mcp_client::McpClient;
 use crate::service::ServerView;
-use crate::telemetry::ErrorChain;
 use domain::launch::{ProcessEnd, Verdict};
 use domain::plan::ProcessReport;
 use domain::plan::slots::Slots;
@@ -29,6 +27,8 @@ use domain::{
     Timestamp,
 };
 use machine::locks::lock;
+use runtime::clock;
+use runtime::telemetry::ErrorChain;
 
 /// The time after which a cycle asks about no further pair. A slow server must not delay granted
 /// starts, reports and time limits for longer. The next cycle goes on with the other pairs.

@@ -10,7 +10,7 @@ use super::{N_QUESTIONS, Poller};
 use crate::forge::host_state::Unanswered;
 use crate::forge::list_cursor::Within;
 use crate::forge::{Forge, ForgeError, FoundItem};
-use crate::telemetry::counters;
+use runtime::telemetry::counters;
 
 /// The number of issues whose answers fail at one look, after which no more is asked.
 const MAX_FAILED_QUESTIONS: usize = 3;

@@ -20,12 +20,12 @@ use super::status::{
     CoordinatorBody, DeferredBody, InstanceBody, LimitsBody, ServerBody, StatusBody,
 };
 use super::why::WhyBody;
-use crate::folder_watch::shared::SharedFolders;
 use crate::rest::Problem;
 use crate::rest::extract::{InPath, InQuery};
 use crate::service::{CoordinatorStatus, CoordinatorView, read_output};
 use domain::totals::Totals;
 use domain::{AgentId, Instance, LaunchId, Phase, ProjectId, Timestamp};
+use runtime::folder_watch::shared::SharedFolders;
 
 /// The state of a coordinator at one moment.
 #[derive(Debug, Clone)]

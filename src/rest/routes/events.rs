@@ -19,14 +19,14 @@ use futures::StreamExt as _;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::http::share_of_descriptors;
 use crate::rest::api::{Api, about};
 use crate::rest::extract::InQuery;
 use crate::rest::{Problem, RestState};
 use crate::service::{EventUpdate, Follower, ServiceError};
-use crate::telemetry::ErrorChain;
 use domain::event::Event;
 use domain::{AgentId, LaunchId, ProjectId, ShortId, TaskId, Timestamp};
+use runtime::http::share_of_descriptors;
+use runtime::telemetry::ErrorChain;
 
 /// Something that happened.
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]

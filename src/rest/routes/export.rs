@@ -15,7 +15,6 @@ use http_body_util::BodyExt as _;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 
-use crate::http::body::{too_large, unreadable};
 use crate::rest::api::{Api, about};
 use crate::rest::auth::{Operator, Role};
 use crate::rest::extract::InQuery;
@@ -23,13 +22,14 @@ use crate::rest::{FieldProblem, Problem, RestState};
 use crate::service::{
     Existing, ImportError, ImportMode, ImportReport, ImportWish, Service, ServiceError,
 };
-use crate::telemetry::ErrorChain;
 use domain::ProjectId;
 use domain::export::MAX_FILE;
 use domain::export::check::Starts;
 use domain::export::lines::LineSplitter;
 use domain::export::problems::Problems;
 use domain::export::read::{ExportFile, FileReader};
+use runtime::http::body::{too_large, unreadable};
+use runtime::telemetry::ErrorChain;
 
 /// The media type of JSON lines.
 const JSON_LINES: &str = "application/x-ndjson";

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::telemetry::counters::{Exposition, Label};
 use domain::Timestamp;
 use domain::store_state::{Database, Spread, StoreProblem, StoreState};
+use runtime::telemetry::counters::{Exposition, Label};
 
 /// The database that holds the state of the server, and how it answered the last transactions.
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::activity::UsageBody;
-use crate::telemetry::counters::{Exposition, Label};
 use domain::totals::{Total, TotalKey, Totals};
 use domain::{AgentId, ProjectId};
+use runtime::telemetry::counters::{Exposition, Label};
 
 /// Totals of the launches that ended: those in the history when the server started, and all since.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]

@@ -18,9 +18,9 @@ use tokio_util::sync::CancellationToken;
 use crate::chat_log::{self, ChatLog, ChatLogError, Length};
 use crate::rows::{agents, messages, projects};
 use crate::store::MessageFilter;
-use crate::telemetry::ErrorChain;
 use domain::agent::DEFAULT_AI_TYPE;
 use domain::{AgentId, Assignment, FileOwner, InstanceKey, Message, Project, ProjectId, Purpose};
+use runtime::telemetry::ErrorChain;
 
 use super::Chats;
 use super::agents::visible;

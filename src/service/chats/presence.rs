@@ -12,11 +12,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::clock;
-use crate::nudge::Nudge;
-use crate::telemetry::ErrorChain;
 use domain::Assignment;
 use machine::locks::lock;
+use runtime::clock;
+use runtime::nudge::Nudge;
+use runtime::telemetry::ErrorChain;
 
 use super::{Chats, people};
 use crate::service::Heard;

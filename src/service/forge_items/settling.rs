@@ -4,17 +4,17 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use crate::clock;
-use crate::nudge::sleep_until;
 use crate::rows::{events, executions, forge_items, tasks};
 use crate::store::{Read, StoreError};
-use crate::telemetry::ErrorChain;
 use domain::forge::ForgeItem;
 use domain::forge::settle::{Work, settle};
 use domain::forge::texts::Texts;
 use domain::task::Mover;
 use domain::{TaskStatus, Timestamp};
 use machine::crash_point::{self, CrashPoint};
+use runtime::clock;
+use runtime::nudge::sleep_until;
+use runtime::telemetry::ErrorChain;
 
 use super::ForgeItems;
 use super::{launches_on, put_item};

@@ -7,11 +7,8 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use crate::clock;
-use crate::nudge::sleep_until;
 use crate::rows::{agents, forge_items, launches, pauses, startable, tasks};
 use crate::store::{Read, StoreError};
-use crate::telemetry::ErrorChain;
 use domain::forge::open_work::OpenWork;
 use domain::forge::queue::{self, Start, Turn};
 use domain::forge::{ForgeItem, ItemState, WorkState};
@@ -19,6 +16,9 @@ use domain::id::AgentId;
 use domain::start_history::{StartFacts, StartReason};
 use domain::{InstanceKey, Purpose, TaskStatus};
 use machine::crash_point::{self, CrashPoint};
+use runtime::clock;
+use runtime::nudge::sleep_until;
+use runtime::telemetry::ErrorChain;
 
 use super::Forges;
 use super::waiting::{RepositoryKey, Served};

@@ -7,10 +7,10 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
 
-use crate::nudge::Nudge;
 use domain::forge::{Base, ForgeKind, ItemKey, ItemKind, Publication, Publish, queue};
 use domain::{AgentId, ProjectId, Timestamp};
 use machine::locks::lock;
+use runtime::nudge::Nudge;
 
 use super::Forges;
 

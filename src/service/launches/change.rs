@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use crate::rows::{Transaction, executions, launches, start_histories, startable};
 use crate::store::StoreError;
-use crate::telemetry::counters;
 use domain::chat::after_end;
 use domain::event::NewEvent;
 use domain::launch::{LaunchEvent, StopReason, Verdict};
 use domain::session::SessionEndReason;
 use domain::{Launch, LaunchId, LaunchState, Outcome, Purpose, Timestamp};
 use machine::crash_point::{self, CrashPoint};
+use runtime::telemetry::counters;
 
 use super::accounts;
 use crate::service::chats::agents as chat;

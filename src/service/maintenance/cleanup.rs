@@ -8,12 +8,12 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::clock;
 use crate::rows::{launches, sessions};
 use domain::launch::{LapseLimits, LaunchEvent, StopReason};
 use domain::session::SessionEndReason;
 use domain::stopwatch::AtFirst;
 use domain::{Launch, LaunchId, LaunchState, Session, SessionId, Timestamp};
+use runtime::clock;
 
 use super::Maintenance;
 use crate::service::clocks::{Look, Subject};
@@ -21,7 +21,7 @@ use crate::service::credentials;
 use crate::service::launches::accounts;
 use crate::service::launches::change::{happen, want_stop};
 use crate::service::{ServiceError, Settings};
-use crate::telemetry::ErrorChain;
+use runtime::telemetry::ErrorChain;
 
 /// The extra time beyond all time-outs for a claim without a reported process.
 const CLAIM_MARGIN: Duration = Duration::from_secs(30);

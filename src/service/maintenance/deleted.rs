@@ -3,8 +3,8 @@
 
 use crate::rows::{deletions, launches};
 use crate::store::LaunchFilter;
-use crate::telemetry::counters;
 use domain::{LaunchId, ProjectId};
+use runtime::telemetry::counters;
 
 use super::Maintenance;
 use crate::service::ServiceError;

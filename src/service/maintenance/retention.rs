@@ -6,10 +6,10 @@ use crate::rows::{
     Transaction, events, forge_items, launch_retention, launches, messages, start_histories, tasks,
 };
 use crate::store::{Read, StoreError};
-use crate::telemetry::counters;
 use domain::event::EventSpan;
 use domain::retention::{PastLaunch, Retention};
 use domain::{Assignment, InstanceKey, Purpose, Timestamp};
+use runtime::telemetry::counters;
 
 use super::Maintenance;
 use crate::service::ServiceError;

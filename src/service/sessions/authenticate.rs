@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use crate::rows::{Transaction, agents, launches, projects, sessions, start_histories, startable};
 use crate::store::Read;
-use crate::telemetry::counters;
 use domain::authentication::{Facts, Grant, Proof, decide, is_limited};
 use domain::id::{AgentId, LaunchId, ProjectId, SessionId};
 use domain::launch::LaunchEvent;
@@ -17,6 +16,7 @@ use domain::{
     Timestamp,
 };
 use machine::crash_point::{self, CrashPoint};
+use runtime::telemetry::counters;
 
 use super::Sessions;
 use crate::service::launches::accounts;

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::clock;
 use domain::authentication::is_presented_by_its_own;
 use domain::session::{Presenter, SessionEndReason, Transport};
 use domain::{Launch, LaunchState, Purpose, Refusal, Secret, Session, SessionId, Timestamp};
+use runtime::clock;
 
 use super::Sessions;
 use crate::rows::{Transaction, launches, sessions};

@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::clock;
-use crate::lru::Lru;
 use domain::id::{AgentId, ProjectId};
 use domain::rate::{Bucket, Rate};
 use machine::locks::lock;
+use runtime::clock;
+use runtime::lru::Lru;
 
 /// The limit is far above the needs of people and restarts of agents.
 const LIMIT: Rate = Rate { burst: 30, interval: Duration::from_secs(2) };

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use super::Workspaces;
 use crate::rows::{launches, tasks};
 use crate::service::{ServiceError, catalog};
-use crate::telemetry::ErrorChain;
 use crate::workspace::{Checkouts, SnapshotEntry};
 use domain::workspace::Moment;
 use domain::{AgentId, LaunchId, ProjectId, Refusal, Task};
+use runtime::telemetry::ErrorChain;
 
 /// A snapshot of a project's directory, with the launch that it was taken for.
 #[derive(Debug, Clone)]

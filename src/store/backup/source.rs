@@ -24,11 +24,11 @@ use std::thread;
 use rusqlite::Connection;
 
 use super::BackupError;
-use crate::clock;
 use crate::store::open::{self, Contents, OpenError, OpenErrorKind, beside};
 use crate::store::schema;
 use crate::store::sqlite::Access;
 use machine::sys::{files, regular_file};
+use runtime::clock;
 
 /// The bytes that are copied between two looks at the request to stop, and the most that wait for
 /// the disk beside those that are copied. The daemon's own writes wait behind them.

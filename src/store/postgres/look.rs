@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use crate::clock;
 use crate::postgres_url::PostgresUrl;
 use domain::store_state::Spread;
+use runtime::clock;
 
 use super::super::schema;
 use super::Role;

@@ -9,8 +9,8 @@ use std::time::Duration;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
 
-use crate::clock;
 use crate::postgres_url::{PostgresUrl, Tls};
+use runtime::clock;
 
 use super::super::db::{BoxError, DbError};
 use super::super::engine::Engine;

@@ -5,7 +5,6 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use super::{BranchMove, MergeOrder, Merged, Sides};
-use crate::telemetry::ErrorChain;
 use crate::workspace::git::GitError;
 use crate::workspace::rights::{Owner, blocking_as, is_open_to_others, is_root_here};
 use crate::workspace::source::{Source, advice_on_open, entries, owner_of_work_tree};
@@ -13,6 +12,7 @@ use crate::workspace::{CheckoutError, Checkouts, Place};
 use domain::store_state::span;
 use domain::workspace::Published;
 use machine::sys::user_names::login_of;
+use runtime::telemetry::ErrorChain;
 
 impl Checkouts {
     /// Gives the source a branch with the result. A merge that is refused is refused for its own

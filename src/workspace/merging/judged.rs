@@ -15,7 +15,6 @@ use super::parts::Parts;
 use super::put_back::PutBack;
 use super::record::Record;
 use super::{BranchMove, MergeOrder, Merged, Sides};
-use crate::telemetry::ErrorChain;
 use crate::workspace::git::HookRun;
 use crate::workspace::inside::Inside;
 use crate::workspace::rights::blocking_as;
@@ -23,6 +22,7 @@ use crate::workspace::source::{Source, entries};
 use crate::workspace::{CheckoutError, Checkouts, KeepState};
 use domain::workspace::COMMIT_MSG;
 use machine::crash_point::{self, CrashPoint};
+use runtime::telemetry::ErrorChain;
 
 /// The file with the message for a hook, in git's folder. `COMMIT_EDITMSG` is the person's.
 const MESSAGE: &str = "MESSAGE_OF_AGENT_COORDINATOR";

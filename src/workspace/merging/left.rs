@@ -6,12 +6,12 @@ use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 
 use super::record::Record;
-use crate::clock;
 use crate::workspace::objects::names_in;
 use crate::workspace::source::Source;
 use crate::workspace::{CheckoutError, Checkouts, blocking};
 use domain::workspace::{LeftMerge, still_left};
 use domain::{ProjectId, Timestamp};
+use runtime::clock;
 
 /// The time for which an answer counts, because inboxes are read often.
 const COUNTS_FOR: Duration = Duration::from_secs(2);

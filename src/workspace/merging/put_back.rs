@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use super::deliver::answer_of;
 use super::judged::{COMPARE, names_of};
 use super::record::Record;
-use crate::telemetry::ErrorChain;
 use crate::workspace::git::GitError;
 use crate::workspace::inside::Inside;
 use crate::workspace::objects::names_in;
 use crate::workspace::rights::blocking_as;
 use crate::workspace::source::Source;
 use crate::workspace::{CheckoutError, Checkouts};
+use runtime::telemetry::ErrorChain;
 
 /// The author of the commit that has the changes of a hook.
 const SAVED_BY: [(&str, &str); 4] = [

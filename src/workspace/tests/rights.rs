@@ -80,7 +80,7 @@ fn has_secret(bed: &Bed) -> bool {
 }
 
 pub(super) fn chain(error: &CheckoutError) -> String {
-    crate::telemetry::ErrorChain(error).to_string()
+    runtime::telemetry::ErrorChain(error).to_string()
 }
 
 pub(super) fn snapshot_order(bed: &Bed) -> SnapshotOrder {

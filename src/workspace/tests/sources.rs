@@ -55,7 +55,7 @@ async fn a_partial_source_is_refused_with_the_reason_and_fetches_nothing() {
     bed.git(bed.folder.path(), &clone);
     let order = Order { source: bed.folder.path().join("partial"), ..bed.order("one") };
     let refused = bed.checkouts.prepare(&order).await.unwrap_err();
-    let message = crate::telemetry::ErrorChain(&refused).to_string();
+    let message = runtime::telemetry::ErrorChain(&refused).to_string();
     assert!(message.contains("partial clone"), "{message}");
     assert!(refused.needs_person());
 }

@@ -38,7 +38,7 @@ impl Bed {
 }
 
 fn chain(error: &CheckoutError) -> String {
-    crate::telemetry::ErrorChain(error).to_string()
+    runtime::telemetry::ErrorChain(error).to_string()
 }
 
 #[tokio::test]

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent_coordinator::nudge::Nudge;
 use agent_coordinator::rows::{Store, checks};
 use agent_coordinator::service::world::SystemWorld;
 use agent_coordinator::service::{EventUpdate, HistoryFilter, Service, Settings};
@@ -12,6 +11,7 @@ use domain::event::NewEvent;
 use domain::launch::Outcome;
 use domain::retention::Retention;
 use domain::{Check, InstanceKey, LaunchState, Purpose, StartHistory, Task, TaskStatus};
+use runtime::nudge::Nudge;
 
 use super::rows::{at, check, execution, id, launch, message, notice, session, task};
 use crate::questions::Questions;

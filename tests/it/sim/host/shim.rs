@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent_coordinator::nudge::sleep_until;
 use domain::launch::{ExitStatus, ProcessEnd};
 use domain::{LaunchId, Secret, StopReason};
+use runtime::nudge::sleep_until;
 use tokio::time::Instant;
 
 use super::{
