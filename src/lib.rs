@@ -31,7 +31,6 @@ pub mod coordinator;
 pub mod forge;
 pub mod mcp;
 pub mod mcp_client;
-pub mod postgres_url;
 pub mod process;
 pub mod provider;
 pub mod rest;

@@ -9,13 +9,13 @@ use anyhow::Context as _;
 
 use super::lock::RoleLock;
 use crate::config::{self, StoreUrl};
-use crate::postgres_url::PostgresUrl;
 use crate::rows::Store;
 use crate::store::postgres::open::Options;
 use crate::store::postgres::{DatabaseFacts, Schema, Sharing, look};
 use domain::Secret;
 use domain::store_state::{SLOW_STATEMENT, span};
 use machine::sys::regular_file;
+use postgres_url::PostgresUrl;
 
 pub use backup::{RestoreReport, back_up, restore};
 pub use copy::copy_store;

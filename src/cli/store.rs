@@ -12,7 +12,7 @@ use super::error::CliError;
 use super::output::{self, Form};
 use crate::app::{self, CopiedTable, Progress};
 use crate::config::{self, Environment, StoreUrl, StoreUrlError};
-use crate::postgres_url::UrlError;
+use postgres_url::UrlError;
 use runtime::clock;
 use runtime::telemetry::ErrorChain;
 

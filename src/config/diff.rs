@@ -11,7 +11,7 @@ use super::declaration::Keys;
 use super::kinds::Kind;
 use super::reader::{SettingPlaces, join};
 use super::{Config, Forges, ProviderConfig};
-use crate::postgres_url::HIDDEN;
+use postgres_url::HIDDEN;
 
 /// The time from which a changed setting counts in a running daemon.
 #[derive(

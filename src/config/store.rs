@@ -3,8 +3,8 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use crate::postgres_url::{PostgresUrl, UrlError};
 use domain::Secret;
+use postgres_url::{PostgresUrl, UrlError};
 
 use super::declaration::{Keys, keys};
 use super::environment::Environment;

@@ -5,10 +5,10 @@ use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use crate::postgres_url::PostgresUrl;
 use crate::store::postgres::EventUpdate;
 use crate::store::{Engine, OpenError, Read, Settings, StoreError, open, postgres};
 use domain::store_state::StoreState;
+use postgres_url::PostgresUrl;
 
 use super::{Context, Publish, Transaction, Wake};
 

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 
 use sha2::{Digest as _, Sha256};
 
-use crate::postgres_url::PostgresUrl;
+use postgres_url::PostgresUrl;
 
 use super::db::{BoxError, Cells, DbError, Value};
 use super::engine::Connection;

@@ -6,7 +6,7 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use agent_coordinator::postgres_url::PostgresUrl;
+use postgres_url::PostgresUrl;
 use serde_json::Value;
 
 use crate::daemon::{Daemon, PROGRAM};

@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use agent_coordinator::postgres_url::PostgresUrl;
+use postgres_url::PostgresUrl;
 use tempfile::TempDir;
 
 use crate::support::{is_gone, skip, until_some};

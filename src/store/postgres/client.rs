@@ -17,7 +17,7 @@ use tokio::runtime::{self, Runtime};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row, Statement, ToStatement};
 
-use crate::postgres_url::PostgresUrl;
+use postgres_url::PostgresUrl;
 
 use super::super::db::BoxError;
 use super::connect::{Messages, connect};

@@ -14,8 +14,8 @@ use tokio::time::timeout;
 use tokio_postgres::{AsyncMessage, Client, Config, NoTls};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use crate::postgres_url::Tls;
 use machine::sys::regular_file;
+use postgres_url::Tls;
 
 use super::super::db::BoxError;
 use super::client::Connector;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::postgres_url::PostgresUrl;
 use domain::store_state::Spread;
+use postgres_url::PostgresUrl;
 use runtime::clock;
 
 use super::super::schema;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
 
-use crate::postgres_url::{PostgresUrl, Tls};
+use postgres_url::{PostgresUrl, Tls};
 use runtime::clock;
 
 use super::super::db::{BoxError, DbError};

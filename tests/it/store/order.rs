@@ -17,7 +17,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent_coordinator::config::Start;
-use agent_coordinator::postgres_url::PostgresUrl;
 use agent_coordinator::rows::Store;
 use agent_coordinator::service::{EventUpdate, Follower, ProjectEdit, Service, Settings};
 use agent_coordinator::store::postgres::Sharing;
@@ -25,6 +24,7 @@ use agent_coordinator::store::postgres::open::Options;
 use domain::event::Event;
 use domain::start_history::Backoff;
 use domain::{InstanceKey, ProjectId, Purpose, Task, TaskStatus};
+use postgres_url::PostgresUrl;
 use runtime::nudge::Nudge;
 use tokio::task::JoinSet;
 

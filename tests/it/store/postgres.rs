@@ -3,10 +3,10 @@
 
 use std::fmt::Write as _;
 
-use agent_coordinator::postgres_url::PostgresUrl;
 use agent_coordinator::store::postgres::open::{self, OpenError, OpenErrorKind, Options};
 use agent_coordinator::store::postgres::{Sharing, look};
 use domain::Secret;
+use postgres_url::PostgresUrl;
 
 use crate::postgres::{Database, GUARDED, USER, database, own, shared};
 use crate::postgres_pooler::Pooler;

@@ -8,7 +8,7 @@ use super::super::super::db::{BoxError, DbError};
 use super::super::super::schema;
 use super::super::chain;
 use super::{InUse, OLDEST_VERSION};
-use crate::postgres_url::PostgresUrl;
+use postgres_url::PostgresUrl;
 
 /// The reason why a database cannot be opened. The text names the database and the remedy.
 #[derive(Debug, thiserror::Error)]

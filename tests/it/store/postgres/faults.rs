@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use agent_coordinator::postgres_url::PostgresUrl;
 use agent_coordinator::rows::tasks;
 use agent_coordinator::store::postgres::open::{self, OpenErrorKind, Options};
 use agent_coordinator::store::{Engine, Read, StoreError, TaskFilter, Value, Write};
 use domain::Task;
+use postgres_url::PostgresUrl;
 use rustix::process::Signal;
 use tokio::task::JoinHandle;
 
