@@ -10,7 +10,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use agent_coordinator::config;
 use agent_coordinator::rows::Store;
 use agent_coordinator::service::world::SystemWorld;
 use agent_coordinator::service::{Service, Settings};
@@ -200,7 +199,7 @@ fn settings(state_dir: &Path) -> Settings {
     Settings {
         hook_timeout: Duration::from_mins(1),
         agents_have_users: false,
-        workspace: agent_coordinator::config::Workspace::default(),
+        workspace: ::config::Workspace::default(),
         language: Language::English,
         start: config::Start::default(),
         stop: config::Stop::default(),

@@ -43,13 +43,13 @@ pub use crate::store::backup::{BackupContents, IfExists};
 pub use crate::store::copy::{CopiedTable, Progress};
 pub use crate::workspace::Upgrade;
 
-use crate::config::manifest::{self, Manifest};
-use crate::config::{AtShutdown, Config, ConfigError, Environment, Loaded, Report};
 use crate::coordinator::{LocalControlPlane, Mode, RemoteControlPlane};
 use crate::rest::{self, ConfigurationHandle, CoordinatorState};
 use crate::service::EntryProblem;
 use crate::service::world::SystemWorld;
 use crate::workspace::Checkouts;
+use config::manifest::{self, Manifest};
+use config::{AtShutdown, Config, ConfigError, Environment, Loaded, Report};
 use domain::ServerAddress;
 use machine::locks;
 use notify::ServiceManager;

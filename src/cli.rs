@@ -63,7 +63,7 @@ use clap::{FromArgMatches as _, Parser, Subcommand};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use crate::app::Role;
-use crate::config::{self, Environment, Loaded, Paths};
+use ::config::{self, Environment, Loaded, Paths};
 use client::Client;
 use domain::Purpose;
 use domain::{AgentId, ProjectId, ServerAddress};

@@ -49,8 +49,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::config::Forges;
 use crate::service::Service;
+use config::Forges;
 use runtime::nudge::{Nudges, Wakeups};
 
 use domain::forge::{ForgeUser, ItemFacts, PullRequest};

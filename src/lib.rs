@@ -26,7 +26,6 @@
 pub mod app;
 pub mod chat_log;
 pub mod cli;
-pub mod config;
 pub mod coordinator;
 pub mod forge;
 pub mod mcp;

@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
-use crate::config::{Output, Stop};
+use config::{Output, Stop};
 use domain::launch::StopReason;
 use domain::{CommandSpec, Instance, InstanceKey, LaunchId};
 use machine::cgroup;

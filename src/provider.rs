@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 
 pub use login::{Login, login_of};
 
-use crate::config::{
+use config::{
     CommandLine, PassEnvironment, Preset, PromptVia, ProviderConfig, Telemetry, Template,
     built_in_names, fill,
 };

@@ -97,12 +97,12 @@ pub use workspaces::{
     SnapshotView, WorkspaceView, Workspaces,
 };
 
-use crate::config::{Chat, NamedCheck, Notice, Session, Start, Stop, Workspace};
 use crate::rows::{Publish, Store, pauses};
 use crate::store::StoreError;
 use crate::workspace::Checkouts;
 use chats::presence::Attendances;
 use clocks::Clocks;
+use config::{Chat, NamedCheck, Notice, Session, Start, Stop, Workspace};
 use coordinators::board::CoordinatorBoard;
 use core::Core;
 use domain::account::Parking;

@@ -9,9 +9,9 @@ use axum::Router;
 use tokio::net::{TcpListener, TcpStream};
 use tower_http::catch_panic::CatchPanicLayer;
 
-use crate::config::Http;
 use crate::mcp::{self, McpServer};
 use crate::rest::{self, RestState, WebhookEndpoint};
+use config::Http;
 use domain::host::{AllowedHosts, HostName};
 use machine::sys::regular_file;
 use runtime::http::{self, HttpLimits, problem};
@@ -159,7 +159,7 @@ async fn listen_on_kept_port(wanted: SocketAddr, state_dir: &Path) -> anyhow::Re
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Listen;
+    use config::Listen;
 
     #[tokio::test]
     async fn another_port_is_chosen_for_a_default_one_in_use_and_kept() {

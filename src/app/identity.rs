@@ -9,9 +9,9 @@ use std::str::FromStr;
 use anyhow::Context as _;
 
 use super::lock::RoleLock;
-use crate::config::Config;
 use crate::coordinator::Token;
 use crate::service::world::{SystemWorld, World};
+use config::Config;
 use domain::secret::COORDINATOR_TOKEN_PREFIX;
 use domain::{CoordinatorId, Incarnation, Secret};
 use machine::instance_dir;

@@ -16,7 +16,7 @@ use nix::errno::Errno;
 use nix::sys::socket::{getsockopt, sockopt};
 
 use super::Role;
-use crate::config::Config;
+use config::Config;
 
 /// The names of the passed sockets, in their order, separated by colons.
 const NAMES_VARIABLE: &str = "LISTEN_FDNAMES";

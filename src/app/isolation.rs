@@ -10,8 +10,8 @@ use std::sync::OnceLock;
 
 use nix::unistd::User;
 
-use crate::config::{AgentLimits, Config, KEEPER, ProviderConfig, built_in_names};
 use crate::provider::AgentUser;
+use config::{AgentLimits, Config, KEEPER, ProviderConfig, built_in_names};
 use domain::{FileOwner, FileOwners, RunAs};
 use machine::cgroup;
 use machine::sys;

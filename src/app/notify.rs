@@ -13,9 +13,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::config::{ConfigurationState, Environment};
 use crate::coordinator::LoopObserver;
 use crate::service::CoordinatorStatus;
+use config::{ConfigurationState, Environment};
 use domain::Phase;
 use machine::locks::lock;
 use machine::sys;

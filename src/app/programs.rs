@@ -13,7 +13,6 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::isolation;
-use crate::config::{CommandLine, Config, Environment, Preset, ProviderConfig};
 use crate::coordinator::{Unstartable, command_anywhere, find_unstartable};
 use crate::process::{StartFault, find_program};
 use crate::provider::{Host, Login, Providers, login_of, program_of};
@@ -21,6 +20,7 @@ use crate::rest::{
     FoundProgram, MissingProgram, ProgramList, ProgramLogin, Programs, SingleLook, UnfitProgram,
 };
 use crate::workspace::git_folders;
+use config::{CommandLine, Config, Environment, Preset, ProviderConfig};
 use domain::{CommandSpec, Guidance};
 use machine::locks::lock;
 use machine::sys::ownership::is_only_of_root;
@@ -339,7 +339,7 @@ mod tests {
         assert_eq!(of(&config, "unknown").unwrap().program, "claude", "the default starts it");
         write(&folder.path().join("codex"), "1.0");
         assert_eq!(of(&config, "codex"), None);
-        assert_eq!(of(&config, crate::config::EXAMPLE), None, "it is bundled");
+        assert_eq!(of(&config, config::EXAMPLE), None, "it is bundled");
 
         // The entry's own PATH and wrapper count.
         let mut entry = ProviderConfig::of_preset(Preset::Codex);
@@ -381,7 +381,7 @@ mod tests {
         assert_eq!(missing.remedy, expected);
         let file = home.path().join("config.yaml");
         std::fs::write(&file, line).unwrap();
-        config.providers = crate::config::load(Some(&file), &environment).unwrap().config.providers;
+        config.providers = config::load(Some(&file), &environment).unwrap().config.providers;
         let looked = providers(&config, &environment);
         let listed = list(&looked);
         let [("codex", _, Sight::Found(program))] = &listed[..] else { panic!("{listed:?}") };

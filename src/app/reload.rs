@@ -2,7 +2,7 @@
 //! changed.
 //!
 //! A valid configuration is applied as far as possible; an invalid one changes nothing. Steps that
-//! may be refused come first: once one setting is in use, all are. [`crate::config::diff`] decides
+//! may be refused come first: once one setting is in use, all are. [`config::diff`] decides
 //! when a setting applies.
 
 use std::convert::Infallible;
@@ -16,12 +16,10 @@ use super::notify::ServiceManager;
 use super::secrets::secrets;
 use super::watched_files::WatchedFiles;
 use super::{Daemon, ManifestProblems};
-use crate::config::{
-    self, Config, ConfigError, ConfigurationState, Environment, Live, Loaded, Reloaded,
-};
 use crate::coordinator::LoopObserver;
 use crate::rest::{ConfigurationHandle, ReloadRefused, ReloadRequest};
 use crate::service::world::{SystemWorld, World};
+use config::{self, Config, ConfigError, ConfigurationState, Environment, Live, Loaded, Reloaded};
 use runtime::clock;
 use runtime::nudge::{Wakeups, sleep_until};
 use runtime::telemetry::{ErrorChain, LogHandle};

@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use super::{identity, store};
-use crate::config::manifest::Manifest;
-use crate::config::{Config, Secrets};
 use crate::forge;
+use config::manifest::Manifest;
+use config::{Config, Secrets};
 
 /// Returns the secrets of `config` and of the manifest that it names. Blocks while it reads a few
 /// small files. It skips a file that cannot be read: the code that needs its secret reports the

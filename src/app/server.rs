@@ -14,8 +14,6 @@ use super::state_dir::create_state_dir;
 use super::{
     Inherited, ManifestProblems, http, identity, isolation, locate, lock, programs, socket, store,
 };
-use crate::config::manifest::{self, Manifest};
-use crate::config::{Config, Environment, Forges, Secrets};
 use crate::forge;
 use crate::mcp::{self, McpServer};
 use crate::provider::Providers;
@@ -24,6 +22,8 @@ use crate::rows::Store;
 use crate::service::world::SystemWorld;
 use crate::service::{AppliedAs, ApplyError, Service, Settings, Wanted};
 use crate::workspace::Checkouts;
+use config::manifest::{self, Manifest};
+use config::{Config, Environment, Forges, Secrets};
 use domain::Secret;
 use domain::redact::Redactor;
 use machine::locks;

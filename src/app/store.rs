@@ -8,10 +8,10 @@ use std::path::Path;
 use anyhow::Context as _;
 
 use super::lock::RoleLock;
-use crate::config::{self, StoreUrl};
 use crate::rows::Store;
 use crate::store::postgres::open::Options;
 use crate::store::postgres::{DatabaseFacts, Schema, Sharing, look};
+use ::config::{self, StoreUrl};
 use domain::Secret;
 use domain::store_state::{SLOW_STATEMENT, span};
 use machine::sys::regular_file;

@@ -13,7 +13,6 @@ use super::isolation;
 use super::parts::Parts;
 use super::programs::HOST;
 use super::{identity, notify};
-use crate::config::{Config, Environment, Secrets};
 use crate::coordinator::{
     Coordinator, CoordinatorConfig, HookRunner, HookSettings, HostFiles, LocalControlPlane,
     LoopObserver, Mode, RemoteConfig, RemoteControlPlane,
@@ -24,6 +23,7 @@ use crate::rest::CoordinatorLook;
 use crate::service::CoordinatorStatus;
 use crate::service::world::{SystemWorld, World};
 use crate::workspace::{Checkouts, KeepPolicy};
+use config::{Config, Environment, Secrets};
 use domain::plan::Limits;
 use domain::retention::Retention;
 use domain::stopwatch::{Moment, Steady};

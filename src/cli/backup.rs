@@ -10,8 +10,8 @@ use super::client::Client;
 use super::error::CliError;
 use super::output::{self, Form};
 use crate::app::{self, BackupContents, IfExists, RestoreReport};
-use crate::config::{Config, Environment};
 use crate::rest::routes::status::StatusBody;
+use config::{Config, Environment};
 use domain::Timestamp;
 use runtime::telemetry::ErrorChain;
 

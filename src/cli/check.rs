@@ -8,11 +8,11 @@ use serde::Serialize;
 use super::error::CliError;
 use super::output::{Form, print_json, print_line};
 use crate::app;
-use crate::config::{
+use crate::provider::{LaunchRequest, Providers};
+use config::{
     CommandLine, Environment, Loaded, PassEnvironment, Preset, ProviderConfig, Template,
     built_in_names, manifest,
 };
-use crate::provider::{LaunchRequest, Providers};
 use domain::nearest::nearest;
 use domain::{
     Attempt, CommandSpec, FileContent, InstanceKey, LaunchFile, Purpose, Secret, ServerAddress,

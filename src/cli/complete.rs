@@ -15,12 +15,12 @@ use super::error::CliError;
 use super::named::Named;
 use super::output::plain;
 use super::{exit_codes, find_daemon};
-use crate::config::Environment;
 use crate::rest::routes::attention::AttentionBody;
 use crate::rest::routes::credentials::CredentialBody;
 use crate::rest::routes::launches::LaunchBody;
 use crate::rest::routes::lookup::CompletionBody;
 use crate::rest::routes::sessions::SessionBody;
+use config::Environment;
 use domain::lookup::LookupKind;
 use domain::{AgentId, AttentionId, CredentialId, LaunchId, ProjectId, SessionId, TaskId};
 

@@ -11,8 +11,8 @@ use super::client::Client;
 use super::error::CliError;
 use super::output::{self, Form};
 use crate::app;
-use crate::config::{Config, Environment, Loaded};
 use crate::rest::routes::status::StatusBody;
+use config::{Config, Environment, Loaded};
 use runtime::telemetry::ErrorChain;
 
 #[derive(Debug, Args)]

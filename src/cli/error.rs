@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal as _, Write as _};
 
 use hyper::StatusCode;
 
-use crate::config::ConfigError;
+use config::ConfigError;
 use domain::printable;
 use runtime::http::Problem;
 use runtime::telemetry::ErrorChain;

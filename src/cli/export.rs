@@ -13,7 +13,7 @@ use super::error::CliError;
 use super::named::{Named, ids};
 use super::output::{self, Form};
 use crate::app::Signals;
-use crate::config::Environment;
+use config::Environment;
 use domain::ProjectId;
 use domain::export::{Counts, Line};
 use draft::Draft;

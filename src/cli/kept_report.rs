@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use serde_json::{Map, Value, json};
 
-use crate::config::Environment;
+use config::Environment;
 use domain::{Language, Refusal, limits};
 use machine::instance_dir;
 use machine::instance_dir::record::{self, KeptReport, Record as _};

@@ -3,8 +3,8 @@
 use super::client::Client;
 use super::error::CliError;
 use super::output::{Form, print_json, print_line};
-use crate::config::Environment;
 use crate::rest::routes::credentials::{LoginBody, LoginRequest};
+use config::Environment;
 use domain::credential::Role;
 
 #[derive(Debug, clap::Args)]

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use crate::app::{self, Ending, Inherited, Role, Signals};
-use crate::config::{Environment, Loaded, LogConfig};
+use config::{Environment, Loaded, LogConfig};
 use machine::sys;
 use runtime::telemetry::{self, LineForm};
 

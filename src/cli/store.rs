@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::error::CliError;
 use super::output::{self, Form};
 use crate::app::{self, CopiedTable, Progress};
-use crate::config::{self, Environment, StoreUrl, StoreUrlError};
+use ::config::{self, Environment, StoreUrl, StoreUrlError};
 use postgres_url::UrlError;
 use runtime::clock;
 use runtime::telemetry::ErrorChain;

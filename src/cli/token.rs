@@ -9,8 +9,8 @@ use super::error::CliError;
 use super::login::user_of;
 use super::output::{Form, ListForm, ago, plain, print_json, print_line};
 use super::screen::Rows;
-use crate::config::Environment;
 use crate::rest::routes::credentials::{CredentialBody, TokenRequest};
+use config::Environment;
 use domain::credential::Role;
 use domain::{CredentialId, Timestamp};
 

@@ -10,10 +10,10 @@ use super::error::CliError;
 use super::named::{Named, id_of};
 use super::output::{Form, ListForm, Zone, plain, print_json, print_line};
 use super::screen::Rows;
-use crate::config::Environment;
 use crate::rest::routes::workspaces::{
     ContentBody, OtherTipBody, RestoreRequest, SnapshotBody, WorkspaceBody,
 };
+use config::Environment;
 use domain::workspace::{Moment, WorkspaceState};
 use domain::{LaunchId, ProjectId, TaskId};
 

@@ -13,9 +13,9 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::{ControlPlane, Coordinator, ProcessLayer};
-use crate::config::ProviderConfig;
 use crate::process::{StartFault, find_elsewhere, find_fault};
 use crate::provider::{CORRECT_PROGRAM, LaunchRequest, Providers};
+use config::ProviderConfig;
 use domain::start_history::{Candidate, StartReason};
 use domain::{Attempt, CommandSpec, InstanceKey, Purpose, Secret};
 use machine::locks::lock;

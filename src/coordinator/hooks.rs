@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use tokio::sync::OnceCell;
 
-use crate::config::WorkspaceHooks;
 use crate::process::{self, BootInstant, OpenError, ProcessConfig, ProcessTable, StartRequest};
 use crate::provider::{CloneFolders, LaunchRequest, Providers};
 use crate::service::world::{SystemWorld, World};
+use config::WorkspaceHooks;
 use domain::agent::DEFAULT_AI_TYPE;
 use domain::id::InvalidId;
 use domain::launch::{ExitStatus, ProcessEnd};

@@ -7,7 +7,7 @@ use futures::{StreamExt as _, stream};
 use serde::Serialize;
 
 use super::{Forge, ForgeError, Identity, RepositoryFacts};
-use crate::config::{ForgeHost, WatchedRepository, repositories_path};
+use config::{ForgeHost, WatchedRepository, repositories_path};
 use domain::forge::labels::is_same;
 use domain::forge::{ForgeKind, ForgeUser, LabelNames, Publish, is_bot};
 
@@ -353,7 +353,7 @@ mod tests {
     use ForgeKind::{GitHub, GitLab};
 
     use super::*;
-    use crate::config::ForgeAccount;
+    use config::ForgeAccount;
     use domain::Secret;
 
     fn host(kind: ForgeKind) -> ForgeHost {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::gate::Gate;
 use super::{Forge, HostError};
-use crate::config::ForgeHost;
+use config::ForgeHost;
 use domain::Secret;
 use domain::forge::pacing::Pace;
 use runtime::nudge::Nudge;
@@ -93,7 +93,7 @@ pub fn read_token(path: &Path) -> Result<Secret, ConnectError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::ForgeAccount;
+    use config::ForgeAccount;
     use domain::forge::{ForgeKind, LabelNames};
 
     fn host(path: PathBuf) -> ForgeHost {

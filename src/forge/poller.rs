@@ -21,8 +21,8 @@ use super::list_cursor::{ListCursor, Within};
 use super::reconciler::{PollSettings, Reconciled, Reconciler, is_watched, said};
 use super::turns::Turns;
 use super::{Conditional, Feed, Forge, ForgeError, Listing};
-use crate::config::WatchedRepository;
 use crate::service::{FreeItem, RepositoryKey, Workers};
+use config::WatchedRepository;
 use domain::forge::{
     Eligibility, ForgeItem, ItemFacts, ItemKey, ItemKind, ItemState, Rules, task_text,
 };

@@ -10,7 +10,7 @@ use std::future::Future;
 
 use super::host_state::{HostState, Unanswered};
 use super::{Feed, Forge, ForgeError, FoundItem, Listing};
-use crate::config::repositories_path;
+use config::repositories_path;
 use domain::forge::{ForgeItem, ForgeKind, ItemKind};
 use machine::locks::lock;
 

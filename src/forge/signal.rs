@@ -9,8 +9,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::config::PauseResume;
 use crate::service::{Service, ServiceError};
+use config::PauseResume;
 use domain::forge::ItemState;
 use domain::forge::item::WorkState;
 use machine::crash_point::{self, CrashPoint};

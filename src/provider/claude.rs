@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::preset::{BuiltIn, Composition, Run, SERVER_NAME, SOCKET_VARIABLE, Server};
-use crate::config::Permissions;
+use config::Permissions;
 
 pub(super) const CLAUDE: BuiltIn = BuiltIn {
     program: "claude",

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::preset::{BuiltIn, Composition, Run, SERVER_NAME, SOCKET_VARIABLE, Server};
-use crate::config::{Permissions, Telemetry};
+use config::{Permissions, Telemetry};
 
 pub(super) const CODEX: BuiltIn = BuiltIn {
     program: "codex",

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::preset::{
     BuiltIn, Composition, Run, SERVER_NAME, SOCKET_VARIABLE, Server, tool_timeout_ms,
 };
-use crate::config::{Permissions, Telemetry};
+use config::{Permissions, Telemetry};
 
 pub(super) const COPILOT: BuiltIn = BuiltIn {
     program: "copilot",

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::gemini::{self, Kind};
 use super::preset;
-use crate::config::Preset;
+use config::Preset;
 use machine::sys::users::HAS_KEYCHAIN;
 
 /// Whether a CLI has a login, as far as that can be seen.

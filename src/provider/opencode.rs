@@ -6,7 +6,7 @@ use super::login::{Login, login_of};
 use super::preset::{
     BuiltIn, Composition, Run, SERVER_NAME, SOCKET_VARIABLE, Server, tool_timeout_ms,
 };
-use crate::config::{Permissions, Preset};
+use config::{Permissions, Preset};
 
 pub(super) const OPENCODE: BuiltIn = BuiltIn {
     program: "opencode",

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::{Host, claude, codex, copilot, gemini, opencode, qwen};
-use crate::config::{Permissions, Preset, Telemetry};
+use config::{Permissions, Preset, Telemetry};
 use domain::{LaunchFile, Secret};
 
 /// The parts of a preset. Its prompt travels on standard input.

@@ -1,7 +1,7 @@
 //! Whole command lines: what an agent is started with.
 
 use super::*;
-use crate::config::{EXAMPLE, Permissions, Telemetry};
+use config::{EXAMPLE, Permissions, Telemetry};
 use domain::{Attempt, FileContent, Language, LaunchFile, Purpose};
 
 fn providers(entries: impl IntoIterator<Item = (&'static str, ProviderConfig)>) -> Providers {
@@ -141,8 +141,7 @@ fn secrets_of_the_daemon_are_not_passed_on_by_any_setting() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let file = folder.path().join("c.yaml");
     std::fs::write(&file, text).expect("a file");
-    let loaded =
-        crate::config::load(Some(&file), &crate::config::Environment::new(folder.path(), []));
+    let loaded = config::load(Some(&file), &config::Environment::new(folder.path(), []));
     let mut providers =
         Providers { entries: loaded.expect("valid").config.providers, ..providers([]) };
     let more = [

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt as _, Shared};
 
-use crate::config::EXAMPLE;
+use config::EXAMPLE;
 use machine::locks::lock;
 
 /// The longest time that an answer waits for the look for programs that are not installed.

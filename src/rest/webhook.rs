@@ -22,7 +22,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 
 use super::problem::Problem;
-use crate::config::{Forges, Webhook};
+use config::{Forges, Webhook};
 use domain::Secret;
 use runtime::http::body::{too_large, too_slow, unreadable};
 use runtime::http::problem::method_not_allowed;

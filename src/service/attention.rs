@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::config::Rejected;
 use crate::rows::{
     accounts, attention as marks, forge_items, launches, projects, start_histories, tasks,
     workspaces,
 };
 use crate::store::{Read, StoreError, TaskFilter};
+use config::Rejected;
 use domain::attention::{
     self, Attention, AttentionKind, AttentionState, Cause, FORGE_AWAY_AFTER, Mark,
 };

@@ -8,9 +8,9 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::config::built_in_names;
 use crate::rows::{Transaction, agents, assignments, creation_digests, project_keys, projects};
 use crate::store::{Read, StoreError};
+use config::built_in_names;
 use domain::agent::{AgentEdit, AiTypes, ProjectEdit};
 use domain::id::{AgentId, ProjectId};
 use domain::notice::WorkChange;

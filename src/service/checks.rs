@@ -4,9 +4,9 @@
 //! and its end decides what comes next: the next check, the end of the task, another run of the
 //! agent, or a person.
 
-use crate::config::NamedCheck;
 use crate::rows::{Transaction, checks, executions, launches, output_tails, projects, tasks};
 use crate::store::{Read, StoreError};
+use config::NamedCheck;
 use domain::check::{
     CONFLICT, Check, CheckOrder, CheckResult, UNCOMMITTED, UNDECIDED, has_rounds_left, next_check,
 };

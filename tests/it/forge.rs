@@ -9,10 +9,10 @@ mod places;
 
 use std::time::Duration;
 
-use agent_coordinator::config::{ForgeAccount, ForgeHost};
 use agent_coordinator::forge::{
     Conditional, ConnectError, Feed, Forge, ForgeError, FoundItem, Listing, Page, connect,
 };
+use config::{ForgeAccount, ForgeHost};
 use domain::Secret;
 use domain::forge::{ForgeKind, ForgeUser, ItemFacts, LabelNames};
 

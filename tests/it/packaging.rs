@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Component, Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use agent_coordinator::config::{self, Environment};
+use ::config::{self, Environment};
 use serde_json::Value;
 
 use crate::daemon::{Daemon, PROGRAM};

@@ -14,7 +14,6 @@ use std::time::Duration;
 
 use crate::questions::Questions;
 use crate::rows::{self, Row};
-use agent_coordinator::config;
 use agent_coordinator::rows::Store;
 use agent_coordinator::service::world::{SystemWorld, World};
 use agent_coordinator::service::{EventUpdate, Force, Service, Settings, StopTarget};
@@ -44,7 +43,7 @@ pub const NO_PAUSES: &str = "CREATE TRIGGER no_pauses BEFORE INSERT ON pauses \
 /// Returns the settings of an empty configuration.
 pub fn settings() -> Settings {
     Settings {
-        workspace: agent_coordinator::config::Workspace::default(),
+        workspace: ::config::Workspace::default(),
         language: Language::English,
         start: config::Start::default(),
         stop: config::Stop::default(),

@@ -47,10 +47,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use agent_coordinator::config::{Chat, Notice, Session, Start, Stop};
 use agent_coordinator::rows::Store;
 use agent_coordinator::service::world::World as _;
 use agent_coordinator::service::{Service, Settings};
+use config::{Chat, Notice, Session, Start, Stop};
 use domain::launch::ProcessEnd;
 use domain::plan::RunLimits;
 use domain::start_history::Backoff;

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use agent_coordinator::config;
 use agent_coordinator::process::{
     self, Adoption, ProcessConfig, ProcessTable, StartRequest, TemporaryConfig,
 };

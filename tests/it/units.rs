@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use agent_coordinator::config::{self, Environment};
+use ::config::{self, Environment};
 
 /// The other deadlines of the shutdown (`app`), in seconds, beyond the time for ending agents.
 const STEPS_SECONDS: u64 = 20;

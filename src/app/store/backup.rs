@@ -10,11 +10,11 @@ use super::super::identity;
 use super::super::lock::{InUse, RoleLock};
 use super::super::signals::Signals;
 use super::super::state_dir::create_state_dir;
-use crate::config::{Config, StoreUrl};
 use crate::service::world::{SystemWorld, World as _};
 use crate::store::backup::{
     self, BackupContents, BackupError, IfExists, Origin, Restored, prepare_restore,
 };
+use config::{Config, StoreUrl};
 
 /// A store that was restored.
 #[derive(Debug)]

@@ -6,9 +6,9 @@ use anyhow::Context as _;
 
 use super::super::lock::{InUse, RoleLock};
 use super::with_password;
-use crate::config::{self, StoreUrl};
 use crate::store::copy::{self, CopiedTable, CopyError, Progress};
 use crate::store::{open, postgres};
+use ::config::{self, StoreUrl};
 use postgres_url::PostgresUrl;
 
 /// Copies all state from one store into another one, which must be empty. Keeps daemons away from

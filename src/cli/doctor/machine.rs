@@ -12,7 +12,7 @@ use rustix::fs::{Access, AtFlags, CWD, accessat};
 use super::{Finding, State};
 use crate::app::{self, Upgrade};
 use crate::cli::output;
-use crate::config::{Config, Environment, StoreUrl};
+use config::{Config, Environment, StoreUrl};
 
 /// The longest path of a socket that every system takes, in bytes.
 const MAX_SOCKET_PATH: usize = 103;

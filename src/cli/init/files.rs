@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use super::{Choice, Report};
 use crate::app;
 use crate::cli::error::CliError;
-use crate::config::{self, Environment, FILE_NAME, Loaded};
+use ::config::{self, Environment, FILE_NAME, Loaded};
 use domain::workspace::WorkspaceMode;
 use domain::{AgentId, ProjectId, TaskId};
 use machine::sys::regular_file;

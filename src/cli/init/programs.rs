@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::app::programs::{Sight, list, program_of_entry, providers, version_of};
 use crate::cli::doctor::providers::sight_of_login;
 use crate::cli::error::CliError;
-use crate::config::{Config, EXAMPLE, Environment, Preset};
+use config::{Config, EXAMPLE, Environment, Preset};
 use domain::nearest::nearest;
 
 /// An agent CLI that is installed, or an entry of the configuration.

@@ -6,10 +6,10 @@ use crate::cli::activity::{doing, short, trouble, used};
 use crate::cli::forge_items;
 use crate::cli::output::{Zone, ago, plain};
 use crate::cli::screen::{Rows, Screen, Tone};
-use crate::config::ConfigurationState;
 use crate::rest::routes::launches::LaunchBody;
 use crate::rest::routes::status::{DeferredBody, InstanceBody, NotInstalledBody, StatusBody};
 use crate::rest::routes::store::StoreBody;
+use config::ConfigurationState;
 use domain::start_history::StartReason;
 use domain::{FailureClass, Language, Purpose, Timestamp};
 

@@ -6,10 +6,10 @@ use axum::routing::post;
 use axum::{Json, Router};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::config::{ConfigurationState, Reloaded};
 use crate::rest::Problem;
 use crate::rest::api::{Api, about};
 use crate::service::audit;
+use config::{ConfigurationState, Reloaded};
 
 /// The code of the problem for a file with mistakes.
 pub const INVALID_CONFIGURATION: &str = "invalid_configuration";

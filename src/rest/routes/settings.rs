@@ -5,9 +5,9 @@ use axum::Json;
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
 
-use crate::config::{ConfigurationState, Setting};
 use crate::rest::RestState;
 use crate::rest::api::{Api, about};
+use config::{ConfigurationState, Setting};
 
 /// The configuration in use.
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]

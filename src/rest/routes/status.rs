@@ -8,7 +8,6 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 
-use crate::config::ConfigurationState;
 use crate::rest::api::{Api, about};
 use crate::rest::routes::forge::{ForgeBody, ForgeItemBody};
 use crate::rest::routes::launches::{LaunchBody, add_exit_hints};
@@ -16,6 +15,7 @@ use crate::rest::routes::store::StoreBody;
 use crate::rest::routes::totals::TotalsBody;
 use crate::rest::{MissingProgram, Problem, Programs, RestState};
 use crate::service::{CoordinatorStatus, CoordinatorView, Counters, StatusView};
+use config::ConfigurationState;
 use domain::account::Parking;
 use domain::activity::FailureClass;
 use domain::machine::Machine;

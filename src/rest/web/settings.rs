@@ -12,10 +12,10 @@ use serde::Deserialize;
 use super::HOME;
 use super::layout::{Frame, LANGUAGE_COOKIE, NavSection, rendered};
 use super::shown::When;
-use crate::config::ConfigurationState;
 use crate::rest::extract::{InForm, InPath};
 use crate::rest::{Problem, RestState, public_path};
 use crate::service::people;
+use config::ConfigurationState;
 use domain::credential::{CredentialKind, Role};
 use domain::{CredentialId, Language};
 

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::manifest::Manifest;
 use crate::rows::{Transaction, agents, assignments, project_keys, projects, tasks};
 use crate::store::{Read, StoreError};
+use config::manifest::Manifest;
 use domain::agent::{AgentEdit, AgentStatus, AiTypes, ProjectEdit, ProjectStatus};
 use domain::id::{AgentId, ProjectId, TaskId};
 use domain::limits;

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::config;
 use crate::rows::{projects, tasks, workspaces};
 use crate::service::{Settings, checks};
 use crate::store::{Read, StoreError};

@@ -10,14 +10,14 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, mpsc};
 
-use agent_coordinator::config::manifest;
-use agent_coordinator::config::{ConfigurationState, Environment, Start};
 use agent_coordinator::mcp::admission::ConnectionRegister;
 use agent_coordinator::mcp::{self, McpServer};
 use agent_coordinator::rest::{self, ConfigurationHandle, RestState};
 use agent_coordinator::rows::Store;
 use agent_coordinator::service::world::SystemWorld;
 use agent_coordinator::service::{Service, Settings, Wanted};
+use config::manifest;
+use config::{ConfigurationState, Environment, Start};
 use domain::admission::ConnectionLimits;
 use domain::{Secret, Timestamp};
 use runtime::nudge::Nudge;

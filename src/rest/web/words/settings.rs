@@ -1,7 +1,7 @@
 //! The texts of the settings and of the login.
 
 use super::Words;
-use crate::config::Setting;
+use config::Setting;
 use domain::Language;
 use domain::credential::{CredentialKind, LinkFault, Role};
 

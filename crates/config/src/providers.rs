@@ -86,7 +86,7 @@ impl Preset {
 pub const EXAMPLE: &str = "example";
 
 /// Its script.
-const EXAMPLE_SCRIPT: &str = include_str!("../../examples/quickstart/agent.sh");
+const EXAMPLE_SCRIPT: &str = include_str!("../../../examples/quickstart/agent.sh");
 
 /// Returns the `ai_type`s that can be started without an entry: the names of the presets and
 /// [`EXAMPLE`].

@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use super::{Reader, clean, join, mapping, quotable};
-use crate::config::interpolate::{interpolate, variables_of};
-use crate::config::kinds;
-use crate::config::report::Problem;
-use crate::config::source::{holds_credentials, is_secret_name};
-use crate::config::tree::{Node, Span, Value};
+use crate::interpolate::{interpolate, variables_of};
+use crate::kinds;
+use crate::report::Problem;
+use crate::source::{holds_credentials, is_secret_name};
+use crate::tree::{Node, Span, Value};
 use domain::Secret;
 use domain::nearest::nearest;
 

@@ -2,7 +2,7 @@
 
 use super::*;
 
-const EXAMPLE: &str = include_str!("../../../config/coordinator_config.yaml");
+const EXAMPLE: &str = include_str!("../../../../config/coordinator_config.yaml");
 
 /// The example with all its settings enabled. A `#` right before a key, a brace or a bracket hides
 /// a setting.

@@ -8,9 +8,9 @@ use std::fmt::Write as _;
 use std::fs;
 
 use super::*;
-use crate::config::declaration::{Description, KeyDescription};
-use crate::config::forge::{RepositoryKeys, default_base_url};
-use crate::config::providers::ProviderKeys;
+use crate::declaration::{Description, KeyDescription};
+use crate::forge::{RepositoryKeys, default_base_url};
+use crate::providers::ProviderKeys;
 use domain::forge::{ForgeKind, LabelNames};
 
 const WRITE: &str = "AGENT_COORDINATOR_WRITE_DOCUMENTS";
@@ -43,7 +43,7 @@ const EXAMPLE_INTRODUCTION: &str = "\
 const TABLE_INTRODUCTION: &str = "\
 # Configuration
 
-<!-- Written by a test from the declarations in src/config. Its `//!` says how: src/config/tests/documents.rs -->
+<!-- Written by a test from the declarations in src/config. Its `//!` says how: crates/config/src/tests/documents.rs -->
 
 The daemon reads one YAML file: the first of `--config FILE`, `$AGENT_COORDINATOR_CONFIG`,
 `./coordinator_config.yaml`, `~/.config/agent-coordinator/coordinator_config.yaml` and

@@ -7,10 +7,10 @@ use std::path::PathBuf;
 
 use reqwest::Url;
 
-use crate::config::declaration::{Changes, Keys, keys};
-use crate::config::kinds::{Kind, id, list, path, truth, words};
-use crate::config::reader::{Field, Name, Section};
-use crate::config::report::Problem;
+use crate::declaration::{Changes, Keys, keys};
+use crate::kinds::{Kind, id, list, path, truth, words};
+use crate::reader::{Field, Name, Section};
+use crate::report::Problem;
 use domain::forge::labels::is_same;
 use domain::forge::{ForgeKind, LabelNames, Publish};
 use domain::printable::is_unprintable;
@@ -126,7 +126,7 @@ pub struct WatchedRepository {
 }
 
 /// Returns the key of a host's repositories.
-pub(in crate::config) const fn repositories_key(kind: ForgeKind) -> &'static str {
+pub(crate) const fn repositories_key(kind: ForgeKind) -> &'static str {
     match kind {
         ForgeKind::GitHub => "repositories",
         ForgeKind::GitLab => "projects",
@@ -139,7 +139,7 @@ pub fn repositories_path(kind: ForgeKind) -> String {
 }
 
 /// Returns the address of a host without `base_url`.
-pub(in crate::config) const fn default_base_url(kind: ForgeKind) -> &'static str {
+pub(crate) const fn default_base_url(kind: ForgeKind) -> &'static str {
     match kind {
         ForgeKind::GitHub => "https://api.github.com",
         ForgeKind::GitLab => "https://gitlab.com",

@@ -57,7 +57,7 @@ fn defaults() -> Config {
 }
 
 /// A configuration of the older system, unchanged (R-004-24).
-const SEED: &str = include_str!("../../tests/fixtures/seed_004.yaml");
+const SEED: &str = include_str!("../../../tests/fixtures/seed_004.yaml");
 
 #[test]
 fn a_gibibyte_of_disk_is_kept_free_by_default() {

@@ -12,6 +12,7 @@
 //! declaration. The environment is an argument, so that nothing here asks the process for anything.
 //! This module does not know the use of the settings. `cli` and `app` call it, and `service` takes
 //! the structs of the sections.
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests may wait and ask the time"))]
 
 mod agents;
 mod backoff;

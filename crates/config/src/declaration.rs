@@ -100,7 +100,7 @@ macro_rules! keys {
             }
         }
 
-        $crate::config::declaration::keys! {
+        $crate::declaration::keys! {
             $(#[doc = $about])+
             impl $Section in $path $(where $low <= $high)? {
                 $($(#[doc = $effect])+ $key: $kind, $applies;)+
@@ -117,7 +117,7 @@ macro_rules! keys {
         }
     ) => {
         const _: () = {
-            use $crate::config::declaration::{Applies, Changes, DeclaredKey, Keys, Section};
+            use $crate::declaration::{Applies, Changes, DeclaredKey, Keys, Section};
 
             impl Keys for $Section {
                 const SECTION: &'static str = $path;
@@ -157,9 +157,9 @@ macro_rules! keys {
                 }
 
                 #[cfg(test)]
-                fn describe() -> $crate::config::declaration::Description {
+                fn describe() -> $crate::declaration::Description {
                     let default = Self::default();
-                    $crate::config::declaration::Description {
+                    $crate::declaration::Description {
                         section: $path,
                         about: concat!($($about, "\n"),+),
                         keys: vec![$($kind.describe(
