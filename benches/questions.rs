@@ -10,7 +10,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use agent_coordinator::rows::Store;
 use agent_coordinator::service::world::SystemWorld;
 use agent_coordinator::service::{Service, Settings};
 use anyhow::{Result, ensure};
@@ -25,6 +24,7 @@ use domain::{Agent, CoordinatorId, Language, Project, Secret, TaskStatus, Timest
 use rows::Row;
 use runtime::nudge::Nudge;
 use serde_json::json;
+use store::rows::Store;
 use support::agent::{self, Role};
 use support::bed::{Bed, Wanted};
 use support::clients::request;

@@ -9,13 +9,13 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use agent_coordinator::rows::Store;
 use anyhow::{Result, ensure};
 use domain::agent::{AgentStatus, Assignment, DEFAULT_AI_TYPE, ProjectStatus};
 use domain::secret::PasskeyHash;
 use domain::{Agent, Priority, Project, Secret, Task, TaskStatus, Timestamp};
 use rows::Row;
 use serde_json::{Value, json};
+use store::rows::Store;
 use support::agent::{self, Role};
 use support::bed::{Bed, Wanted};
 use support::clients::{Mcp, request};

@@ -39,9 +39,9 @@ pub use store::{RestoreReport, back_up, copy_store, look_at_store, restore};
 
 pub use crate::coordinator::{anywhere, find_unstartable, setting_of_path};
 pub use crate::process::find_program;
-pub use crate::store::backup::{BackupContents, IfExists};
-pub use crate::store::copy::{CopiedTable, Progress};
 pub use crate::workspace::Upgrade;
+pub use ::store::backup::{BackupContents, IfExists};
+pub use ::store::copy::{CopiedTable, Progress};
 
 use crate::coordinator::{LocalControlPlane, Mode, RemoteControlPlane};
 use crate::rest::{self, ConfigurationHandle, CoordinatorState};

@@ -33,7 +33,5 @@ pub mod mcp_client;
 pub mod process;
 pub mod provider;
 pub mod rest;
-pub mod rows;
 pub mod service;
-pub mod store;
 pub mod workspace;

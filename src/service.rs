@@ -83,22 +83,18 @@ pub use tasks::progress::TaskProgress;
 pub use tasks::status::StatusChange;
 pub use tasks::{TaskFigures, TaskView, Tasks};
 
-pub use crate::store::{
-    ArchivedTasks, HistoryFilter, LaunchEnd, LaunchFilter, LaunchTraits, TaskFilter,
-};
 pub use crate::workspace::{DiffKind, Merged, SnapshotEntry};
 pub use domain::agent::{AgentEdit, ProjectEdit};
 pub use domain::task::batch::Draft;
 pub use domain::task::{NewTask, TaskEdit};
 pub use domain::workspace::{HookWish, MergeStyle, Repeat};
 pub use maintenance::Maintenance;
+pub use store::{ArchivedTasks, HistoryFilter, LaunchEnd, LaunchFilter, LaunchTraits, TaskFilter};
 pub use workspaces::{
     ClonePlace, DependencyResult, MergeWish, OwnResult, PublishedResult, ResultChoice,
     SnapshotView, WorkspaceView, Workspaces,
 };
 
-use crate::rows::{Publish, Store, pauses};
-use crate::store::StoreError;
 use crate::workspace::Checkouts;
 use chats::presence::Attendances;
 use clocks::Clocks;
@@ -115,6 +111,8 @@ use domain::{AgentId, CoordinatorId, FileOwners, Guidance, Language, Refusal, Se
 use launches::shims::Shims;
 use runtime::clock;
 use runtime::nudge::{Nudge, Wakeups};
+use store::StoreError;
+use store::rows::{Publish, Store, pauses};
 use waiting::Waiting;
 use world::World;
 

@@ -8,14 +8,14 @@ use std::path::Path;
 use anyhow::Context as _;
 
 use super::lock::RoleLock;
-use crate::rows::Store;
-use crate::store::postgres::open::Options;
-use crate::store::postgres::{DatabaseFacts, Schema, Sharing, look};
 use ::config::{self, StoreUrl};
 use domain::Secret;
 use domain::store_state::{SLOW_STATEMENT, span};
 use machine::sys::regular_file;
 use postgres_url::PostgresUrl;
+use store::postgres::open::Options;
+use store::postgres::{DatabaseFacts, Schema, Sharing, look};
+use store::rows::Store;
 
 pub use backup::{RestoreReport, back_up, restore};
 pub use copy::copy_store;

@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::rows::{
-    accounts, attention as marks, forge_items, launches, projects, start_histories, tasks,
-    workspaces,
-};
-use crate::store::{Read, StoreError, TaskFilter};
 use config::Rejected;
 use domain::attention::{
     self, Attention, AttentionKind, AttentionState, Cause, FORGE_AWAY_AFTER, Mark,
 };
 use domain::{AttentionId, Refusal, TaskStatus, Timestamp};
+use store::rows::{
+    accounts, attention as marks, forge_items, launches, projects, start_histories, tasks,
+    workspaces,
+};
+use store::{Read, StoreError, TaskFilter};
 
 use super::launches::history::last_end;
 use super::status::list_stuck;

@@ -4,8 +4,8 @@
 //! Each row that they change has a line in the log with the target `audit`. An action that changes
 //! no row is a [`note`].
 
-pub use crate::rows::audit::Actor;
-use crate::rows::audit::Entry;
+pub use store::rows::audit::Actor;
+use store::rows::audit::Entry;
 
 tokio::task_local! {
     static ACTOR: Actor;

@@ -8,8 +8,6 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::rows::{Transaction, agents, assignments, creation_digests, project_keys, projects};
-use crate::store::{Read, StoreError};
 use config::built_in_names;
 use domain::agent::{AgentEdit, AiTypes, ProjectEdit};
 use domain::id::{AgentId, ProjectId};
@@ -21,6 +19,8 @@ use domain::{
     Agent, Assignment, MadeByForm, Project, ProjectKey, Refusal, Removable, Secret, Sent,
 };
 use runtime::telemetry::ErrorChain;
+use store::rows::{Transaction, agents, assignments, creation_digests, project_keys, projects};
+use store::{Read, StoreError};
 
 use super::coordinators::board::CoordinatorBoard;
 use super::core::Core;

@@ -4,8 +4,6 @@
 //! and its end decides what comes next: the next check, the end of the task, another run of the
 //! agent, or a person.
 
-use crate::rows::{Transaction, checks, executions, launches, output_tails, projects, tasks};
-use crate::store::{Read, StoreError};
 use config::NamedCheck;
 use domain::check::{
     CONFLICT, Check, CheckOrder, CheckResult, UNCOMMITTED, UNDECIDED, has_rounds_left, next_check,
@@ -21,6 +19,8 @@ use domain::{
     Attempt, Execution, Launch, Outcome, ProjectId, Purpose, StartFacts, Task, TaskId, TaskStatus,
     Timestamp, Workspace,
 };
+use store::rows::{Transaction, checks, executions, launches, output_tails, projects, tasks};
+use store::{Read, StoreError};
 
 use super::launches::start::{Claim, ShouldStart};
 use super::tasks::rules::{graph_above, graph_around, move_task};
@@ -42,7 +42,7 @@ pub(super) fn begin(
     let Some(workspace) = &launch.workspace else {
         return Ok(false);
     };
-    let workspace = crate::rows::workspaces::get(tx, workspace)?;
+    let workspace = store::rows::workspaces::get(tx, workspace)?;
     let content = workspace.and_then(|workspace| workspace.content);
     if !is_checked && content.is_none_or(|content| content.asked_conflict().is_none()) {
         return Ok(false);
@@ -76,7 +76,7 @@ pub(super) fn are_needed(
     }
     let project = projects::get(tx, &task.project)?;
     let has_clones = project.is_some_and(|it| it.workspace == WorkspaceMode::Clone);
-    Ok(has_clones || crate::rows::workspaces::newest_of_task(tx, &task.id)?.is_some())
+    Ok(has_clones || store::rows::workspaces::newest_of_task(tx, &task.id)?.is_some())
 }
 
 fn event(task: &Task, detail: &str, at: Timestamp) -> NewEvent {
@@ -242,12 +242,12 @@ pub(super) fn find_order(
     launch: &Launch,
 ) -> Result<Option<CheckOrder>, StoreError> {
     let check = checks::find_of_launch(tx, &launch.id)?;
-    let agent = crate::rows::agents::get(tx, &launch.key.agent)?;
+    let agent = store::rows::agents::get(tx, &launch.key.agent)?;
     let configured = check.and_then(|check| {
         of_project(settings, &launch.key.project).find(|other| other.name == check.name)
     });
     let workspace = match &launch.workspace {
-        Some(id) => crate::rows::workspaces::get(tx, id)?,
+        Some(id) => store::rows::workspaces::get(tx, id)?,
         None => None,
     };
     let found = configured.zip(agent).zip(workspace);

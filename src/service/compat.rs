@@ -6,8 +6,6 @@
 
 use std::path::PathBuf;
 
-use crate::rows::{agents, assignments, executions, launches, projects, startable, tasks};
-use crate::store::{Read, StoreError};
 use domain::agent::AgentStatus;
 use domain::authentication::Proof;
 use domain::compat::{pair_to_enter, pair_to_start};
@@ -16,6 +14,8 @@ use domain::limits;
 use domain::session::Presenter;
 use domain::start_history::StartReason;
 use domain::{Execution, InstanceKey, Purpose, Refusal, Secret, StartFacts, Task, TaskStatus};
+use store::rows::{agents, assignments, executions, launches, projects, startable, tasks};
+use store::{Read, StoreError};
 
 use super::catalog::active_projects::active_projects;
 use super::sessions::authenticate::proof;

@@ -11,7 +11,6 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
-use crate::rows::{launches, startable};
 use domain::id::CoordinatorId;
 use domain::incarnation::{Heard, Incarnation, Incarnations};
 use domain::limits;
@@ -20,6 +19,7 @@ use domain::start_history::StartReason;
 use domain::workspace::Job;
 use domain::{Candidate, Launch, LaunchFacts, LaunchId, Purpose, Refusal, StopReason, Timestamp};
 use machine::locks::lock;
+use store::rows::{launches, startable};
 
 use super::chats::presence::Attendances;
 use super::chats::silence;

@@ -4,11 +4,11 @@ use std::borrow::Cow;
 use std::future::Future;
 use std::sync::{Arc, RwLock};
 
-use crate::rows::{Context, Publish, Store, Transaction};
-use crate::store::{Read, StoreError};
 use domain::store_state::StoreState;
 use domain::{Guidance, Timestamp};
 use machine::locks;
+use store::rows::{Context, Publish, Store, Transaction};
+use store::{Read, StoreError};
 
 use super::world::World;
 use super::{ServiceError, Settings, audit};

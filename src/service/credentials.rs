@@ -6,13 +6,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::rows::{Transaction, credentials};
-use crate::store::StoreError;
 use domain::credential::{COOKIE_LIFE, CredentialKind, LINK_LIFE, LinkFault, Role};
 use domain::secret::OPERATOR_TOKEN_PREFIX;
 use domain::{Credential, CredentialId, Refusal, Secret, Timestamp, limits};
 use runtime::clock;
 use runtime::nudge::{Nudges, sleep_until};
+use store::StoreError;
+use store::rows::{Transaction, credentials};
 
 use super::core::Core;
 use super::{ServiceError, Shared};

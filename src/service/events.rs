@@ -11,11 +11,11 @@ use std::time::Duration;
 
 use tokio::sync::broadcast;
 
-use crate::rows::events;
 use domain::event::Event;
 use runtime::clock;
 use runtime::nudge::sleep_until;
 use runtime::telemetry::ErrorChain;
+use store::rows::events;
 
 use super::core::Core;
 use super::waiting::Waiting;

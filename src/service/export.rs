@@ -8,13 +8,13 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt::Write as _;
 
-use crate::rows::{
-    agents, assignments, comments, messages, project_keys, projects, start_histories, tasks,
-};
-use crate::store::{MessageFilter, Read, StoreError};
 use domain::export::{AgentLine, CommentLine, Counts, Header, Line, MessageLine, ProjectLine};
 use domain::id::{AgentId, ProjectId};
 use domain::{Assignment, InstanceKey, Project, Purpose, Refusal, Task, TaskStatus, Timestamp};
+use store::rows::{
+    agents, assignments, comments, messages, project_keys, projects, start_histories, tasks,
+};
+use store::{MessageFilter, Read, StoreError};
 
 use super::{Service, ServiceError};
 

@@ -10,8 +10,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::rows::{Transaction, checks, executions, forge_items, launches, tasks};
-use crate::store::{Read, StoreError};
 use domain::check::Check;
 use domain::event::NewEvent;
 use domain::forge::item::ItemState;
@@ -25,6 +23,8 @@ use domain::launch::{LaunchEvent, StopReason};
 use domain::task::Actor;
 use domain::{Execution, Launch, TaskStatus, Timestamp};
 use runtime::nudge::Wakeups;
+use store::rows::{Transaction, checks, executions, forge_items, launches, tasks};
+use store::{Read, StoreError};
 
 use super::catalog::check_assignable;
 use super::core::Core;

@@ -7,11 +7,6 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::rows::project_keys::{self, KeyRecord};
-use crate::rows::{
-    Transaction, agents, comments, deletions, imports, messages, projects, start_histories, tasks,
-};
-use crate::store::{MessageFilter, StoreError};
 use domain::agent::{AgentStatus, AiTypes};
 use domain::export::check::{Starts, begun, check, imported};
 use domain::export::problems::Problems;
@@ -22,6 +17,11 @@ use domain::{
     Agent, Assignment, Comment, FileOwner, InstanceKey, Project, ProjectKey, Purpose, Refusal,
     Removable, ShortId, StartHistory, Task, TaskGraph, TaskStatus,
 };
+use store::rows::project_keys::{self, KeyRecord};
+use store::rows::{
+    Transaction, agents, comments, deletions, imports, messages, projects, start_histories, tasks,
+};
+use store::{MessageFilter, StoreError};
 
 use super::removals::refuse_id;
 use super::tasks::release_for;

@@ -17,8 +17,6 @@ mod why;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::rows::{executions, launches, notices, output_tails};
-use crate::store::{HistoryFilter, LaunchFilter, Read};
 use domain::check::MAX_OUTPUT;
 use domain::id::{AgentId, CoordinatorId, ExecutionId, LaunchId, NoticeId, TaskId};
 use domain::launch::{LaunchEvent, ProcessEnd};
@@ -29,6 +27,8 @@ use domain::redact::Redactor;
 use domain::{Execution, Launch, Notice, ProjectId, Purpose, Refusal, Timestamp, Usage};
 use machine::instance_dir;
 use runtime::folder_watch::shared::SharedFolders;
+use store::rows::{executions, launches, notices, output_tails};
+use store::{HistoryFilter, LaunchFilter, Read};
 
 use super::coordinators::board::CoordinatorBoard;
 use super::core::Core;

@@ -1,9 +1,9 @@
 //! Finds what a person names on the command line or in a search field.
 
-use crate::rows::{agents, projects, tasks};
-use crate::store::{Read, StoreError};
 use domain::lookup::{Candidate, Completion, LookupKind, completions, named, numbers_that_begin};
 use domain::{Project, ShortId, Task};
+use store::rows::{agents, projects, tasks};
+use store::{Read, StoreError};
 
 use super::{Service, ServiceError};
 

@@ -8,13 +8,13 @@ mod facts;
 
 use std::sync::Arc;
 
-use crate::rows::{Transaction, agents, assignments, deletions, projects, tasks, workspaces};
-use crate::store::{Read, StoreError};
 use domain::agent::{AgentStatus, ProjectStatus};
 use domain::removal::{Affected, DeletedContent, RemovalAction, RemovalFacts};
 use domain::task::Actor;
 use domain::workspace::WorkspaceState;
 use domain::{Agent, Assignment, Project, Refusal, Removable, Task, TaskId};
+use store::rows::{Transaction, agents, assignments, deletions, projects, tasks, workspaces};
+use store::{Read, StoreError};
 
 use super::core::Core;
 use super::tasks::ids::short_id_in;

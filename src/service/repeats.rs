@@ -1,9 +1,9 @@
 //! The answer to a request that would create an object whose id exists already.
 
-use crate::rows::creation_digests;
-use crate::store::Read;
 use domain::repeat::Content;
 use domain::{Refusal, Removable};
+use store::Read;
+use store::rows::creation_digests;
 
 use super::ServiceError;
 

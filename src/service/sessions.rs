@@ -12,11 +12,11 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::rows::sessions;
-use crate::store::HistoryFilter;
 use domain::id::{LaunchId, SessionId};
 use domain::launch::StopReason;
 use domain::{Refusal, Session};
+use store::HistoryFilter;
+use store::rows::sessions;
 
 use super::clocks::Clocks;
 use super::core::Core;

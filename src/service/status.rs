@@ -4,10 +4,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use crate::rows::{
-    accounts, agents, forge_items, launches, pauses, projects, start_histories, tasks,
-};
-use crate::store::{LaunchFilter, Read, StoreError};
 use domain::account::Parking;
 use domain::id::LaunchId;
 use domain::store_state::{Access, StoreFailure, StoreState};
@@ -18,6 +14,10 @@ use domain::{
     Timestamp,
 };
 use runtime::clock;
+use store::rows::{
+    accounts, agents, forge_items, launches, pauses, projects, start_histories, tasks,
+};
+use store::{LaunchFilter, Read, StoreError};
 
 use super::workspaces::list_unmerged;
 use super::{CoordinatorView, ForgeStatus, Service, ServiceError};

@@ -14,11 +14,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::rows::{
-    self, Transaction, agents, creation_digests, events, executions, project_keys, projects,
-    start_histories, tasks,
-};
-use crate::store::{Read, StoreError, TaskFilter};
 use domain::event::{Event, NewEvent};
 use domain::id::TaskId;
 use domain::repeat::Content;
@@ -27,6 +22,11 @@ use domain::{
     Check, Comment, Execution, InstanceKey, MadeByForm, ProjectId, Purpose, Refusal, Removable,
     Sent, ShortId, StartHistory, Task, TaskStatus,
 };
+use store::rows::{
+    self, Transaction, agents, creation_digests, events, executions, project_keys, projects,
+    start_histories, tasks,
+};
+use store::{Read, StoreError, TaskFilter};
 
 use super::catalog::{check_assignable, project};
 use super::checks;

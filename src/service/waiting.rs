@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::rows::Wake;
 use domain::{Assignment, CredentialId, InstanceKey, Purpose};
 use runtime::nudge::{Nudge, Nudges};
+use store::rows::Wake;
 
 /// The delay in which a loop that looks at everything collects several changes for one pass.
 pub(super) const SOON: Duration = Duration::from_millis(10);

@@ -17,8 +17,6 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-use crate::rows::{Transaction, projects, startable, tasks, workspaces};
-use crate::store::{Read, StoreError};
 use crate::workspace::{CheckoutError, Checkouts, FoundRevert};
 use domain::start_history::{NeededClone, TaskToStart};
 use domain::task::next_task;
@@ -30,6 +28,8 @@ use domain::{
     Task, TaskId, Workspace, WorkspaceId,
 };
 use runtime::telemetry::ErrorChain;
+use store::rows::{Transaction, projects, startable, tasks, workspaces};
+use store::{Read, StoreError};
 
 use super::core::Core;
 use super::tasks::mine::{in_check, in_progress};

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::thread;
 
-use agent_coordinator::store::backup::{IfExists, Origin, back_up};
 use rusqlite::Connection;
 use serde_json::Value;
+use store::backup::{IfExists, Origin, back_up};
 
 use crate::daemon::Daemon;
 use crate::support::{Mount, skip, until};

@@ -3,12 +3,12 @@
 
 use std::sync::Arc;
 
-use agent_coordinator::rows::Store;
 use agent_coordinator::service::world::{SystemWorld, World};
 use agent_coordinator::service::{Service, ServiceError};
 use domain::credential::{CredentialKind, LinkFault, Role};
 use domain::{Credential, Refusal, Secret, Timestamp};
 use runtime::nudge::Nudge;
+use store::rows::Store;
 
 use crate::questions::Questions;
 use crate::rows::{self, Row};

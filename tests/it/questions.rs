@@ -1,12 +1,5 @@
 //! The tests' questions to a store. Each question is a read of its own.
 
-use agent_coordinator::rows::{
-    Store, agents, credentials, events, executions, launches, messages, notices, output_tails,
-    pauses, projects, sessions, start_histories, startable, tasks,
-};
-use agent_coordinator::store::{
-    HistoryFilter, LaunchFilter, MessageFilter, Read, StoreError, TaskFilter,
-};
 use domain::event::{Event, EventSpan};
 use domain::id::{ExecutionId, LaunchId, TaskId};
 use domain::secret::TokenHash;
@@ -15,6 +8,11 @@ use domain::{
     StartFacts, StartHistory, Task, Timestamp,
 };
 use futures::future::BoxFuture;
+use store::rows::{
+    Store, agents, credentials, events, executions, launches, messages, notices, output_tails,
+    pauses, projects, sessions, start_histories, startable, tasks,
+};
+use store::{HistoryFilter, LaunchFilter, MessageFilter, Read, StoreError, TaskFilter};
 
 pub type Answer<T> = BoxFuture<'static, Result<T, StoreError>>;
 

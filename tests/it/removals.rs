@@ -5,7 +5,6 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use agent_coordinator::rows::Store;
 use agent_coordinator::service::world::SystemWorld;
 use agent_coordinator::service::{
     ArchivedTasks, NewTask, Service, ServiceError, TaskEdit, TaskFilter,
@@ -14,6 +13,7 @@ use domain::agent::{AgentEdit, AgentStatus, ProjectEdit, ProjectStatus};
 use domain::{AgentId, InstanceKey, ProjectId, Purpose, Refusal, Removable, TaskId, TaskStatus};
 use runtime::nudge::Nudge;
 use serde_json::Value;
+use store::rows::Store;
 
 use crate::control::{Response, send_to};
 use crate::daemon::Daemon;

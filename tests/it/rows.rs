@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use agent_coordinator::rows::project_keys::{self, KeyRecord};
-use agent_coordinator::rows::{
-    Context, Store, Transaction, assignments, events, launches, messages, output_tails, pauses,
-};
-use agent_coordinator::store::{Entity, StoreError};
 use domain::agent::Assignment;
 use domain::event::NewEvent;
 use domain::{
     Account, Agent, Check, Credential, Execution, ForgeItem, Launch, LaunchId, Message, Notice,
     Project, Session, StartHistory, Task, Timestamp,
 };
+use store::rows::project_keys::{self, KeyRecord};
+use store::rows::{
+    Context, Store, Transaction, assignments, events, launches, messages, output_tails, pauses,
+};
+use store::{Entity, StoreError};
 
 /// A row, or a statement about rows.
 #[derive(Debug, Clone)]

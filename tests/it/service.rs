@@ -14,7 +14,6 @@ use std::time::Duration;
 
 use crate::questions::Questions;
 use crate::rows::{self, Row};
-use agent_coordinator::rows::Store;
 use agent_coordinator::service::world::{SystemWorld, World};
 use agent_coordinator::service::{EventUpdate, Force, Service, Settings, StopTarget};
 use domain::account::Parking;
@@ -33,6 +32,7 @@ use domain::{
 };
 use runtime::nudge::Nudge;
 use rusqlite::Connection;
+use store::rows::Store;
 
 const NOW: Timestamp = Timestamp::from_millis(1_000_000);
 

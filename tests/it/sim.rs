@@ -47,7 +47,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use agent_coordinator::rows::Store;
 use agent_coordinator::service::world::World as _;
 use agent_coordinator::service::{Service, Settings};
 use config::{Chat, Notice, Session, Start, Stop};
@@ -57,6 +56,7 @@ use domain::start_history::Backoff;
 use domain::{AgentId, InstanceKey, LaunchId, Timestamp};
 use futures::FutureExt as _;
 use runtime::nudge::Nudge;
+use store::rows::Store;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 

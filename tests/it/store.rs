@@ -18,13 +18,13 @@ mod subset;
 
 use std::sync::Arc;
 
-use agent_coordinator::rows::Store;
-use agent_coordinator::store::{LaunchEnd, LaunchFilter, LaunchTraits, StoreError, TaskFilter};
 use domain::event::NewEvent;
 use domain::launch::LaunchEvent;
 use domain::session::SessionEndReason;
 use domain::task::TaskStatus;
 use domain::{Launch, LaunchState, Outcome, Purpose, StartHistory, Task, Timestamp};
+use store::rows::Store;
+use store::{LaunchEnd, LaunchFilter, LaunchTraits, StoreError, TaskFilter};
 
 use crate::questions::Questions;
 use crate::rows::{Row, write};

@@ -11,10 +11,10 @@ use super::super::lock::{InUse, RoleLock};
 use super::super::signals::Signals;
 use super::super::state_dir::create_state_dir;
 use crate::service::world::{SystemWorld, World as _};
-use crate::store::backup::{
+use config::{Config, StoreUrl};
+use store::backup::{
     self, BackupContents, BackupError, IfExists, Origin, Restored, prepare_restore,
 };
-use config::{Config, StoreUrl};
 
 /// A store that was restored.
 #[derive(Debug)]

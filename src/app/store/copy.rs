@@ -6,10 +6,10 @@ use anyhow::Context as _;
 
 use super::super::lock::{InUse, RoleLock};
 use super::with_password;
-use crate::store::copy::{self, CopiedTable, CopyError, Progress};
-use crate::store::{open, postgres};
 use ::config::{self, StoreUrl};
 use postgres_url::PostgresUrl;
+use store::copy::{self, CopiedTable, CopyError, Progress};
+use store::{open, postgres};
 
 /// Copies all state from one store into another one, which must be empty. Keeps daemons away from
 /// both. `progress` is called on another thread.

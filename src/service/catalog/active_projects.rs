@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use crate::rows::{agents, assignments, projects};
-use crate::store::{Read, StoreError};
 use domain::Project;
 use domain::agent::{AgentStatus, ProjectStatus};
 use domain::id::{AgentId, ProjectId};
+use store::rows::{agents, assignments, projects};
+use store::{Read, StoreError};
 
 use super::Catalog;
 use crate::service::ServiceError;

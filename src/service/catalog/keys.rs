@@ -1,10 +1,10 @@
 //! The keys of projects, which begin the short ids of their tasks. A short id never names a second
 //! task, also if projects are deleted.
 
-use crate::rows::project_keys::{self, KeyRecord};
-use crate::rows::{Transaction, projects, tasks};
-use crate::store::{Read, StoreError};
 use domain::{Project, ProjectId, ProjectKey, Refusal};
+use store::rows::project_keys::{self, KeyRecord};
+use store::rows::{Transaction, projects, tasks};
+use store::{Read, StoreError};
 
 use crate::service::ServiceError;
 

@@ -7,8 +7,6 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::rows::{Transaction, agents, assignments, project_keys, projects, tasks};
-use crate::store::{Read, StoreError};
 use config::manifest::Manifest;
 use domain::agent::{AgentEdit, AgentStatus, AiTypes, ProjectEdit, ProjectStatus};
 use domain::id::{AgentId, ProjectId, TaskId};
@@ -20,6 +18,8 @@ use domain::{
     Agent, Assignment, Priority, Project, Refusal, Removable, Secret, ShortId, Task, TaskGraph,
     TaskStatus, Timestamp,
 };
+use store::rows::{Transaction, agents, assignments, project_keys, projects, tasks};
+use store::{Read, StoreError};
 
 use super::{Catalog, keys, write_agent, write_project};
 use crate::service::ServiceError;

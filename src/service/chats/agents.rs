@@ -3,14 +3,14 @@
 //! A message is unread until its agent answers it. It is handed out to a session when any answer
 //! contains it.
 
-use crate::rows::{launches, messages, sessions, start_histories};
-use crate::store::{ChatEnd, MessageFilter, Read, StoreError};
 use domain::chat::{Sender, is_repeated, n_fitting, newest_fitting, said};
 use domain::creation::{CreationLimits, Creations};
 use domain::{
     InstanceKey, Launch, LaunchState, Message, MessageId, Purpose, Refusal, Session, StartHistory,
     StopReason,
 };
+use store::rows::{launches, messages, sessions, start_histories};
+use store::{ChatEnd, MessageFilter, Read, StoreError};
 
 use super::people::message_event;
 use super::{Chats, silence};

@@ -16,11 +16,11 @@ use std::path::PathBuf;
 use tokio_util::sync::CancellationToken;
 
 use crate::chat_log::{self, ChatLog, ChatLogError, Length};
-use crate::rows::{agents, messages, projects};
-use crate::store::MessageFilter;
 use domain::agent::DEFAULT_AI_TYPE;
 use domain::{AgentId, Assignment, FileOwner, InstanceKey, Message, Project, ProjectId, Purpose};
 use runtime::telemetry::ErrorChain;
+use store::MessageFilter;
+use store::rows::{agents, messages, projects};
 
 use super::Chats;
 use super::agents::visible;

@@ -6,8 +6,6 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::rows::{Transaction, assignments, launches, messages, start_histories, startable};
-use crate::store::{ChatEnd, MessageFilter, Read, StoreError};
 use domain::chat::{Sender, check_may_chat, is_open, listens, said};
 use domain::event::NewEvent;
 use domain::id::{AgentId, MessageId, ProjectId};
@@ -16,6 +14,8 @@ use domain::{
     Assignment, InstanceKey, LaunchState, Message, Purpose, Refusal, StartHistory, Timestamp,
 };
 use machine::crash_point::{self, CrashPoint};
+use store::rows::{Transaction, assignments, launches, messages, start_histories, startable};
+use store::{ChatEnd, MessageFilter, Read, StoreError};
 
 use super::agents::visible;
 use super::{Chats, silence};

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::rows::{messages, start_histories};
-use crate::store::{ChatEnd, MessageFilter, Read, StoreError};
 use domain::stopwatch::AtFirst;
 use domain::{Assignment, InstanceKey, Launch, LaunchId, LaunchState, Purpose, Timestamp};
+use store::rows::{messages, start_histories};
+use store::{ChatEnd, MessageFilter, Read, StoreError};
 
 use super::agents::{newest_unread_after, visible};
 use super::presence::Attendances;

@@ -4,8 +4,6 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use crate::rows::{events, executions, forge_items, tasks};
-use crate::store::{Read, StoreError};
 use domain::forge::ForgeItem;
 use domain::forge::settle::{Work, settle};
 use domain::forge::texts::Texts;
@@ -15,6 +13,8 @@ use machine::crash_point::{self, CrashPoint};
 use runtime::clock;
 use runtime::nudge::sleep_until;
 use runtime::telemetry::ErrorChain;
+use store::rows::{events, executions, forge_items, tasks};
+use store::{Read, StoreError};
 
 use super::ForgeItems;
 use super::{launches_on, put_item};

@@ -7,8 +7,6 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use crate::rows::{agents, forge_items, launches, pauses, startable, tasks};
-use crate::store::{Read, StoreError};
 use domain::forge::open_work::OpenWork;
 use domain::forge::queue::{self, Start, Turn};
 use domain::forge::{ForgeItem, ItemState, WorkState};
@@ -19,6 +17,8 @@ use machine::crash_point::{self, CrashPoint};
 use runtime::clock;
 use runtime::nudge::sleep_until;
 use runtime::telemetry::ErrorChain;
+use store::rows::{agents, forge_items, launches, pauses, startable, tasks};
+use store::{Read, StoreError};
 
 use super::Forges;
 use super::waiting::{RepositoryKey, Served};

@@ -1,12 +1,12 @@
 //! The accounts of providers. A failure of an agent parks an account, the next start tries it, and
 //! a person can release it.
 
-use crate::rows::{Transaction, accounts, agents, launches};
-use crate::store::StoreError;
 use domain::account::Parked;
 use domain::account::Parking;
 use domain::event::NewEvent;
 use domain::{Account, Failure, FailureClass, Launch, LaunchState, Refusal};
+use store::StoreError;
+use store::rows::{Transaction, accounts, agents, launches};
 
 use super::Launches;
 use crate::service::core::Core;

@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::rows::{accounts, launches};
 use domain::{Activity, Execution, Failure, Launch, LaunchId, Usage};
+use store::rows::{accounts, launches};
 
 use super::Launches;
 use super::accounts::note_report;

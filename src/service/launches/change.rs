@@ -3,8 +3,6 @@
 
 use std::time::Duration;
 
-use crate::rows::{Transaction, executions, launches, start_histories, startable};
-use crate::store::StoreError;
 use domain::chat::after_end;
 use domain::event::NewEvent;
 use domain::launch::{LaunchEvent, StopReason, Verdict};
@@ -12,6 +10,8 @@ use domain::session::SessionEndReason;
 use domain::{Launch, LaunchId, LaunchState, Outcome, Purpose, Timestamp};
 use machine::crash_point::{self, CrashPoint};
 use runtime::telemetry::counters;
+use store::StoreError;
+use store::rows::{Transaction, executions, launches, start_histories, startable};
 
 use super::accounts;
 use crate::service::chats::agents as chat;

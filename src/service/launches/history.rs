@@ -3,10 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::rows::{events, executions, launches, tasks, workspaces};
-use crate::store::{LaunchEnd, LaunchFilter, Read, StoreError};
 use domain::totals::EndedLaunch;
 use domain::{InstanceKey, Launch, LaunchId, Outcome, ShortId, TaskId, Timestamp};
+use store::rows::{events, executions, launches, tasks, workspaces};
+use store::{LaunchEnd, LaunchFilter, Read, StoreError};
 
 use super::Launches;
 use crate::service::{ServiceError, people};

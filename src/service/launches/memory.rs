@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::rows::launches;
 use domain::LaunchId;
 use machine::sys::processes;
+use store::rows::launches;
 
 use super::Launches;
 

@@ -1,12 +1,12 @@
 //! The actions of people on running agents: stop one pair, stop all, and resume.
 
-use crate::rows::{Transaction, launches, pauses, start_histories};
-use crate::store::Read;
 use domain::event::NewEvent;
 use domain::id::{AgentId, LaunchId, ProjectId};
 use domain::launch::{LaunchEvent, ProcessEnd, StopReason};
 use domain::plan::ProcessReport;
 use domain::{InstanceKey, Launch, Purpose, StartHistory, Timestamp};
+use store::Read;
+use store::rows::{Transaction, launches, pauses, start_histories};
 
 use super::Launches;
 use super::change::{want_end, want_stop};

@@ -1,13 +1,13 @@
 //! Requests of coordinators that are not part of this program (docs/migration.md). They ask without
 //! a purpose, ask for one word, or report a process without the id of its launch.
 
-use crate::rows::{launches, startable};
-use crate::store::LaunchFilter;
 use domain::id::{AgentId, LaunchId, ProjectId};
 use domain::launch::StopReason;
 use domain::launch::reported::{ReportedBy, launch_to_report};
 use domain::start_history::StartReason;
 use domain::{InstanceKey, LaunchState, Purpose};
+use store::LaunchFilter;
+use store::rows::{launches, startable};
 
 use super::Launches;
 use super::start::{Claim, ShouldStart};

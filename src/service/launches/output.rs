@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 
 use futures::Stream;
 
-use crate::rows::output_tails;
 use domain::instance::ExitHint;
 use domain::{LaunchId, Refusal};
 use machine::instance_dir::output_pages::{self, OutputPage, OutputPlace};
@@ -15,6 +14,7 @@ use machine::instance_dir::output_reader::OutputReader;
 use machine::instance_dir::record::{self, Exit};
 use machine::instance_dir::{self};
 use runtime::folder_watch::shared::{FollowedFolder, SharedFolders};
+use store::rows::output_tails;
 
 use super::{Launches, find};
 use crate::service::ServiceError;

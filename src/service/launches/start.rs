@@ -5,8 +5,6 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use crate::rows::{Transaction, executions, launches, startable};
-use crate::store::{Read, StoreError};
 use domain::check::CheckOrder;
 use domain::id::{CoordinatorId, LaunchId, TaskId};
 use domain::secret::TICKET_PREFIX;
@@ -14,6 +12,8 @@ use domain::start_history::StartReason;
 use domain::task::next_task;
 use domain::{Attempt, InstanceKey, Launch, LaunchState, Purpose, Secret, StartFacts, Timestamp};
 use machine::crash_point::{self, CrashPoint};
+use store::rows::{Transaction, executions, launches, startable};
+use store::{Read, StoreError};
 
 use super::Launches;
 use super::accounts;

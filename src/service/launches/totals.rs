@@ -4,10 +4,10 @@
 
 use std::sync::{Mutex, MutexGuard};
 
-use crate::rows::launches;
 use domain::totals::{Totals, of_ended};
 use domain::{Launch, Usage};
 use machine::locks::lock;
+use store::rows::launches;
 
 use super::Launches;
 use crate::service::ServiceError;

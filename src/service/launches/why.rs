@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::rows::{agents, events, launches, pauses, projects, startable};
 use crate::service::people;
-use crate::store::{Read, StoreError};
 use domain::agent::{AgentStatus, ProjectStatus};
 use domain::id::{AgentId, CoordinatorId, ProjectId};
 use domain::plan::{Deferred, SlotUse};
 use domain::waiting::{ChatInSlot, Inactive, SilentHost, WaitFacts};
 use domain::why::{Why, all_rules};
 use domain::{InstanceKey, Launch, LaunchState, Outcome, Purpose, StartFacts, Timestamp};
+use store::rows::{agents, events, launches, pauses, projects, startable};
+use store::{Read, StoreError};
 
 use super::Launches;
 use super::history::last_end;

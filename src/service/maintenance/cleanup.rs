@@ -8,12 +8,12 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::rows::{launches, sessions};
 use domain::launch::{LapseLimits, LaunchEvent, StopReason};
 use domain::session::SessionEndReason;
 use domain::stopwatch::AtFirst;
 use domain::{Launch, LaunchId, LaunchState, Session, SessionId, Timestamp};
 use runtime::clock;
+use store::rows::{launches, sessions};
 
 use super::Maintenance;
 use crate::service::clocks::{Look, Subject};

@@ -5,9 +5,9 @@
 
 use std::time::Duration;
 
-use crate::rows::{launches, notices};
 use domain::StopReason;
 use domain::stopwatch::AtFirst;
+use store::rows::{launches, notices};
 
 use super::Maintenance;
 use crate::service::ServiceError;

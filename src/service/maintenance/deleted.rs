@@ -1,10 +1,10 @@
 //! Removes the launches of deleted projects with their output, and the rows of workspaces of deleted
 //! tasks.
 
-use crate::rows::{deletions, launches};
-use crate::store::LaunchFilter;
 use domain::{LaunchId, ProjectId};
 use runtime::telemetry::counters;
+use store::LaunchFilter;
+use store::rows::{deletions, launches};
 
 use super::Maintenance;
 use crate::service::ServiceError;

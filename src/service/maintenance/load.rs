@@ -1,11 +1,11 @@
 //! The load of the daemon, which is noted once a minute.
 
 use super::Maintenance;
-use crate::rows::launches;
 use crate::service::ServiceError;
 use domain::Usage;
 use domain::load::{LastHour, Load};
 use machine::locks::lock;
+use store::rows::launches;
 
 impl Maintenance {
     /// Notes the present load.

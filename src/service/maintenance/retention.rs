@@ -2,14 +2,14 @@
 //! [`domain::retention`] decides which rows may go. The output of agents is on their host,
 //! and their coordinator removes it.
 
-use crate::rows::{
-    Transaction, events, forge_items, launch_retention, launches, messages, start_histories, tasks,
-};
-use crate::store::{Read, StoreError};
 use domain::event::EventSpan;
 use domain::retention::{PastLaunch, Retention};
 use domain::{Assignment, InstanceKey, Purpose, Timestamp};
 use runtime::telemetry::counters;
+use store::rows::{
+    Transaction, events, forge_items, launch_retention, launches, messages, start_histories, tasks,
+};
+use store::{Read, StoreError};
 
 use super::Maintenance;
 use crate::service::ServiceError;

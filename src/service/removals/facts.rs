@@ -2,17 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::rows::{
-    agents, assignments, comments, deletions, forge_items, launches, projects, tasks, workspaces,
-};
 use crate::service::tasks::rules::tasks_below;
 use crate::service::{ServiceError, catalog, tasks as all_tasks};
-use crate::store::{Read, StoreError, TaskFilter};
 use domain::removal::{Affected, AffectedKind, RemovalFacts};
 use domain::{
     AgentId, Assignment, Launch, ProjectId, Purpose, Removable, ShortId, Task, TaskId, TaskStatus,
     Workspace, WorkspaceId,
 };
+use store::rows::{
+    agents, assignments, comments, deletions, forge_items, launches, projects, tasks, workspaces,
+};
+use store::{Read, StoreError, TaskFilter};
 
 use super::RemovalView;
 

@@ -4,8 +4,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::rows::{Transaction, agents, launches, projects, sessions, start_histories, startable};
-use crate::store::Read;
 use domain::authentication::{Facts, Grant, Proof, decide, is_limited};
 use domain::id::{AgentId, LaunchId, ProjectId, SessionId};
 use domain::launch::LaunchEvent;
@@ -17,6 +15,8 @@ use domain::{
 };
 use machine::crash_point::{self, CrashPoint};
 use runtime::telemetry::counters;
+use store::Read;
+use store::rows::{Transaction, agents, launches, projects, sessions, start_histories, startable};
 
 use super::Sessions;
 use crate::service::launches::accounts;

@@ -12,11 +12,11 @@ use domain::{Launch, LaunchState, Purpose, Refusal, Secret, Session, SessionId, 
 use runtime::clock;
 
 use super::Sessions;
-use crate::rows::{Transaction, launches, sessions};
 use crate::service::{Inputs, ServiceError};
-use crate::store::{Read, StoreError};
 use domain::LaunchId;
 use machine::locks::lock;
+use store::rows::{Transaction, launches, sessions};
+use store::{Read, StoreError};
 
 /// An agent that has shown its session token.
 #[derive(Debug, Clone)]

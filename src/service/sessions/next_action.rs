@@ -7,11 +7,11 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::rows::tasks;
-use crate::store::{Read, StoreError};
 use domain::next_action::{ChatFacts, ChatStep, TaskFacts, TaskStep, chat_step, task_step};
 use domain::{Launch, Message, Purpose, Refusal, Session, Task, TaskId, TaskStatus};
 use runtime::clock;
+use store::rows::tasks;
+use store::{Read, StoreError};
 
 use super::Sessions;
 use super::caller::latest;

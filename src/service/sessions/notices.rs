@@ -1,12 +1,12 @@
 //! Notices: a change of work sends notices to the agents that do it, in the same
 //! transaction.
 
-use crate::rows::{Transaction, executions, launches, notices};
-use crate::store::{Read, StoreError};
 use domain::launch::LaunchEvent;
 use domain::notice::{Meaning, WorkChange, after_changes, n_open};
 use domain::task::next_task;
 use domain::{Launch, LaunchId, Notice, NoticeId, Purpose, Task, Timestamp};
+use store::rows::{Transaction, executions, launches, notices};
+use store::{Read, StoreError};
 
 use super::Sessions;
 use super::caller::fence;

@@ -1,7 +1,5 @@
 //! `report_completed`: the end of an agent's work as the agent sees it, and its effect on the task.
 
-use crate::rows::{Transaction, executions, launches, tasks};
-use crate::store::{Read, StoreError};
 use domain::launch::{LaunchEvent, ReportResult};
 use domain::limits;
 use domain::notice::WorkChange;
@@ -9,6 +7,8 @@ use domain::session::SessionEndReason;
 use domain::task::{Actor, next_task};
 use domain::{Guidance, Launch, LaunchId, Task, TaskStatus};
 use machine::crash_point::{self, CrashPoint};
+use store::rows::{Transaction, executions, launches, tasks};
+use store::{Read, StoreError};
 
 use super::Sessions;
 use super::caller::fence;

@@ -1,9 +1,9 @@
 //! Comments of people on tasks.
 
-use crate::rows::comments;
 use domain::Refusal;
 use domain::comment::{Comment, comment_text};
 use domain::id::{CommentId, TaskId};
+use store::rows::comments;
 
 use super::{Tasks, find};
 use crate::service::ServiceError;

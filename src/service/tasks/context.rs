@@ -1,9 +1,9 @@
 //! `save_context`: the notes of an agent about its work, for its own next run or for the next agent
 //! of the task.
 
-use crate::rows::executions;
 use domain::limits;
 use domain::{Purpose, Refusal};
+use store::rows::executions;
 
 use super::Tasks;
 use super::mine::new_execution;

@@ -3,8 +3,6 @@
 
 use std::collections::BTreeMap;
 
-use crate::rows::{Transaction, launches, tasks};
-use crate::store::Read;
 use domain::Task;
 use domain::creation::{CreationLimits, Creations};
 use domain::event::NewEvent;
@@ -13,6 +11,8 @@ use domain::id::TaskId;
 use domain::limits;
 use domain::task::batch::{Batch, Draft};
 use domain::task::{Actor, NewTask, change};
+use store::Read;
+use store::rows::{Transaction, launches, tasks};
 
 use crate::service::catalog::check_assignable;
 use crate::service::sessions::caller::fence;

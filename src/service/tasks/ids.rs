@@ -3,10 +3,10 @@
 //! A full id is always valid, also one that looks like a short id. A short id names the same task
 //! for good, so it may be turned into the full id before the transaction that uses it.
 
-use crate::rows::tasks;
-use crate::store::{Read, StoreError};
 use domain::id::{ProjectId, TaskId};
 use domain::{ShortId, Task};
+use store::rows::tasks;
+use store::{Read, StoreError};
 
 use super::Tasks;
 use crate::service::ServiceError;

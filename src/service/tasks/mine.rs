@@ -4,14 +4,14 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::rows::{Transaction, comments, executions, launches, projects, tasks, workspaces};
-use crate::store::{Read, StoreError, TaskFilter};
 use domain::comment::{Comment, MAX_FOR_AGENT, for_agent};
 use domain::id::{ExecutionId, TaskId};
 use domain::task::next_task;
 use domain::{
     Attempt, Check, Execution, InstanceKey, LastEnd, Launch, Task, TaskStatus, Usage, Workspace,
 };
+use store::rows::{Transaction, comments, executions, launches, projects, tasks, workspaces};
+use store::{Read, StoreError, TaskFilter};
 
 use super::Tasks;
 use super::rules::graph_above;

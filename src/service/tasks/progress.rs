@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::rows::{executions, tasks};
-use crate::store::{Read, StoreError, TaskFilter};
 use domain::id::TaskId;
 use domain::{Task, TaskStatus};
+use store::rows::{executions, tasks};
+use store::{Read, StoreError, TaskFilter};
 
 use super::Tasks;
 use super::rules::{graph_above, tasks_below};

@@ -1,9 +1,9 @@
 //! The tasks from which a person picks the parent or a dependency of a task.
 
-use crate::rows::tasks;
-use crate::store::{ArchivedTasks, TaskFilter};
 use domain::task::{Relation, TaskSearch};
 use domain::{ProjectId, Task, TaskId};
+use store::rows::tasks;
+use store::{ArchivedTasks, TaskFilter};
 
 use super::{Tasks, ranked};
 use crate::service::ServiceError;

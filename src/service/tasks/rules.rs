@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use crate::rows::{Transaction, tasks};
-use crate::store::{Read, StoreError, TaskFilter};
 use domain::event::NewEvent;
 use domain::id::TaskId;
 use domain::notice::WorkChange;
 use domain::task::{Actor, change};
 use domain::{Task, TaskGraph, TaskStatus};
+use store::rows::{Transaction, tasks};
+use store::{Read, StoreError, TaskFilter};
 
 use crate::service::ServiceError;
 

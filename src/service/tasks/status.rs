@@ -1,12 +1,12 @@
 //! `update_task_status`: an agent moves a task, and learns the next step.
 
-use crate::rows::tasks;
 use domain::id::TaskId;
 use domain::launch::ReportResult;
 use domain::limits;
 use domain::next_action::TaskStep;
 use domain::task::Actor;
 use domain::{Refusal, Task, TaskStatus};
+use store::rows::tasks;
 
 use super::Tasks;
 use super::ids::full_id_in;

@@ -1,10 +1,10 @@
 //! The results of other tasks that the work on a task begins with, or goes on from.
 
-use crate::rows::{tasks, workspaces};
 use crate::service::tasks::rules::graph_above;
-use crate::store::{Read, StoreError};
 use domain::workspace::{WorkspaceState, owner};
 use domain::{Task, TaskId, TaskStatus, WorkspaceId};
+use store::rows::{tasks, workspaces};
+use store::{Read, StoreError};
 
 /// The result of a task that another one depends on.
 #[derive(Debug, Clone)]

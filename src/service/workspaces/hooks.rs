@@ -1,10 +1,10 @@
 //! The facts about a workspace that its hooks get.
 
 use super::{Workspaces, keep_order};
-use crate::rows::{agents, tasks, workspaces};
 use crate::service::ServiceError;
 use domain::WorkspaceId;
 use domain::workspace::{HookFacts, RemoveOrder, WorkspaceState};
+use store::rows::{agents, tasks, workspaces};
 
 impl Workspaces {
     /// Returns the facts about a workspace that its hooks get; `None` if it is not known.

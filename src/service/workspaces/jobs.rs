@@ -3,15 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::rows::{projects, tasks, workspaces};
 use crate::service::{Settings, checks};
-use crate::store::{Read, StoreError};
 use crate::workspace::Checkouts;
 use domain::workspace::{
     Content, ForgetOrder, Job, KeepOrder, LfsFiles, Order, PublishOrder, PublishResults,
     RemoveOrder,
 };
 use domain::{AgentId, Project, StartFacts, Timestamp, Workspace};
+use store::rows::{projects, tasks, workspaces};
+use store::{Read, StoreError};
 
 use super::dependencies::{Dependencies, dependencies_of, newest_above};
 use super::{OwnCheckouts, remotes};

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use crate::service::core::Core;
 use crate::service::{ServiceError, catalog};
-use crate::store::Read;
 use domain::workspace::WorkspaceState;
 use domain::{Project, Refusal, Task, TaskId, Workspace};
+use store::Read;
 
 use super::{Workspaces, find, refused};
 

@@ -3,9 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::rows::{Transaction, forge_items, workspaces};
 use crate::service::ServiceError;
-use crate::store::{Read, StoreError};
 use crate::workspace::Checkouts;
 use domain::forge::{Publish, TakenResult};
 use domain::workspace::{
@@ -13,6 +11,8 @@ use domain::workspace::{
     WorkspaceState, branch_of,
 };
 use domain::{Task, TaskId, Workspace, WorkspaceId};
+use store::rows::{Transaction, forge_items, workspaces};
+use store::{Read, StoreError};
 
 use super::Workspaces;
 

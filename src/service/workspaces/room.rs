@@ -1,10 +1,10 @@
 //! Says why there is no disk space for another clone.
 
-use crate::rows::{tasks, workspaces};
-use crate::store::{Read, StoreError};
 use domain::Workspace;
 use domain::printable::bytes;
 use domain::workspace::WorkspaceState;
+use store::rows::{tasks, workspaces};
+use store::{Read, StoreError};
 
 use super::OwnCheckouts;
 

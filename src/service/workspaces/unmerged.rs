@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use crate::rows::{forge_items, tasks, workspaces};
 use crate::service::ServiceError;
-use crate::store::{Read, StoreError};
 use crate::workspace::Merged;
 use domain::attention::{Attention, of_left};
 use domain::workspace::{Conflict, Content, MergeStep, MergeStyle, UnmergedResult};
 use domain::{ProjectId, TaskId, Workspace};
+use store::rows::{forge_items, tasks, workspaces};
+use store::{Read, StoreError};
 
 use super::{MergeWish, Workspaces};
 

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 
 use agent_coordinator::mcp::admission::ConnectionRegister;
 use agent_coordinator::mcp::{self, McpServer};
-use agent_coordinator::rows::Store;
 use agent_coordinator::service::Service;
 use agent_coordinator::service::world::SystemWorld;
 use domain::admission::{ConnectionLimits, Refused};
@@ -17,6 +16,7 @@ use domain::{LaunchId, Secret};
 use runtime::nudge::Nudge;
 use runtime::peer::{Lineage, LocalPeer, PeerKind};
 use serde_json::Value;
+use store::rows::Store;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::UnixStream;
 use tokio_util::sync::CancellationToken;

@@ -1,8 +1,8 @@
 //! The agents that a change of a task concerns.
 
-use agent_coordinator::rows::{Context, Transaction};
 use agent_coordinator::service::TaskEdit;
 use domain::{Launch, LaunchState};
+use store::rows::{Context, Transaction};
 
 use super::*;
 

@@ -4,8 +4,8 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use agent_coordinator::rows::Store;
-use agent_coordinator::store::{DbError, open};
+use store::rows::Store;
+use store::{DbError, open};
 use tokio::time::Instant;
 
 use super::world::{Chronicle, Dice};

@@ -9,11 +9,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use agent_coordinator::service::world::World as _;
-use agent_coordinator::store::{LaunchFilter, MessageFilter};
 use domain::chat::Sender;
 use domain::{
     InstanceKey, Launch, LaunchId, LaunchState, Message, MessageId, SessionId, Timestamp,
 };
+use store::{LaunchFilter, MessageFilter};
 
 use super::{CHAT_IDLE, CHAT_REST, SLACK, Sim};
 use crate::questions::Questions;

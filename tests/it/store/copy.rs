@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use agent_coordinator::rows::{Store, events, messages};
-use agent_coordinator::store::copy::{self, CopiedTable, CopyError, Progress};
-use agent_coordinator::store::postgres::open as postgres_open;
-use agent_coordinator::store::{OpenErrorKind, Settings, StoreError, open};
 use domain::event::NewEvent;
 use rusqlite::{Connection, OpenFlags};
+use store::copy::{self, CopiedTable, CopyError, Progress};
+use store::postgres::open as postgres_open;
+use store::rows::{Store, events, messages};
+use store::{OpenErrorKind, Settings, StoreError, open};
 
 use super::everything::everything;
 use super::old::WRITTEN;

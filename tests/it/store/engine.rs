@@ -4,12 +4,12 @@ use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use agent_coordinator::rows::{events, tasks};
-use agent_coordinator::store::{DbError, Engine, Settings, StoreError, TaskFilter, Write, open};
 use domain::Task;
 use domain::event::NewEvent;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
+use store::rows::{events, tasks};
+use store::{DbError, Engine, Settings, StoreError, TaskFilter, Write, open};
 use tempfile::TempDir;
 
 use super::observed::{Observed, Observer};

@@ -1,16 +1,14 @@
 //! The answers of a store to all questions, for a comparison before and after a change.
 
-use agent_coordinator::rows::{
+use domain::chat::Sender;
+use domain::forge::{ForgeKind, ItemKey, ItemKind};
+use domain::{Assignment, InstanceKey, Purpose, TaskStatus, Timestamp};
+use store::rows::{
     Store, accounts, agents, assignments, credentials, events, executions, forge_items,
     launch_retention, launches, messages, notices, output_tails, pauses, projects, sessions,
     start_histories, startable, tasks,
 };
-use agent_coordinator::store::{
-    ChatEnd, HistoryFilter, LaunchFilter, MessageFilter, Read, StoreError, TaskFilter,
-};
-use domain::chat::Sender;
-use domain::forge::{ForgeKind, ItemKey, ItemKind};
-use domain::{Assignment, InstanceKey, Purpose, TaskStatus, Timestamp};
+use store::{ChatEnd, HistoryFilter, LaunchFilter, MessageFilter, Read, StoreError, TaskFilter};
 
 use super::rows::{at, id, ticket};
 

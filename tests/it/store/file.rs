@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent_coordinator::rows::Store;
-use agent_coordinator::store::{OpenError, OpenErrorKind, Settings, StoreError, TaskFilter, open};
 use domain::Task;
 use domain::event::NewEvent;
 use rusqlite::Connection;
+use store::rows::Store;
+use store::{OpenError, OpenErrorKind, Settings, StoreError, TaskFilter, open};
 
 use super::made;
 use super::rows::{agent, at, launch, task};

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent_coordinator::rows::{Store, checks};
 use agent_coordinator::service::world::SystemWorld;
 use agent_coordinator::service::{EventUpdate, HistoryFilter, Service, Settings};
-use agent_coordinator::store::MessageFilter;
 use domain::event::NewEvent;
 use domain::launch::Outcome;
 use domain::retention::Retention;
 use domain::{Check, InstanceKey, LaunchState, Purpose, StartHistory, Task, TaskStatus};
 use runtime::nudge::Nudge;
+use store::MessageFilter;
+use store::rows::{Store, checks};
 
 use super::rows::{at, check, execution, id, launch, message, notice, session, task};
 use crate::questions::Questions;

@@ -3,8 +3,8 @@
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use agent_coordinator::store::{Cells, Connection, Db, DbError, Locked, Value};
 use domain::store_state::Database;
+use store::{Cells, Connection, Db, DbError, Locked, Value};
 
 /// Observes each call. An error that it returns replaces the answer of the database.
 pub trait Observer: Send + 'static {

@@ -3,13 +3,13 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use agent_coordinator::rows::{events, messages, output_tails};
-use agent_coordinator::store::{Engine, Entity, MessageFilter, Settings, StoreError, open};
 use domain::{
     Account, Agent, Credential, Execution, ForgeItem, Launch, Notice, Project, Session,
     StartHistory, Task,
 };
 use rusqlite::Connection;
+use store::rows::{events, messages, output_tails};
+use store::{Engine, Entity, MessageFilter, Settings, StoreError, open};
 
 use super::rows::id;
 

@@ -16,16 +16,16 @@ mod writer;
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent_coordinator::rows::Store;
 use agent_coordinator::service::{EventUpdate, Follower, ProjectEdit, Service, Settings};
-use agent_coordinator::store::postgres::Sharing;
-use agent_coordinator::store::postgres::open::Options;
 use config::Start;
 use domain::event::Event;
 use domain::start_history::Backoff;
 use domain::{InstanceKey, ProjectId, Purpose, Task, TaskStatus};
 use postgres_url::PostgresUrl;
 use runtime::nudge::Nudge;
+use store::postgres::Sharing;
+use store::postgres::open::Options;
+use store::rows::Store;
 use tokio::task::JoinSet;
 
 use crate::postgres::Database;

@@ -3,10 +3,10 @@
 
 use std::fmt::Write as _;
 
-use agent_coordinator::store::postgres::open::{self, OpenError, OpenErrorKind, Options};
-use agent_coordinator::store::postgres::{Sharing, look};
 use domain::Secret;
 use postgres_url::PostgresUrl;
+use store::postgres::open::{self, OpenError, OpenErrorKind, Options};
+use store::postgres::{Sharing, look};
 
 use crate::postgres::{Database, GUARDED, USER, database, own, shared};
 use crate::postgres_pooler::Pooler;
@@ -117,7 +117,7 @@ fn a_database_is_opened_again_without_a_change() {
         open::database(&database.parsed_url(), options("first")).unwrap();
     }
     let versions = database.run_sql("SELECT COUNT(*), MAX(version) FROM _sqlx_migrations");
-    let newest = std::fs::read_dir("src/store/migrations").unwrap().count() - 1;
+    let newest = std::fs::read_dir("crates/store/src/migrations").unwrap().count() - 1;
     assert_eq!(versions, format!("{newest}|{newest}"));
 }
 

@@ -1,6 +1,6 @@
 //! Runs each statement of the program on the schema, and checks that none is missing.
 //!
-//! [`all`] runs the functions of `src/rows`, with each combination of the fields of a filter, and
+//! [`all`] runs the functions of `crates/store/src/rows`, with each combination of the fields of a filter, and
 //! records the statements that the connection prepares. Each SQL text of the sources must be in a
 //! recorded statement. A statement that is added and not run makes a test fail.
 
@@ -10,17 +10,6 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use agent_coordinator::rows::project_keys::{self, KeyRecord};
-use agent_coordinator::rows::{
-    Context, Transaction, accounts, agents, assignments, attention, checks, comments,
-    creation_digests, credentials, deletions, events, executions, forge_items, launch_retention,
-    launches, messages, notices, output_tails, pauses, projects, sessions, start_histories,
-    startable, tasks, workspaces,
-};
-use agent_coordinator::store::{
-    ArchivedTasks, BoxError, Cells, ChatEnd, Engine, Entity, HistoryFilter, LaunchEnd,
-    LaunchFilter, LaunchTraits, MessageFilter, Read, Settings, StoreError, TaskFilter, Value, open,
-};
 use domain::agent::{AgentStatus, ProjectStatus};
 use domain::attention::Mark;
 use domain::chat::Sender;
@@ -35,6 +24,17 @@ use domain::{
     Project, Purpose, Removable, Session, StartHistory, Task, TaskStatus,
 };
 use futures::FutureExt as _;
+use store::rows::project_keys::{self, KeyRecord};
+use store::rows::{
+    Context, Transaction, accounts, agents, assignments, attention, checks, comments,
+    creation_digests, credentials, deletions, events, executions, forge_items, launch_retention,
+    launches, messages, notices, output_tails, pauses, projects, sessions, start_histories,
+    startable, tasks, workspaces,
+};
+use store::{
+    ArchivedTasks, BoxError, Cells, ChatEnd, Engine, Entity, HistoryFilter, LaunchEnd,
+    LaunchFilter, LaunchTraits, MessageFilter, Read, Settings, StoreError, TaskFilter, Value, open,
+};
 
 use self::sources::{is_in, is_sql, literals, literals_after, sources};
 use super::observed::{Observed, Observer};
@@ -47,7 +47,7 @@ use super::rows::{
 /// A statement that was prepared, with the kinds of its parameters.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Statement {
-    /// The file of `src/rows` that it belongs to, without `.rs`.
+    /// The file of `crates/store/src/rows` that it belongs to, without `.rs`.
     pub(super) of: &'static str,
     pub(super) sql: String,
     pub(super) args: Vec<&'static str>,
@@ -529,7 +529,7 @@ fn forgets(bed: &Bed) {
 fn each_statement_of_the_program_is_prepared() {
     let all = all();
     let mut n_literals = 0;
-    for (path, code) in sources("src/rows") {
+    for (path, code) in sources("crates/store/src/rows") {
         let file = path.file_stem().unwrap().to_str().unwrap();
         // The pieces of these files are in the statements of the others.
         let is_shared = ["filter", "record"].contains(&file);

@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use agent_coordinator::rows::launches;
-use agent_coordinator::store::{StoreError, open};
 use domain::launch::Outcome;
 use domain::{Activity, Launch, LaunchState, Usage};
 use futures::FutureExt as _;
+use store::rows::launches;
+use store::{StoreError, open};
 
 use super::rows::{at, launch};
 use super::statements::{self, Statement};
@@ -457,12 +457,13 @@ async fn a_sum_beyond_64_bits_is_the_greatest_number_and_no_error() {
 /// The parts of the engines that write their SQL themselves.
 #[test]
 fn no_statement_of_an_engine_asks_the_clock_of_the_database() {
-    let mut files: Vec<_> = ["src/store", "src/store/postgres", "src/store/migrations"]
-        .into_iter()
-        .flat_map(|folder| std::fs::read_dir(folder).unwrap())
-        .map(|entry| entry.unwrap().path())
-        .filter(|path| path.is_file())
-        .collect();
+    let mut files: Vec<_> =
+        ["crates/store/src", "crates/store/src/postgres", "crates/store/src/migrations"]
+            .into_iter()
+            .flat_map(|folder| std::fs::read_dir(folder).unwrap())
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| path.is_file())
+            .collect();
     files.sort();
     assert!(files.len() > 15, "{files:?}");
     for file in files {

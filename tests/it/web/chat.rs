@@ -2,9 +2,9 @@
 
 use std::fs;
 
-use agent_coordinator::rows::Store;
 use domain::chat::Sender;
 use domain::{AgentId, InstanceKey, Message, ProjectId, Purpose, Timestamp};
+use store::rows::Store;
 
 use super::browser::Browser;
 use super::{assert_quiet, daemon, daemon_with};

@@ -3,15 +3,15 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use agent_coordinator::rows::{Context, Transaction, launches, messages, start_histories};
 use agent_coordinator::service::world::World as _;
 use agent_coordinator::service::{Force, ServiceError, StopTarget};
-use agent_coordinator::store::StoreError;
 use domain::chat::{Sender, listens};
 use domain::event::NewEvent;
 use domain::id::CoordinatorId;
 use domain::start_history::StartReason;
 use domain::{InstanceKey, Launch, LaunchId, Message, MessageId, Secret, StartHistory};
+use store::StoreError;
+use store::rows::{Context, Transaction, launches, messages, start_histories};
 
 use crate::questions::Questions as _;
 

@@ -5,10 +5,10 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use agent_coordinator::store::postgres::look;
-use agent_coordinator::store::postgres::open::{self, OpenErrorKind};
-use agent_coordinator::store::{Engine, Read, StoreError, Write, cell};
 use domain::store_state::DatabaseKind;
+use store::postgres::look;
+use store::postgres::open::{self, OpenErrorKind};
+use store::{Engine, Read, StoreError, Write, cell};
 
 use crate::postgres::{Cluster, USER};
 use crate::support::skip;

@@ -9,12 +9,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use agent_coordinator::rows::tasks;
-use agent_coordinator::store::postgres::open::{self, OpenErrorKind, Options};
-use agent_coordinator::store::{Engine, Read, StoreError, TaskFilter, Value, Write};
 use domain::Task;
 use postgres_url::PostgresUrl;
 use rustix::process::Signal;
+use store::postgres::open::{self, OpenErrorKind, Options};
+use store::rows::tasks;
+use store::{Engine, Read, StoreError, TaskFilter, Value, Write};
 use tokio::task::JoinHandle;
 
 use crate::postgres::{Cluster, Data, Database, USER, database, own, shared, socket, url};

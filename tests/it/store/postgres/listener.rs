@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
-use agent_coordinator::rows::{Context, Publish, Store, Wake, pauses};
-use agent_coordinator::store::StoreError;
-use agent_coordinator::store::postgres::Sharing;
-use agent_coordinator::store::postgres::open::Options;
 use domain::Timestamp;
 use domain::id::ProjectId;
+use store::StoreError;
+use store::postgres::Sharing;
+use store::postgres::open::Options;
+use store::rows::{Context, Publish, Store, Wake, pauses};
 
 use crate::postgres::{Database, database};
 use crate::store::rows::id;

@@ -1,0 +1,101 @@
+//! Executions: the work of one launch on one task.
+
+use crate::{Cells, HistoryFilter, Read, StoreError};
+use domain::event::NewEvent;
+use domain::id::ExecutionId;
+use domain::{Execution, Failure, InstanceKey, LaunchId, Outcome, TaskId, Usage};
+
+use super::Transaction;
+use super::filter::{Filter, pages_of_ids};
+use super::record::{Record, entity};
+
+entity! {
+    Execution in "executions" called "execution" {
+        id;
+        launch = "launch_id";
+        task = "task_id";
+        key: InstanceKey;
+        started_at;
+        ended_at;
+        result;
+        summary;
+        next_steps;
+        progress;
+        findings;
+        outcome: Option<Outcome>;
+        usage: Usage;
+        failure: Option<Failure>;
+    }
+}
+
+/// Returns the work on a task, the newest first.
+pub fn list_of_task(tx: &mut Read<'_>, task: &TaskId) -> Result<Vec<Execution>, StoreError> {
+    tx.list("WHERE task_id = ?1 ORDER BY started_at DESC, id DESC", &[task.into()])
+}
+
+/// Returns the work of a launch, the newest first.
+pub fn list_of_launch(tx: &mut Read<'_>, launch: &LaunchId) -> Result<Vec<Execution>, StoreError> {
+    tx.list("WHERE launch_id = ?1 ORDER BY started_at DESC, id DESC", &[launch.into()])
+}
+
+/// Returns the work of these launches, the newest first.
+pub fn list_of_launches(
+    tx: &mut Read<'_>,
+    launches: &[LaunchId],
+) -> Result<Vec<Execution>, StoreError> {
+    if launches.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut filter = Filter::default();
+    filter.among("launch_id", launches);
+    filter.list(tx, "ORDER BY started_at DESC, id DESC")
+}
+
+/// Returns the usage of the ended work on these tasks.
+pub fn list_usage(tx: &mut Read<'_>, tasks: &[TaskId]) -> Result<Vec<(TaskId, Usage)>, StoreError> {
+    let sql = "SELECT task_id, input_tokens, output_tokens, cache_read_tokens, \
+        cache_write_tokens, cost_usd_micros, turns FROM executions";
+    let mut found = Vec::new();
+    for page in pages_of_ids(tasks) {
+        let mut filter = Filter::default();
+        filter.among("task_id", page);
+        filter.also("ended_at IS NOT NULL");
+        let read = |cells: &mut Cells<'_>| Ok((cells.get()?, Usage::read(cells)?));
+        found.extend(filter.rows(tx, "execution", sql, "", read)?);
+    }
+    Ok(found)
+}
+
+/// Returns executions of a filter, the newest first.
+pub fn list(
+    tx: &mut Read<'_>,
+    wanted: &HistoryFilter<ExecutionId>,
+) -> Result<Vec<Execution>, StoreError> {
+    let mut filter = Filter::default();
+    if let Some(task) = &wanted.task {
+        filter.is("task_id", task);
+    }
+    filter.owner(wanted);
+    if wanted.only_open {
+        filter.also("ended_at IS NULL");
+    }
+    filter.newest(tx, "started_at", wanted.after.as_ref(), wanted.limit)
+}
+
+/// Writes an execution.
+pub fn put(tx: &mut Transaction<'_>, execution: &Execution) -> Result<(), StoreError> {
+    tx.replace(execution, &execution.id)?;
+    let kind = match (execution.revision, execution.ended_at) {
+        (0, _) => "execution.started",
+        (_, None) => "execution.changed",
+        (_, Some(_)) => "execution.ended",
+    };
+    let event = NewEvent {
+        launch: Some(execution.launch.clone()),
+        task: Some(execution.task.clone()),
+        detail: execution.result.map(|result| result.as_str().to_owned()),
+        ..NewEvent::of_pair(kind, tx.now(), &execution.key)
+    };
+    tx.row_event(event);
+    Ok(())
+}
