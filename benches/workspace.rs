@@ -15,12 +15,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
-use agent_coordinator::workspace::{Checkouts, KeepPolicy, find_work_tree};
 use domain::workspace::{KeepOrder, Order, Prepared};
 use support::agent::{self, Pipe, Role, monotonic};
 use support::bed::{Bed, Wanted};
 use support::clients::Control;
 use support::figures::{Figure, Target, Times, print};
+use workspace::{Checkouts, KeepPolicy, find_work_tree};
 
 /// The repository has `N_FOLDERS` folders with `N_IN_FOLDER` files each.
 const N_FOLDERS: usize = 200;

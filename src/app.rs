@@ -39,15 +39,14 @@ pub use store::{RestoreReport, back_up, copy_store, look_at_store, restore};
 
 pub use crate::coordinator::{anywhere, find_unstartable, setting_of_path};
 pub use crate::process::find_program;
-pub use crate::workspace::Upgrade;
 pub use ::store::backup::{BackupContents, IfExists};
 pub use ::store::copy::{CopiedTable, Progress};
+pub use workspace::Upgrade;
 
 use crate::coordinator::{LocalControlPlane, Mode, RemoteControlPlane};
 use crate::rest::{self, ConfigurationHandle, CoordinatorState};
 use crate::service::EntryProblem;
 use crate::service::world::SystemWorld;
-use crate::workspace::Checkouts;
 use config::manifest::{self, Manifest};
 use config::{AtShutdown, Config, ConfigError, Environment, Loaded, Report};
 use domain::ServerAddress;
@@ -61,6 +60,7 @@ use runtime::peer;
 use runtime::telemetry::{ErrorChain, LogHandle};
 use server::Server;
 use supervisor::{Control, CoordinatorIdentity, Means, ReachedAt, Supervisor, SupervisorParts};
+use workspace::Checkouts;
 
 /// The role of a daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

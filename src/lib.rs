@@ -34,4 +34,3 @@ pub mod process;
 pub mod provider;
 pub mod rest;
 pub mod service;
-pub mod workspace;

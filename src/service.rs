@@ -83,19 +83,18 @@ pub use tasks::progress::TaskProgress;
 pub use tasks::status::StatusChange;
 pub use tasks::{TaskFigures, TaskView, Tasks};
 
-pub use crate::workspace::{DiffKind, Merged, SnapshotEntry};
 pub use domain::agent::{AgentEdit, ProjectEdit};
 pub use domain::task::batch::Draft;
 pub use domain::task::{NewTask, TaskEdit};
 pub use domain::workspace::{HookWish, MergeStyle, Repeat};
 pub use maintenance::Maintenance;
 pub use store::{ArchivedTasks, HistoryFilter, LaunchEnd, LaunchFilter, LaunchTraits, TaskFilter};
+pub use workspace::{DiffKind, Merged, SnapshotEntry};
 pub use workspaces::{
     ClonePlace, DependencyResult, MergeWish, OwnResult, PublishedResult, ResultChoice,
     SnapshotView, WorkspaceView, Workspaces,
 };
 
-use crate::workspace::Checkouts;
 use chats::presence::Attendances;
 use clocks::Clocks;
 use config::{Chat, NamedCheck, Notice, Session, Start, Stop, Workspace};
@@ -114,6 +113,7 @@ use runtime::nudge::{Nudge, Wakeups};
 use store::StoreError;
 use store::rows::{Publish, Store, pauses};
 use waiting::Waiting;
+use workspace::Checkouts;
 use world::World;
 
 /// The part of the configuration that the use cases need.

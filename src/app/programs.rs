@@ -19,7 +19,6 @@ use crate::provider::{Host, Login, Providers, login_of, program_of};
 use crate::rest::{
     FoundProgram, MissingProgram, ProgramList, ProgramLogin, Programs, SingleLook, UnfitProgram,
 };
-use crate::workspace::git_folders;
 use config::{CommandLine, Config, Environment, Preset, ProviderConfig};
 use domain::{CommandSpec, Guidance};
 use machine::locks::lock;
@@ -27,6 +26,7 @@ use machine::sys::ownership::is_only_of_root;
 use machine::sys::regular_file;
 use machine::sys::usual_folders::Elsewhere;
 use runtime::clock;
+use workspace::git_folders;
 
 /// The time that a CLI has to print its version.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(5);

@@ -20,7 +20,6 @@ use crate::provider::Providers;
 use crate::rest::{self, ConfigurationHandle, Programs, RestState, WebhookEndpoint};
 use crate::service::world::SystemWorld;
 use crate::service::{AppliedAs, ApplyError, Service, Settings, Wanted};
-use crate::workspace::Checkouts;
 use ::store::rows::Store;
 use config::manifest::{self, Manifest};
 use config::{Config, Environment, Forges, Secrets};
@@ -29,6 +28,7 @@ use domain::redact::Redactor;
 use machine::locks;
 use runtime::nudge::{Nudge, Nudges};
 use runtime::telemetry::ErrorChain;
+use workspace::Checkouts;
 
 /// The store and the use cases, before and after the listeners are open.
 pub(super) struct Server {

@@ -22,7 +22,6 @@ use crate::provider::Providers;
 use crate::rest::CoordinatorLook;
 use crate::service::CoordinatorStatus;
 use crate::service::world::{SystemWorld, World};
-use crate::workspace::{Checkouts, KeepPolicy};
 use config::{Config, Environment, Secrets};
 use domain::plan::Limits;
 use domain::retention::Retention;
@@ -32,6 +31,7 @@ use machine::cgroup;
 use runtime::clock;
 use runtime::nudge::Nudge;
 use runtime::telemetry::{ErrorChain, counters};
+use workspace::{Checkouts, KeepPolicy};
 
 /// The table and the loop.
 pub(super) struct Supervisor {

@@ -11,11 +11,11 @@ use tokio::time::Instant;
 
 use super::snapshots::SnapshotJobs;
 use super::{ControlPlane, Coordinator, HookRunner, Mode, ProcessLayer};
-use crate::workspace::{Checkouts, KeepPolicy, find_shared_tree};
 use domain::plan::shared::{Crowd, SharedFacts};
 use domain::start_history::StartReason;
 use domain::{Candidate, Instance, LaunchId, Purpose};
 use runtime::clock;
+use workspace::{Checkouts, KeepPolicy, find_shared_tree};
 
 /// The time for which the work tree of a directory is remembered.
 const FOUND_FOR: Duration = Duration::from_secs(2);

@@ -11,7 +11,6 @@ use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::workspace::{Checkouts, KeepPolicy, Snapped};
 use domain::plan::shared::{
     FailedSnapshot, SnapshotCause, SnapshotFacts, SnapshotOrder, SnapshotState,
 };
@@ -19,6 +18,7 @@ use domain::{Instance, InstanceKey, LaunchId, ProjectId};
 use machine::locks::lock;
 use runtime::clock;
 use runtime::telemetry::ErrorChain;
+use workspace::{Checkouts, KeepPolicy, Snapped};
 
 /// The longest time that a start waits for its snapshot.
 const LONGEST_BEFORE: Duration = Duration::from_secs(20);

@@ -17,7 +17,6 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-use crate::workspace::{CheckoutError, Checkouts, FoundRevert};
 use domain::start_history::{NeededClone, TaskToStart};
 use domain::task::next_task;
 use domain::workspace::{
@@ -30,6 +29,7 @@ use domain::{
 use runtime::telemetry::ErrorChain;
 use store::rows::{Transaction, projects, startable, tasks, workspaces};
 use store::{Read, StoreError};
+use workspace::{CheckoutError, Checkouts, FoundRevert};
 
 use super::core::Core;
 use super::tasks::mine::{in_check, in_progress};

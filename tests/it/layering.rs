@@ -77,7 +77,7 @@ const BY_PATH: [&str; 20] = [
 ];
 
 /// The files of `workspace` with such calls, their number, and the reason why no link of another
-/// user leads the daemon elsewhere. All other code uses `src/workspace/inside.rs`.
+/// user leads the daemon elsewhere. All other code uses `crates/workspace/src/inside.rs`.
 const WITH_PATHS: [(&str, usize, &str); 15] = [
     ("workspace.rs", 6, "helpers for the daemon's own folders"),
     ("workspace/clean.rs", 2, "the daemon's note of a fresh clone; root changes no mode there"),

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::service::{Settings, checks};
-use crate::workspace::Checkouts;
 use domain::workspace::{
     Content, ForgetOrder, Job, KeepOrder, LfsFiles, Order, PublishOrder, PublishResults,
     RemoveOrder,
@@ -12,6 +11,7 @@ use domain::workspace::{
 use domain::{AgentId, Project, StartFacts, Timestamp, Workspace};
 use store::rows::{projects, tasks, workspaces};
 use store::{Read, StoreError};
+use workspace::Checkouts;
 
 use super::dependencies::{Dependencies, dependencies_of, newest_above};
 use super::{OwnCheckouts, remotes};

@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use crate::service::ServiceError;
-use crate::workspace::Checkouts;
 use domain::forge::{Publish, TakenResult};
 use domain::workspace::{
     BranchIds, DEFAULT_PATTERN, FetchOrder, Fetched, ForgeBase, PushOrder, Pushed, RemoteError,
@@ -13,6 +12,7 @@ use domain::workspace::{
 use domain::{Task, TaskId, Workspace, WorkspaceId};
 use store::rows::{Transaction, forge_items, workspaces};
 use store::{Read, StoreError};
+use workspace::Checkouts;
 
 use super::Workspaces;
 

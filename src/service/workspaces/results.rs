@@ -3,7 +3,6 @@
 use std::path::Path;
 use std::time::Duration;
 
-use crate::workspace::{Author, BehindOrder, DiffKind, DiffOrder, MergeOrder, Merged, RevertOrder};
 use domain::event::NewEvent;
 use domain::task::Actor;
 use domain::workspace::{
@@ -11,6 +10,7 @@ use domain::workspace::{
 };
 use domain::{Refusal, Task, TaskId, TaskStatus, Timestamp, Workspace, WorkspaceId};
 use store::rows::{executions, tasks, workspaces};
+use workspace::{Author, BehindOrder, DiffKind, DiffOrder, MergeOrder, Merged, RevertOrder};
 
 use super::remotes::base_of_task;
 use super::{WorkspaceView, Workspaces, failed, find, keep_order, publish_order, refused};

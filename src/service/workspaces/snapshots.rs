@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use super::Workspaces;
 use crate::service::{ServiceError, catalog};
-use crate::workspace::{Checkouts, SnapshotEntry};
 use domain::workspace::Moment;
 use domain::{AgentId, LaunchId, ProjectId, Refusal, Task};
 use runtime::telemetry::ErrorChain;
 use store::rows::{launches, tasks};
+use workspace::{Checkouts, SnapshotEntry};
 
 /// A snapshot of a project's directory, with the launch that it was taken for.
 #[derive(Debug, Clone)]

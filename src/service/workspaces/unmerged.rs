@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use crate::service::ServiceError;
-use crate::workspace::Merged;
 use domain::attention::{Attention, of_left};
 use domain::workspace::{Conflict, Content, MergeStep, MergeStyle, UnmergedResult};
 use domain::{ProjectId, TaskId, Workspace};
 use store::rows::{forge_items, tasks, workspaces};
 use store::{Read, StoreError};
+use workspace::Merged;
 
 use super::{MergeWish, Workspaces};
 

@@ -1,0 +1,589 @@
+//! The workspaces on this host: private clones of the repositories of projects.
+//!
+//! The coordinator has a bare repository of its own for each project, the keep repository. Nothing
+//! is ever removed from it. A workspace borrows its objects, so that it is made fast and needs
+//! little space. After each launch the content of the workspace is kept: a commit of the keep
+//! repository reaches all files and objects. Only then may the files be removed.
+//!
+//! Each step may be repeated after a crash and then ends in the same state. Steps that make several
+//! files work under a temporary name that begins with `.new-`, and end with a rename.
+//!
+//! ```text
+//! <root>/.reserve                       disk space that is given up when work could not be kept
+//! <root>/.gitconfig and .git-home       what each call of git uses
+//! <root>/<project>/keep.git             the keep repository
+//! <root>/<project>/keep.git/mended      nothing of version 0.1.0 is to be mended; what stays root's
+//! <root>/<project>/handover             the user who gets what is root's, until that is done
+//! <root>/<project>/files.git            settings for reading the files of workspaces as they are
+//! <root>/<project>/<workspace>/tree     what the agent gets
+//! <root>/<project>/<workspace>/index    git's index of a tree of the daemon's user
+//! <root>/<project>/<workspace>/scratch  git's index and objects of a tree of another user
+//! <root>/<project>/<workspace>/made.json   what is known since it was made
+//! <root>/<project>/merging-<workspace>.json  a merge whose hooks run; `.left` if it was not undone
+//! <root>/<project>/.check-<workspace>/tree  a fresh clone for a check
+//! <root>/<project>/shared/index         git's index of the project's directory, for snapshots
+//! <root>/<project>/lent-<uid>           what the workspaces of another user borrow from
+//! ```
+//!
+//! A project without clones has snapshots of its directory in its keep repository instead.
+//!
+//! The keep repository and `lent-<uid>` belong to the keeper if this machine has that account, and
+//! else to the daemon's own user. Only the keeper opens something in them ([`Place::as_keeper`]),
+//! and git runs on them as the keeper. Clones of root are then like those of any other user.
+//! `files.git` is always the daemon's, because git obeys it with the rights of each owner of files.
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests may wait and ask the time"))]
+
+mod author;
+mod base;
+mod behind;
+mod clean;
+mod create;
+mod disk;
+mod folder;
+mod forget;
+mod git;
+mod inside;
+mod keep_repository;
+mod keeping;
+mod lending;
+mod lfs;
+mod merging;
+mod nested;
+mod objects;
+mod publish;
+mod refs;
+mod remote;
+mod removal;
+mod repository;
+mod restore;
+mod results;
+mod rights;
+mod snapshot;
+mod source;
+mod sparse;
+mod strays;
+mod submodules;
+mod temporary;
+mod transfer;
+mod trees;
+mod upgrade;
+mod walk;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
+use tokio::task::JoinSet;
+
+pub use author::Author;
+pub use behind::BehindOrder;
+pub use disk::Usage;
+pub use git::GitError;
+pub use merging::{FoundRevert, MergeOrder, Merged, RevertOrder};
+pub use removal::Removal;
+pub use repository::{find_shared_tree, find_work_tree, git_folders};
+pub use results::{DiffKind, DiffOrder, MAX_DIFF};
+pub use snapshot::{Snapped, SnapshotEntry};
+pub use upgrade::Upgrade;
+
+use domain::workspace::{GitLimits, Order};
+use domain::{ProjectId, WorkspaceId};
+use git::Git;
+use machine::locks::lock;
+use repository::Repository;
+use rights::{Owner, run_as};
+
+/// The rules for the ignored files of a workspace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeepPolicy {
+    /// The most bytes of ignored files that are kept with a workspace.
+    pub ignored_max: u64,
+    /// The names of ignored folders that are never kept, because they can be built again.
+    pub rebuildable: Vec<String>,
+}
+
+impl KeepPolicy {
+    /// Returns whether an ignored entry, which ends with a slash if it is a folder, is never kept.
+    fn is_rebuildable(&self, ignored: &Path) -> bool {
+        let name = ignored.file_name().unwrap_or_default().to_string_lossy();
+        let is_folder = ignored.as_os_str().as_bytes().ends_with(b"/");
+        is_folder && self.rebuildable.iter().any(|known| *known == name)
+    }
+}
+
+/// All workspaces of this host.
+#[derive(Debug)]
+pub struct Checkouts {
+    root: PathBuf,
+    /// The root is a setting, and not the folder that is used without one.
+    is_root_configured: bool,
+    /// The user to whom new repositories of the coordinator belong, if that is another one.
+    keeper: Option<Owner>,
+    git: Git,
+    /// One lock per project: a change of its keep repository.
+    locks: Mutex<BTreeMap<ProjectId, Arc<AsyncMutex<KeepState>>>>,
+    meter: Mutex<disk::Meter>,
+    /// One lock per repository of people: a merge. It is held while hooks of the source run.
+    merges: Mutex<BTreeMap<PathBuf, Arc<AsyncMutex<()>>>>,
+    /// The merges that could not be undone, as they were found last.
+    left: AsyncMutex<merging::LastLook>,
+    /// The merges that go on without their callers.
+    under_way: Mutex<JoinSet<()>>,
+    /// Held while folders are measured.
+    measuring: AsyncMutex<()>,
+    /// The upgrades that copy files now, by the folder of the project.
+    upgrading: Arc<Mutex<BTreeMap<PathBuf, upgrade::Copying>>>,
+    /// The folders of projects whose repositories stay with root, because a link is in them.
+    not_given: Mutex<BTreeSet<PathBuf>>,
+    /// The reasons why submodules of repositories at forges were not fetched, by their commits.
+    submodule_failures: Mutex<BTreeMap<String, String>>,
+}
+
+/// The knowledge of this process about a keep repository.
+#[derive(Debug, Default)]
+struct KeepState {
+    /// The remains of an earlier process were removed.
+    is_tidied: bool,
+    /// The number of killed calls whose locks were removed.
+    n_killed: u64,
+}
+
+/// The reason why a step did not succeed.
+#[derive(Debug, thiserror::Error)]
+pub enum CheckoutError {
+    #[error(transparent)]
+    Git(#[from] GitError),
+    #[error("could not {action} `{}`", .path.display())]
+    Io {
+        action: &'static str,
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    #[error("the disk of `{}` is full", .root.display())]
+    DiskFull {
+        root: PathBuf,
+        #[source]
+        source: Box<CheckoutError>,
+    },
+    /// The step needs disk space that is used up.
+    #[error("{0}")]
+    NoRoom(String),
+    /// The step cannot succeed before a person changes something.
+    #[error("{0}")]
+    Refused(String),
+    /// An agent left a malformed object. The daemon does not take it, but takes the rest of the
+    /// work.
+    #[error("{0}")]
+    Malformed(String),
+    /// A submodule of a new workspace. It may be there by the next attempt.
+    #[error("submodule `{name}`")]
+    Submodule {
+        name: String,
+        #[source]
+        source: Box<CheckoutError>,
+    },
+    #[error("the files of the workspace are gone: there is no `{}`", .0.display())]
+    Gone(PathBuf),
+    #[error("could not use the files of the user with id {uid} with the rights of that user")]
+    OtherUser {
+        uid: u32,
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl CheckoutError {
+    fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::Io { action, path, source }
+    }
+
+    /// Returns whether a step failed because of the content that it worked on, so that it would
+    /// fail again: that content is left out and named.
+    fn is_of_content(&self) -> bool {
+        match self {
+            Self::Malformed(_) => true,
+            Self::Git(error) => error.is_of_content(),
+            _ => false,
+        }
+    }
+
+    /// Returns whether the step is in vain until a person does something.
+    pub fn needs_person(&self) -> bool {
+        match self {
+            Self::Malformed(_) | Self::Gone(_) => true,
+            _ => self.stops_only_its_step(),
+        }
+    }
+
+    /// Returns whether a step is in vain, but the workspace that it is about can be used.
+    pub fn stops_only_its_step(&self) -> bool {
+        matches!(self, Self::Refused(_)) || self.is_beyond_limit()
+    }
+
+    /// Returns whether git went beyond a limit, also in a submodule.
+    fn is_beyond_limit(&self) -> bool {
+        match self {
+            Self::Git(error) => error.is_beyond_limit(),
+            Self::Submodule { source, .. } => source.is_beyond_limit(),
+            _ => false,
+        }
+    }
+}
+
+/// The folder for git's files of a workspace of another user.
+const SCRATCH: &str = "scratch";
+/// The beginning of the names of the folders that the workspaces of other users borrow from.
+const LENT: &str = "lent-";
+
+/// The places of one workspace.
+#[derive(Debug, Clone)]
+struct Place {
+    project: PathBuf,
+    folder: PathBuf,
+    /// The files: the folder `tree` of a workspace, or the git work tree of a person.
+    tree: PathBuf,
+    /// The owner of the tree, if that is another user than the daemon's.
+    owner: Option<Owner>,
+    /// The repository with which the files of a person are read, if their owner is another user.
+    temporary: Option<PathBuf>,
+}
+
+impl Place {
+    /// Returns the places of a workspace whose tree the daemon's own user owns.
+    const fn new(project: PathBuf, folder: PathBuf, tree: PathBuf) -> Self {
+        Self { project, folder, tree, owner: None, temporary: None }
+    }
+
+    /// Returns the owner of the coordinator's repositories of the project; `None` if that is the
+    /// daemon's own user, or if there are none yet.
+    fn keeper(&self) -> Option<Owner> {
+        Owner::of(&self.keep())
+    }
+
+    /// Works on the keep repository with the rights of its owner. Blocks.
+    fn as_keeper<T: Send>(
+        &self,
+        work: impl FnOnce(&Path) -> Result<T, CheckoutError> + Send,
+    ) -> Result<T, CheckoutError> {
+        let keep = self.keep();
+        run_as(self.keeper(), || work(&keep))
+    }
+
+    /// Returns whether the project has a keep repository.
+    ///
+    /// # Errors
+    /// The keeper cannot see that.
+    fn has_keep(&self) -> Result<bool, CheckoutError> {
+        self.as_keeper(|keep| match keep.join("HEAD").metadata() {
+            Ok(found) => Ok(found.is_file()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(CheckoutError::io("read", keep)(error)),
+        })
+    }
+
+    /// Returns the user as whom git runs on files with this owner. Beside the keeper, root is one
+    /// like any other.
+    fn user_of(&self, owner: Option<Owner>) -> Option<Owner> {
+        owner.or_else(|| self.keeper().map(|_| Owner::ROOT))
+    }
+
+    /// Returns the user who will own a new workspace.
+    fn user_of_order(&self, order: &Order) -> Option<Owner> {
+        self.user_of(Owner::of_order(order))
+    }
+
+    /// Returns the format of the ids in the keep repository: `sha1` or `sha256`.
+    fn format(&self) -> &'static str {
+        let format = self.as_keeper(|keep| Ok(Repository::bare(keep.to_owned()).format()));
+        format.unwrap_or("sha1")
+    }
+
+    /// Checks that the tree is a folder, and not a link to one.
+    ///
+    /// # Errors
+    /// `Gone`; `Refused` for a link.
+    fn check_tree(&self) -> Result<(), CheckoutError> {
+        for path in [&self.folder, &self.tree()] {
+            if path.is_symlink() {
+                return Err(CheckoutError::Refused(format!(
+                    "`{}` is a symbolic link, which is never followed; remove it by hand",
+                    path.display()
+                )));
+            }
+        }
+        if self.tree().is_dir() { Ok(()) } else { Err(CheckoutError::Gone(self.tree())) }
+    }
+
+    /// Removes the daemon's own files of a workspace whose tree is gone, so that the workspace can
+    /// be made again. Anything else in its folder stays, and prevents that.
+    ///
+    /// # Errors
+    /// `Refused`, with the folder.
+    fn clear_gone(&self) -> Result<(), CheckoutError> {
+        if self.tree().symlink_metadata().is_ok() || !self.folder.is_dir() {
+            return Ok(());
+        }
+        let extra = [sparse::ABSENT, sparse::ABSENT_LOCK, create::MADE, create::HOOK_FOLLOWS];
+        let locks = ["index.lock", "index-ignored.lock", nested::GITLINKS_LOCK];
+        remove_folder(&self.folder.join(nested::PARTS))?;
+        for name in
+            ["index", "index-ignored", nested::GITLINKS].into_iter().chain(locks).chain(extra)
+        {
+            let _ = std::fs::remove_file(self.folder.join(name));
+        }
+        remove_folder(&self.scratch())?;
+        std::fs::remove_dir(&self.folder).map_err(|error| {
+            CheckoutError::Refused(format!(
+                "`{}` has other files, and no folder `tree`: {error}; move them away",
+                self.folder.display()
+            ))
+        })
+    }
+
+    fn tree(&self) -> PathBuf {
+        self.tree.clone()
+    }
+
+    fn index(&self) -> PathBuf {
+        match self.owner {
+            None => self.folder.join("index"),
+            Some(_) => self.scratch().join("index"),
+        }
+    }
+
+    /// Returns the folder in which git writes as the owner of the tree.
+    fn scratch(&self) -> PathBuf {
+        self.temporary.clone().unwrap_or_else(|| self.folder.join(SCRATCH))
+    }
+
+    /// Returns the folder that the workspaces of a user borrow from.
+    fn lent(&self, owner: Owner) -> PathBuf {
+        self.project.join(format!("{LENT}{}", owner.uid))
+    }
+
+    fn keep(&self) -> PathBuf {
+        self.project.join("keep.git")
+    }
+
+    fn files(&self) -> PathBuf {
+        self.temporary.clone().unwrap_or_else(|| self.project.join("files.git"))
+    }
+}
+
+impl Checkouts {
+    /// Returns the workspaces in `root`. The folder is made with the first one.
+    pub fn new(root: PathBuf) -> Self {
+        let git = Git::new(&root);
+        Self {
+            root,
+            is_root_configured: false,
+            keeper: None,
+            git,
+            locks: Mutex::default(),
+            merges: Mutex::default(),
+            left: AsyncMutex::default(),
+            under_way: Mutex::default(),
+            meter: Mutex::default(),
+            measuring: AsyncMutex::default(),
+            upgrading: Arc::default(),
+            not_given: Mutex::default(),
+            submodule_failures: Mutex::default(),
+        }
+    }
+
+    /// Returns the workspaces of a root that is a setting. No repository of a project may contain
+    /// such a root.
+    pub fn with_configured_root(root: PathBuf) -> Self {
+        Self { is_root_configured: true, ..Self::new(root) }
+    }
+
+    /// Returns the workspaces with these limits of git, in place of the default ones.
+    #[must_use]
+    pub const fn with_limits(mut self, limits: GitLimits) -> Self {
+        self.git.limits = limits;
+        self
+    }
+
+    /// Returns the workspaces whose coordinator's repositories belong to this user, the keeper,
+    /// with its group. Only a daemon of root has one.
+    #[must_use]
+    pub fn with_keeper(mut self, keeper: Option<(u32, u32)>) -> Self {
+        let keeper = keeper.filter(|(uid, _)| *uid != 0 && rustix::process::geteuid().is_root());
+        self.keeper = keeper.map(|(uid, gid)| Owner { uid, gid });
+        self
+    }
+
+    /// Returns the folder that an agent gets as its working directory.
+    pub fn directory(
+        &self,
+        project: &ProjectId,
+        workspace: &WorkspaceId,
+        subdirectory: &str,
+    ) -> PathBuf {
+        let tree = self.place(project, workspace).tree();
+        if subdirectory.is_empty() { tree } else { tree.join(subdirectory) }
+    }
+
+    /// Returns the folder that a workspace borrows from: the keep repository, or a folder for the
+    /// user who owns the workspace.
+    pub fn lending_folder(&self, project: &ProjectId, workspace: &WorkspaceId) -> PathBuf {
+        let place = self.place(project, workspace);
+        let alternates = place.tree.join(".git/objects/info/alternates");
+        // A clone of root that is older than the keeper's repositories borrows from there.
+        let is_old =
+            || refs::read_text(&alternates).is_some_and(|text| text.contains("/keep.git/"));
+        let owner = place.owner.filter(|owner| *owner != Owner::ROOT || !is_old());
+        owner.map_or_else(|| place.keep(), |owner| place.lent(owner))
+    }
+
+    /// Returns the id of the user who owns the files of a workspace; `None` for the daemon's own
+    /// user.
+    pub fn owner(&self, project: &ProjectId, workspace: &WorkspaceId) -> Option<u32> {
+        let owner = self.place(project, workspace).owner.filter(|owner| *owner != Owner::ROOT);
+        owner.map(|owner| owner.uid)
+    }
+
+    /// Returns whether the files of a workspace were removed but for what a crash left of them.
+    pub fn is_half_removed(&self, project: &ProjectId, workspace: &WorkspaceId) -> bool {
+        let place = self.place(project, workspace);
+        let gone = place.project.join(format!(".gone-{workspace}"));
+        self.is_removed(project, workspace) && gone.symlink_metadata().is_ok()
+    }
+
+    /// Checks that git is there and new enough. It makes no file.
+    ///
+    /// # Errors
+    /// `Missing`, `TooOld`.
+    pub async fn check_git(&self) -> Result<(), GitError> {
+        self.git.check_version().await
+    }
+
+    /// Checks that `directory` is in a repository that can be cloned.
+    ///
+    /// # Errors
+    /// `Refused`, and the errors of [`Self::check_git`].
+    pub async fn check_source(&self, directory: &Path) -> Result<(), CheckoutError> {
+        self.git.check().await?;
+        self.check_apart(&source::Source::find(&self.git, directory).await?)
+    }
+
+    /// Checks that the clones and the repository of a project are not in each other. Without a
+    /// setting, the clones may be in a repository, which then leaves them out.
+    fn check_apart(&self, source: &source::Source) -> Result<(), CheckoutError> {
+        let canonical = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let root = canonical(&self.root);
+        let top = canonical(&source.top);
+        let given = self.root.display();
+        let refusal = if self.is_root_configured && self.root.is_symlink() {
+            format!(
+                "`workspace.root` is `{given}`, a link to `{}`; name that folder",
+                root.display()
+            )
+        } else if top.starts_with(&root) {
+            format!(
+                "the repository of the project, `{}`, is in the folder of the clones, `{}`; \
+                 move it, or set `workspace.root` to another folder",
+                top.display(),
+                root.display()
+            )
+        } else if self.is_root_configured && root.starts_with(&top) {
+            format!(
+                "the folder of the clones, `{}`, is in the repository of the project, `{}`; \
+                 set `workspace.root` to a folder outside of it",
+                root.display(),
+                top.display()
+            )
+        } else {
+            return Ok(());
+        };
+        Err(CheckoutError::Refused(refusal))
+    }
+
+    /// Checks that the repository of a workspace is there, before an agent starts in it.
+    ///
+    /// # Errors
+    /// `Gone`, `Refused`.
+    pub fn check(&self, project: &ProjectId, workspace: &WorkspaceId) -> Result<(), CheckoutError> {
+        let place = self.place(project, workspace);
+        place.check_tree()?;
+        let head = place.tree().join(".git/HEAD");
+        if head.is_file() { Ok(()) } else { Err(CheckoutError::Gone(head)) }
+    }
+
+    /// Returns whether the folder with the files of a workspace is missing on this host.
+    pub fn is_gone(&self, project: &ProjectId, workspace: &WorkspaceId) -> bool {
+        matches!(self.place(project, workspace).check_tree(), Err(CheckoutError::Gone(_)))
+    }
+
+    /// Returns whether the files of a workspace were removed, or set aside for that. A host without
+    /// the keep repository knows nothing of it: its disk may be missing.
+    pub fn is_removed(&self, project: &ProjectId, workspace: &WorkspaceId) -> bool {
+        let place = self.place(project, workspace);
+        let found = place.folder.symlink_metadata();
+        let is_missing = found.is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+        is_missing && place.has_keep().unwrap_or(false)
+    }
+
+    fn place(&self, project: &ProjectId, workspace: &WorkspaceId) -> Place {
+        let project = self.root.join(project.as_str());
+        let folder = project.join(workspace.as_str());
+        let tree = folder.join("tree");
+        let owner = Owner::of(&tree);
+        let place = Place::new(project, folder, tree);
+        let is_there = place.tree.symlink_metadata().is_ok();
+        Place { owner: if is_there { place.user_of(owner) } else { owner }, ..place }
+    }
+
+    /// Waits until no other step changes the keep repository of a project.
+    async fn lock(&self, project: &ProjectId) -> OwnedMutexGuard<KeepState> {
+        self.lock_of(project).lock_owned().await
+    }
+
+    fn lock_of(&self, project: &ProjectId) -> Arc<AsyncMutex<KeepState>> {
+        Arc::clone(lock(&self.locks).entry(project.clone()).or_default())
+    }
+}
+
+/// Makes a folder that only the daemon's user can enter.
+fn make_folder(path: &Path) -> Result<(), CheckoutError> {
+    use std::os::unix::fs::DirBuilderExt as _;
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true).mode(0o700);
+    builder.create(path).map_err(CheckoutError::io("make the folder", path))
+}
+
+/// Removes a folder with all that is in it. Follows no link. A folder that does not exist is fine.
+fn remove_folder(path: &Path) -> Result<(), CheckoutError> {
+    match std::fs::remove_dir_all(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(CheckoutError::io("remove", path)(error))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn write(path: &Path, content: impl AsRef<[u8]>) -> Result<(), CheckoutError> {
+    std::fs::write(path, content).map_err(CheckoutError::io("write", path))
+}
+
+fn rename(from: &Path, to: &Path) -> Result<(), CheckoutError> {
+    std::fs::rename(from, to).map_err(CheckoutError::io("rename", from))
+}
+
+/// Runs a function that reads or writes many files, on a thread that may block.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, CheckoutError> + Send + 'static,
+) -> Result<T, CheckoutError> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(panicked) => Err(CheckoutError::Refused(format!("a step failed: {panicked}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests;

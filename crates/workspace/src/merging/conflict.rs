@@ -1,0 +1,25 @@
+//! Looks whether a conflict is over.
+
+use crate::{CheckoutError, Checkouts, Place};
+use domain::workspace::{Conflict, KeepOrder};
+
+impl Checkouts {
+    /// Returns the conflict that a workspace had, as far as its result still has it with the same
+    /// commit of the branch.
+    pub(crate) async fn conflict_left(
+        &self,
+        place: &Place,
+        order: &KeepOrder,
+        result: Option<&String>,
+    ) -> Result<Option<Conflict>, CheckoutError> {
+        let Some((before, result)) = order.conflict.as_deref().zip(result) else {
+            return Ok(None);
+        };
+        let Some(commit) = self.resolve(place, &before.commit).await? else {
+            return Ok(None);
+        };
+        let merged = self.merged_tree(place, &commit, result).await?;
+        let result = Some(result.clone());
+        Ok(merged.err().map(|files| Conflict { result, files, ..before.clone() }))
+    }
+}

@@ -1,0 +1,93 @@
+//! Finds the merges whose files could not be put back, until a person has dealt with them.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use tokio::time::Instant;
+
+use super::record::Record;
+use crate::objects::names_in;
+use crate::source::Source;
+use crate::{CheckoutError, Checkouts, blocking};
+use domain::workspace::{LeftMerge, still_left};
+use domain::{ProjectId, Timestamp};
+use runtime::clock;
+
+/// The time for which an answer counts, because inboxes are read often.
+const COUNTS_FOR: Duration = Duration::from_secs(2);
+/// The longest look at one repository.
+const LONGEST_LOOK: Duration = Duration::from_secs(5);
+
+/// The last answer with its time.
+pub(crate) type LastLook = Option<(Instant, Vec<LeftMerge>)>;
+
+impl Checkouts {
+    /// Returns the merges that could not be undone, as far as their folders are there. One is
+    /// forgotten when no file of its result differs from the commit that is checked out in the
+    /// repository.
+    pub async fn left_merges(&self) -> Vec<LeftMerge> {
+        let mut last = self.left.lock().await;
+        if let Some((at, found)) = last.as_ref()
+            && at.elapsed() < COUNTS_FOR
+        {
+            return found.clone();
+        }
+        let mut found = Vec::new();
+        let names = names_in(&self.root).into_iter();
+        for project in names.filter_map(|name| name.parse::<ProjectId>().ok()) {
+            for path in Record::list_left(&self.root.join(project.as_str())) {
+                found.extend(self.look_at_left(&project, &path).await);
+            }
+        }
+        *last = Some((clock::now(), found.clone()));
+        found
+    }
+
+    /// Returns the merge of a record that was set aside; `None` if a person has dealt with it, or
+    /// while its folder is gone. It may come back, as after a mount.
+    async fn look_at_left(&self, project: &ProjectId, path: &Path) -> Option<LeftMerge> {
+        let (workspace, record) = Record::read_left(path)?;
+        let folder = record.folder.as_ref().unwrap_or(&record.directory).clone();
+        let look = self.files_left(&record, folder.clone());
+        // The folder may not answer, and git may not know them now.
+        let files = match tokio::time::timeout(LONGEST_LOOK, look).await {
+            Ok(Ok(None)) => return None,
+            Ok(Ok(files)) => files,
+            Ok(Err(_)) | Err(_) => None,
+        };
+        if files.as_ref().is_some_and(Vec::is_empty) && Record::remove(path).is_ok() {
+            tracing::info!(path = %path.display(), "interrupted merge was dealt with");
+            return None;
+        }
+        let written = path.metadata().and_then(|found| found.modified()).ok()?;
+        let written = written.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let since = i64::try_from(written.as_millis()).unwrap_or(i64::MAX);
+        Some(LeftMerge {
+            workspace,
+            project: project.clone(),
+            folder,
+            branch: record.branch,
+            files: files.unwrap_or_default(),
+            since: Timestamp::from_millis(since),
+        })
+    }
+
+    /// Returns the files of the result that differ from the commit that is checked out now; `None`
+    /// if `place`, the folder of the merge, is gone.
+    async fn files_left(
+        &self,
+        record: &Record,
+        place: PathBuf,
+    ) -> Result<Option<Vec<String>>, CheckoutError> {
+        if !blocking(move || Ok(place.try_exists().unwrap_or(true))).await? {
+            return Ok(None);
+        }
+        let Some(folder) = &record.folder else { return Ok(Some(Vec::new())) };
+        let source = Source::find_any(&self.git, &record.directory).await?;
+        let of_result = self.planned(&source, folder, record, "--diff-filter=ADMT").await?;
+        let now = Record { old: "HEAD".to_owned(), ..record.clone() };
+        let mut differing = self.differing(&source, folder, &now.old).await?;
+        differing.extend(self.unknown_in_the_way(&source, folder, &now).await?);
+        Ok(Some(still_left(&of_result, differing)))
+    }
+}
