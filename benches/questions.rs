@@ -10,8 +10,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use agent_coordinator::service::world::SystemWorld;
-use agent_coordinator::service::{Service, Settings};
 use anyhow::{Result, ensure};
 use domain::account::Parking;
 use domain::agent::{AgentStatus, Assignment, DEFAULT_AI_TYPE, ProjectStatus};
@@ -24,6 +22,8 @@ use domain::{Agent, CoordinatorId, Language, Project, Secret, TaskStatus, Timest
 use rows::Row;
 use runtime::nudge::Nudge;
 use serde_json::json;
+use service::world::SystemWorld;
+use service::{Service, Settings};
 use store::rows::Store;
 use support::agent::{self, Role};
 use support::bed::{Bed, Wanted};

@@ -11,12 +11,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use agent_coordinator::coordinator::{ControlPlane as _, RemoteConfig, RemoteControlPlane, Token};
-use agent_coordinator::service::world::{SystemWorld, World as _};
 use anyhow::{Context as _, Result, ensure};
 use domain::plan::Limits;
 use domain::start_history::Backoff;
 use domain::{Incarnation, Secret};
 use serde_json::json;
+use service::world::{SystemWorld, World as _};
 use support::agent::{self, Pipe, Role, monotonic};
 use support::bed::{Bed, Link, Wanted};
 use support::clients::request;

@@ -45,8 +45,6 @@ pub use workspace::Upgrade;
 
 use crate::coordinator::{LocalControlPlane, Mode, RemoteControlPlane};
 use crate::rest::{self, ConfigurationHandle, CoordinatorState};
-use crate::service::EntryProblem;
-use crate::service::world::SystemWorld;
 use config::manifest::{self, Manifest};
 use config::{AtShutdown, Config, ConfigError, Environment, Loaded, Report};
 use domain::ServerAddress;
@@ -59,6 +57,8 @@ use runtime::nudge::Nudge;
 use runtime::peer;
 use runtime::telemetry::{ErrorChain, LogHandle};
 use server::Server;
+use service::EntryProblem;
+use service::world::SystemWorld;
 use supervisor::{Control, CoordinatorIdentity, Means, ReachedAt, Supervisor, SupervisorParts};
 use workspace::Checkouts;
 

@@ -49,9 +49,9 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::service::Service;
 use config::Forges;
 use runtime::nudge::{Nudges, Wakeups};
+use service::Service;
 
 use domain::forge::{ForgeUser, ItemFacts, PullRequest};
 

@@ -24,7 +24,6 @@
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests may wait and ask the time"))]
 
 pub mod app;
-pub mod chat_log;
 pub mod cli;
 pub mod coordinator;
 pub mod forge;
@@ -33,4 +32,3 @@ pub mod mcp_client;
 pub mod process;
 pub mod provider;
 pub mod rest;
-pub mod service;

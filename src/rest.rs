@@ -38,10 +38,10 @@ pub use routes::configuration::{ConfigurationHandle, ReloadRefused, ReloadReques
 pub use routes::coordinator::{CoordinatorLook, CoordinatorState};
 pub use webhook::WebhookEndpoint;
 
-use crate::service::Service;
 use domain::host::{Origin, PublicUrl};
 use runtime::http::{self, HttpLimits};
 use runtime::throttle::Throttle;
+use service::Service;
 
 /// The state that every route needs.
 #[derive(Clone)]

@@ -10,13 +10,13 @@ use anyhow::Context as _;
 
 use super::lock::RoleLock;
 use crate::coordinator::Token;
-use crate::service::world::{SystemWorld, World};
 use config::Config;
 use domain::secret::COORDINATOR_TOKEN_PREFIX;
 use domain::{CoordinatorId, Incarnation, Secret};
 use machine::instance_dir;
 use machine::sys::regular_file;
 use runtime::telemetry::ErrorChain;
+use service::world::{SystemWorld, World};
 
 /// Files in the state directory: the name, the machine and folder in which it was given, its last
 /// start, and the token.

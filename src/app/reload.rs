@@ -18,11 +18,11 @@ use super::watched_files::WatchedFiles;
 use super::{Daemon, ManifestProblems};
 use crate::coordinator::LoopObserver;
 use crate::rest::{ConfigurationHandle, ReloadRefused, ReloadRequest};
-use crate::service::world::{SystemWorld, World};
 use config::{self, Config, ConfigError, ConfigurationState, Environment, Live, Loaded, Reloaded};
 use runtime::clock;
 use runtime::nudge::{Wakeups, sleep_until};
 use runtime::telemetry::{ErrorChain, LogHandle};
+use service::world::{SystemWorld, World};
 
 /// The owner of the configuration.
 pub(super) struct Reloader {

@@ -18,8 +18,6 @@ use crate::forge;
 use crate::mcp::{self, McpServer};
 use crate::provider::Providers;
 use crate::rest::{self, ConfigurationHandle, Programs, RestState, WebhookEndpoint};
-use crate::service::world::SystemWorld;
-use crate::service::{AppliedAs, ApplyError, Service, Settings, Wanted};
 use ::store::rows::Store;
 use config::manifest::{self, Manifest};
 use config::{Config, Environment, Forges, Secrets};
@@ -28,6 +26,8 @@ use domain::redact::Redactor;
 use machine::locks;
 use runtime::nudge::{Nudge, Nudges};
 use runtime::telemetry::ErrorChain;
+use service::world::SystemWorld;
+use service::{AppliedAs, ApplyError, Service, Settings, Wanted};
 use workspace::Checkouts;
 
 /// The store and the use cases, before and after the listeners are open.

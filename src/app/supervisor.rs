@@ -20,8 +20,6 @@ use crate::coordinator::{
 use crate::process::{self, ProcessConfig, ProcessTable, TemporaryConfig};
 use crate::provider::Providers;
 use crate::rest::CoordinatorLook;
-use crate::service::CoordinatorStatus;
-use crate::service::world::{SystemWorld, World};
 use config::{Config, Environment, Secrets};
 use domain::plan::Limits;
 use domain::retention::Retention;
@@ -31,6 +29,8 @@ use machine::cgroup;
 use runtime::clock;
 use runtime::nudge::Nudge;
 use runtime::telemetry::{ErrorChain, counters};
+use service::CoordinatorStatus;
+use service::world::{SystemWorld, World};
 use workspace::{Checkouts, KeepPolicy};
 
 /// The table and the loop.

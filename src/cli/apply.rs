@@ -5,8 +5,8 @@ use std::path::Path;
 use super::client::Client;
 use super::error::CliError;
 use super::output::{Form, print_json, print_line};
-use crate::service::{Applied, AppliedAs, Wanted};
 use config::{Environment, manifest};
+use service::{Applied, AppliedAs, Wanted};
 
 pub(super) async fn apply(
     client: &Client,

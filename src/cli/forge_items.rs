@@ -5,8 +5,8 @@ use super::error::CliError;
 use super::output::{ListForm, ago, print_json, print_line};
 use super::screen::{Rows, Screen};
 use crate::rest::routes::forge::{ForgeBody, ForgeItemBody};
-use crate::service::world::{SystemWorld, World};
 use domain::{Language, Timestamp};
+use service::world::{SystemWorld, World};
 
 /// Returns a line for each host, and one for each repository with a problem; `None` if there are no
 /// lines.

@@ -11,13 +11,13 @@ use hyper::body::Bytes;
 use super::client::Client;
 use super::error::CliError;
 use super::output::{Form, plain, print_json, print_line};
-use crate::service::ImportReport;
 use config::Environment;
 use domain::AgentId;
 use domain::export::lines::LineSplitter;
 use domain::export::{Counts, MAX_FILE};
 use machine::sys::regular_file;
 use runtime::http::Problem;
+use service::ImportReport;
 
 /// The number of directories, users or agents that are listed.
 const MAX_LISTED: usize = 20;

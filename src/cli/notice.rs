@@ -9,8 +9,8 @@ use super::named::{Named, id_of};
 use super::output::{ListForm, ago, print_json};
 use super::screen::Rows;
 use crate::rest::routes::notices::NoticeBody;
-use crate::service::world::{SystemWorld, World};
 use domain::{TaskId, Timestamp};
+use service::world::{SystemWorld, World};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum NoticeCommand {

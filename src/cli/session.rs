@@ -8,8 +8,8 @@ use super::history::{Whose, parts};
 use super::output::{Form, ListForm, ago, print_json, print_line};
 use super::screen::Rows;
 use crate::rest::routes::sessions::SessionBody;
-use crate::service::world::{SystemWorld, World};
 use domain::{SessionId, Timestamp};
+use service::world::{SystemWorld, World};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum SessionCommand {

@@ -16,10 +16,10 @@ use super::screen::Screen;
 use crate::rest::routes::attention::AttentionBody;
 use crate::rest::routes::launches::LaunchBody;
 use crate::rest::routes::status::{ParkedBody, StatusBody};
-use crate::service::world::{SystemWorld, World};
 use domain::instance::ExitHint;
 use domain::plan::shared::{Crowd, FailedSnapshot};
 use domain::{AgentId, LaunchId, ProjectId, Timestamp};
+use service::world::{SystemWorld, World};
 
 /// The time between two updates of `--watch`.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);

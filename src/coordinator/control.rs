@@ -4,13 +4,13 @@
 use std::future::Future;
 use std::time::Duration;
 
-use crate::service::{ClonePlace, CoordinatorStatus, ServerView};
 use domain::WorkspaceId;
 use domain::check::CheckOrder;
 use domain::plan::ProcessReport;
 use domain::workspace::{HookFacts, WorkspaceReport};
 use domain::{Activity, Attempt, Instance, InstanceKey, LaunchId, Secret, StopReason, Timestamp};
 use machine::instance_dir::record::KeptReport;
+use service::{ClonePlace, CoordinatorStatus, ServerView};
 
 /// The server cannot be asked, or did not understand.
 #[derive(Debug, thiserror::Error)]

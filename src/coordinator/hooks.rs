@@ -11,7 +11,6 @@ use tokio::sync::OnceCell;
 
 use crate::process::{self, BootInstant, OpenError, ProcessConfig, ProcessTable, StartRequest};
 use crate::provider::{CloneFolders, LaunchRequest, Providers};
-use crate::service::world::{SystemWorld, World};
 use config::WorkspaceHooks;
 use domain::agent::DEFAULT_AI_TYPE;
 use domain::id::InvalidId;
@@ -28,6 +27,7 @@ use machine::locks::lock;
 use runtime::clock;
 use runtime::nudge::Nudge;
 use runtime::telemetry::ErrorChain;
+use service::world::{SystemWorld, World};
 
 /// The end of the output of a hook that the log gets, in bytes.
 const MAX_LOGGED: u64 = 4 * 1024;

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use super::control::{ClaimAnswer, ControlError, ControlPlane, Delivery};
-use crate::service::{Claim, CoordinatorStatus, Report, ServerView, Service, ServiceError};
 use domain::plan::ProcessReport;
 use domain::session::Presenter;
 use domain::workspace::{HookFacts, WorkspaceReport};
@@ -12,6 +11,7 @@ use domain::{
     Timestamp, WorkspaceId,
 };
 use machine::instance_dir::record::KeptReport;
+use service::{Claim, CoordinatorStatus, Report, ServerView, Service, ServiceError};
 
 /// Calls the service directly.
 pub struct LocalControlPlane {

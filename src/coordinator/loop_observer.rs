@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::service::CoordinatorStatus;
+use service::CoordinatorStatus;
 
 /// Is called by the loop itself, so that a loop that hangs reports nothing.
 pub trait LoopObserver: Send + Sync + 'static {

@@ -22,8 +22,6 @@ use tokio::sync::watch;
 
 use super::control::{ClaimAnswer, ControlError, ControlPlane, Delivery};
 use crate::mcp_client::{CallError, McpClient};
-use crate::service::world::World;
-use crate::service::{CoordinatorStatus, Counters, ServerView, Work};
 use answers::Claimed;
 use domain::plan::{Limits, ProcessReport};
 use domain::start_history::{Backoff, StartReason};
@@ -38,6 +36,8 @@ use machine::locks::{self, lock};
 use runtime::clock;
 use runtime::nudge::Nudge;
 use runtime::telemetry::ErrorChain;
+use service::world::World;
+use service::{CoordinatorStatus, Counters, ServerView, Work};
 
 pub use link::Token;
 use seed::SeedSteps;

@@ -7,11 +7,11 @@ use tokio::time::Instant;
 use super::*;
 use crate::process::{BootInstant, StartError, StartRequest};
 use crate::provider::Host;
-use crate::service::ServerView;
 use domain::plan::ProcessReport;
 use domain::start_history::{Candidate, StartReason};
 use domain::{Activity, Guidance, InstanceKey, Language, Priority, Purpose, StopReason};
 use runtime::nudge::Nudge;
+use service::ServerView;
 
 const NOW: Timestamp = Timestamp::from_millis(1_000_000);
 const POLLING_INTERVAL: Duration = Duration::from_millis(500);

@@ -12,13 +12,13 @@ use tokio::task::JoinSet;
 use super::control::ControlPlane;
 use super::hooks::HookRunner;
 use crate::provider::CloneFolders;
-use crate::service::ClonePlace;
 use domain::check::CheckOrder;
 use domain::workspace::{CleanOrder, Hook, HookFacts, Job, Order, RemoveOrder, WorkspaceReport};
 use domain::{ProjectId, RunAs, WorkspaceId};
 use machine::crash_point::{self, CrashPoint};
 use machine::locks::lock;
 use runtime::telemetry::ErrorChain;
+use service::ClonePlace;
 use workspace::{CheckoutError, Checkouts, KeepPolicy, Removal};
 
 /// The number of steps at the same time.

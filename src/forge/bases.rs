@@ -7,11 +7,11 @@ use super::RequestBranches;
 use super::host_state::HostState;
 use super::list_cursor::Within;
 use super::remotes::NoRemote;
-use crate::service::RepositoryKey;
 use config::WatchedRepository;
 use domain::forge::{Base, DiffBase, ItemKind, Publish};
 use domain::workspace::{FetchOrder, RemoteError};
 use runtime::telemetry::ErrorChain;
+use service::RepositoryKey;
 
 /// The number of pull or merge requests whose branches one fetch asks for. The next fetches ask for
 /// the others.

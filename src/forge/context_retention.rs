@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::contexts::Contexts;
-use crate::service::Service;
 use runtime::telemetry::ErrorChain;
+use service::Service;
 
 /// The time between two passes.
 const INTERVAL: Duration = Duration::from_hours(6);

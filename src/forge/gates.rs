@@ -26,7 +26,6 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::gate::Gate;
-use crate::service::Service;
 use domain::Timestamp;
 use domain::forge::ForgeKind;
 use domain::forge::pacing::Pace;
@@ -34,6 +33,7 @@ use machine::locks::lock;
 use machine::sys::regular_file;
 use runtime::clock;
 use runtime::nudge::Nudge;
+use service::Service;
 
 /// The delay after the first write, after which several writes are stored together.
 const SAVE_DELAY: Duration = Duration::from_secs(5);

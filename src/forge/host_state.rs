@@ -11,7 +11,6 @@ use super::connect::{ConnectError, connect_through, token_of};
 use super::gate::{Gate, Held};
 use super::gates::Gates;
 use super::{Forge, ForgeError};
-use crate::service::{ForgeHealth, ForgeStatus, RepositoryStatus, Service};
 use config::{ForgeAccess, ForgeHost, Forges, WatchedRepository};
 use domain::forge::pacing::{Pace, Shortage, Urgency};
 use domain::forge::{Claimants, ForgeItem, ForgeUser, Rules};
@@ -19,6 +18,7 @@ use domain::{Secret, Timestamp};
 use machine::locks::lock;
 use runtime::clock;
 use runtime::telemetry::counters;
+use service::{ForgeHealth, ForgeStatus, RepositoryStatus, Service};
 
 /// The least change of the end of a wait that is shown.
 const MINUTE: Duration = Duration::from_mins(1);

@@ -27,7 +27,6 @@ use super::gate::Held;
 use super::host_state::{HostState, Unanswered};
 use super::remotes::NoRemote;
 use super::{Answer, Forge, ForgeError, FoundItem};
-use crate::service::ServiceError;
 use domain::forge::labels::LabelState;
 use domain::forge::pacing::{Urgency, n_owed};
 use domain::forge::texts::Texts;
@@ -42,6 +41,7 @@ use retry::{Next, next_after};
 use runtime::clock;
 use runtime::nudge::{Wakeups, sleep_until};
 use runtime::telemetry::ErrorChain;
+use service::ServiceError;
 
 /// The delay between a change and the check of all items. While some items are due already, others
 /// can wait longer.

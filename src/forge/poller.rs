@@ -21,13 +21,13 @@ use super::list_cursor::{ListCursor, Within};
 use super::reconciler::{PollSettings, Reconciled, Reconciler, is_watched, said};
 use super::turns::Turns;
 use super::{Conditional, Feed, Forge, ForgeError, Listing};
-use crate::service::{FreeItem, RepositoryKey, Workers};
 use config::WatchedRepository;
 use domain::forge::{
     Eligibility, ForgeItem, ItemFacts, ItemKey, ItemKind, ItemState, Rules, task_text,
 };
 use runtime::clock;
 use runtime::nudge::Listener;
+use service::{FreeItem, RepositoryKey, Workers};
 
 /// The number of items that are read at the same time.
 const N_QUESTIONS: usize = 8;

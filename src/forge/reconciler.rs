@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use super::FoundItem;
 use super::host_state::HostState;
-use crate::service::ServiceError;
 use config::TaskStop;
 use domain::forge::{Eligibility, ForgeItem, ItemFacts, ItemState, PendingWrite, Rules, StopCause};
 use machine::crash_point::{self, CrashPoint};
 use runtime::telemetry::ErrorChain;
+use service::ServiceError;
 
 /// The poll settings of a repository.
 #[derive(Debug, Clone)]

@@ -9,7 +9,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::service::{Service, ServiceError};
 use config::PauseResume;
 use domain::forge::ItemState;
 use domain::forge::item::WorkState;
@@ -17,6 +16,7 @@ use machine::crash_point::{self, CrashPoint};
 use runtime::folder_watch::Folders;
 use runtime::nudge::Nudges;
 use runtime::telemetry::ErrorChain;
+use service::{Service, ServiceError};
 
 /// Returns the pause file if it exists. A file that cannot be checked counts as absent: a folder
 /// without rights must not stop everything.

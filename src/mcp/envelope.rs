@@ -14,7 +14,6 @@ use super::gate::Gate;
 use super::sender::Sender;
 use super::tools::Audience;
 use super::tools::Entry;
-use crate::service::{Caller, Service, ServiceError};
 use domain::credential::CredentialKind;
 use domain::printable::excerpt;
 use domain::secret::SESSION_TOKEN_PREFIX;
@@ -22,6 +21,7 @@ use domain::session::{Presenter, Transport};
 use domain::{CoordinatorId, Language, LaunchId, Purpose, Refusal, Secret};
 use runtime::peer::{Peer, PeerKind};
 use runtime::telemetry::ErrorChain;
+use service::{Caller, Service, ServiceError};
 
 /// The tool that opens a session. Its refusals end the agent, and answers to wrong passkeys are
 /// held back.

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use super::envelope::{AUTHENTICATE, CallError, Incoming};
 use super::rate::{CallsOf, RateLimit};
 
-use crate::service::ServiceError;
 use domain::secret::TICKET_PREFIX;
 use domain::{Refusal, Secret};
 use runtime::clock;
 use runtime::peer::{LocalPeer, Peer, PeerKind};
 use runtime::throttle::{Admission, Attempt, Guesser, Throttle};
+use service::ServiceError;
 
 /// The gate of all connections.
 #[derive(Debug, Default)]

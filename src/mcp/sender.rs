@@ -4,10 +4,10 @@ use std::borrow::Cow;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::service::Service;
 use domain::session::{Presenter, Transport};
 use domain::{LaunchId, Secret};
 use runtime::peer::{Peer, PeerKind};
+use service::Service;
 
 /// The sender of a call, as far as its transport knows it.
 #[derive(Debug, Clone)]

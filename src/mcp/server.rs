@@ -30,10 +30,10 @@ use super::progress::CallProgress;
 use super::refusals::RefusalLog;
 use super::sender::Sender;
 use super::tools::{self, Called, Entry, Tools};
-use crate::service::{Service, ServiceError};
 use domain::printable::excerpt;
 use domain::{Purpose, Secret};
 use runtime::peer::{LocalPeer, Peer};
+use service::{Service, ServiceError};
 
 /// The number of characters of a name that an error quotes.
 const LONGEST_NAME: usize = 80;

@@ -41,9 +41,9 @@ use serde_json::{Map, Value, json};
 use super::arguments::{UnknownArguments, count_unknown, describe_foreign, describe_unknown};
 use super::compat;
 use super::envelope::{CallError, Incoming, Who};
-use crate::service::{Service, ServiceError};
 use domain::Purpose;
 use runtime::telemetry::counters;
+use service::{Service, ServiceError};
 
 /// Returns all tools in the order of the list.
 pub(super) fn all() -> Tools {

@@ -22,8 +22,6 @@ use futures::StreamExt as _;
 
 use super::problem::Problem;
 use super::{RestState, login, web};
-use crate::service::Service;
-use crate::service::audit::{self, Actor};
 use domain::credential::CredentialKind;
 use domain::host::{Origin, is_same_origin};
 use domain::{Credential, CredentialId, Refusal, Secret};
@@ -31,6 +29,8 @@ use runtime::clock;
 use runtime::http::only_header;
 use runtime::peer::Peer;
 use runtime::throttle::{Admission, Attempt, Guesser};
+use service::Service;
+use service::audit::{self, Actor};
 
 pub use domain::credential::Role;
 

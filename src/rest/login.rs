@@ -20,12 +20,12 @@ use super::auth::{COOKIE, attempt, check_origin, cookie_of, hold_back, only_cook
 use super::problem::Problem;
 use super::public_path;
 use super::web::{Says, login_page};
-use crate::service::audit::{self, Actor};
-use crate::service::{ServiceError, people};
 use domain::Secret;
 use domain::credential::{COOKIE_LIFE, CredentialKind};
 use domain::host::Origin;
 use runtime::peer::Peer;
+use service::audit::{self, Actor};
+use service::{ServiceError, people};
 
 /// The longest form, in bytes. A form with one link is far shorter.
 const MAX_FORM: usize = 4096;

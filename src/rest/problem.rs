@@ -6,11 +6,11 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 
-use crate::service::ServiceError;
 use domain::refusal::RefusalKind;
 use domain::{Language, Refusal};
 use runtime::http;
 use runtime::telemetry::ErrorChain;
+use service::ServiceError;
 
 pub use runtime::http::FieldProblem;
 

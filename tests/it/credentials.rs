@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use agent_coordinator::service::world::{SystemWorld, World};
-use agent_coordinator::service::{Service, ServiceError};
 use domain::credential::{CredentialKind, LinkFault, Role};
 use domain::{Credential, Refusal, Secret, Timestamp};
 use runtime::nudge::Nudge;
+use service::world::{SystemWorld, World};
+use service::{Service, ServiceError};
 use store::rows::Store;
 
 use crate::questions::Questions;

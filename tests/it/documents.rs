@@ -389,8 +389,11 @@ fn the_architecture_names_functions_and_files_that_exist() {
 fn a_name_that_is_gone_is_found() {
     let source = |file: &str, text: &str| (file.to_owned(), text.to_owned());
     let sources = [
-        source("src/service/tasks/rules.rs", "pub fn change_task(\nenum Kind {\n    First,\n}\n"),
-        source("src/service/tasks.rs", "impl Tasks {\n    pub async fn set(\n}\n"),
+        source(
+            "crates/service/src/tasks/rules.rs",
+            "pub fn change_task(\nenum Kind {\n    First,\n}\n",
+        ),
+        source("crates/service/src/tasks.rs", "impl Tasks {\n    pub async fn set(\n}\n"),
     ];
     for name in ["rules::change_task", "service::tasks::rules::change_task", "Tasks::set"] {
         assert!(is_defined(&sources, name), "{name}");

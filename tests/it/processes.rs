@@ -6,7 +6,6 @@ use std::path::Path;
 use std::time::Duration;
 
 use agent_coordinator::process::{self, OpenError, StartError};
-use agent_coordinator::service::read_output;
 use domain::launch::{ProcessEnd, StopReason};
 use domain::{FileContent, LaunchFile, LaunchId, Phase};
 use futures::StreamExt as _;
@@ -18,6 +17,7 @@ use machine::sys::processes;
 use runtime::nudge::Nudge;
 use rustix::fs::{CWD, FileType, Mode};
 use rustix::process::Signal;
+use service::read_output;
 
 use crate::support::{
     Bed, DEADLINE, exited, is_gone, key, kill, killed, n_in_phase, tree_of, until, until_some,

@@ -5,14 +5,12 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use agent_coordinator::service::world::SystemWorld;
-use agent_coordinator::service::{
-    ArchivedTasks, NewTask, Service, ServiceError, TaskEdit, TaskFilter,
-};
 use domain::agent::{AgentEdit, AgentStatus, ProjectEdit, ProjectStatus};
 use domain::{AgentId, InstanceKey, ProjectId, Purpose, Refusal, Removable, TaskId, TaskStatus};
 use runtime::nudge::Nudge;
 use serde_json::Value;
+use service::world::SystemWorld;
+use service::{ArchivedTasks, NewTask, Service, ServiceError, TaskEdit, TaskFilter};
 use store::rows::Store;
 
 use crate::control::{Response, send_to};

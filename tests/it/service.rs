@@ -14,8 +14,6 @@ use std::time::Duration;
 
 use crate::questions::Questions;
 use crate::rows::{self, Row};
-use agent_coordinator::service::world::{SystemWorld, World};
-use agent_coordinator::service::{EventUpdate, Force, Service, Settings, StopTarget};
 use domain::account::Parking;
 use domain::agent::{AgentStatus, Assignment, ProjectStatus};
 use domain::creation::CreationLimits;
@@ -32,6 +30,8 @@ use domain::{
 };
 use runtime::nudge::Nudge;
 use rusqlite::Connection;
+use service::world::{SystemWorld, World};
+use service::{EventUpdate, Force, Service, Settings, StopTarget};
 use store::rows::Store;
 
 const NOW: Timestamp = Timestamp::from_millis(1_000_000);

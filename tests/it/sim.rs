@@ -47,8 +47,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use agent_coordinator::service::world::World as _;
-use agent_coordinator::service::{Service, Settings};
 use config::{Chat, Notice, Session, Start, Stop};
 use domain::launch::ProcessEnd;
 use domain::plan::RunLimits;
@@ -56,6 +54,8 @@ use domain::start_history::Backoff;
 use domain::{AgentId, InstanceKey, LaunchId, Timestamp};
 use futures::FutureExt as _;
 use runtime::nudge::Nudge;
+use service::world::World as _;
+use service::{Service, Settings};
 use store::rows::Store;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;

@@ -10,8 +10,8 @@ use super::super::identity;
 use super::super::lock::{InUse, RoleLock};
 use super::super::signals::Signals;
 use super::super::state_dir::create_state_dir;
-use crate::service::world::{SystemWorld, World as _};
 use config::{Config, StoreUrl};
+use service::world::{SystemWorld, World as _};
 use store::backup::{
     self, BackupContents, BackupError, IfExists, Origin, Restored, prepare_restore,
 };

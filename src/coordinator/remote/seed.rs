@@ -17,7 +17,6 @@ use super::answers::{ActiveProjects, Claimed, Health};
 use super::link::LinkError;
 use super::{RemoteControlPlane, TIMEOUT};
 use crate::mcp_client::McpClient;
-use crate::service::ServerView;
 use domain::launch::{ProcessEnd, Verdict};
 use domain::plan::ProcessReport;
 use domain::plan::slots::Slots;
@@ -29,6 +28,7 @@ use domain::{
 use machine::locks::lock;
 use runtime::clock;
 use runtime::telemetry::ErrorChain;
+use service::ServerView;
 
 /// The time after which a cycle asks about no further pair. A slow server must not delay granted
 /// starts, reports and time limits for longer. The next cycle goes on with the other pairs.

@@ -5,9 +5,9 @@ use serde::Serialize;
 use super::Deprecated;
 use crate::mcp::envelope::TaskSession;
 use crate::mcp::tools::{Effect, NoInput, ToolSpec};
-use crate::service::{Service, ServiceError};
 use domain::id::{ProjectId, TaskId};
 use domain::{Priority, ShortId, TaskStatus};
+use service::{Service, ServiceError};
 
 static DEPRECATED: Deprecated = Deprecated::new(GetPendingTasks::NAME, "get_my_task");
 

@@ -7,10 +7,10 @@ use serde::Deserialize;
 use super::Deprecated;
 use crate::mcp::envelope::Coordinator;
 use crate::mcp::tools::{Done, Effect, ToolSpec};
-use crate::service::{Service, ServiceError};
 use domain::launch::{ExitStatus, ProcessEnd};
 use domain::plan::ProcessReport;
 use domain::{AgentId, ProjectId, Refusal};
+use service::{Service, ServiceError};
 
 static DEPRECATED: Deprecated = Deprecated::new(InvalidateSession::NAME, "report_process_exit");
 

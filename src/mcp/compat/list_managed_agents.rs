@@ -5,8 +5,8 @@ use serde::Serialize;
 use super::Deprecated;
 use crate::mcp::envelope::Coordinator;
 use crate::mcp::tools::{Effect, NoInput, ToolSpec};
-use crate::service::{Service, ServiceError};
 use domain::id::{AgentId, ProjectId};
+use service::{Service, ServiceError};
 
 static DEPRECATED: Deprecated =
     Deprecated::new(ListManagedAgents::NAME, "list_active_projects_with_agents");

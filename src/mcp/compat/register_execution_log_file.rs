@@ -5,7 +5,7 @@
 use super::Deprecated;
 use crate::mcp::envelope::Coordinator;
 use crate::mcp::tools::{Done, Effect, NoInput, ToolSpec};
-use crate::service::{Service, ServiceError};
+use service::{Service, ServiceError};
 
 static DEPRECATED: Deprecated =
     Deprecated::new(RegisterExecutionLogFile::NAME, "report_process_exit(output_tail)");

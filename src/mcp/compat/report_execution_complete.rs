@@ -5,9 +5,9 @@ use serde::{Deserialize, Serialize};
 use super::Deprecated;
 use crate::mcp::envelope::Reporter;
 use crate::mcp::tools::{Effect, ToolSpec};
-use crate::service::{Report, Service, ServiceError};
 use domain::id::ExecutionId;
 use domain::launch::ReportResult;
+use service::{Report, Service, ServiceError};
 
 static DEPRECATED: Deprecated = Deprecated::new(ReportExecutionComplete::NAME, "report_completed");
 

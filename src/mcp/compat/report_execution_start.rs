@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 use super::Deprecated;
 use crate::mcp::envelope::TaskSession;
 use crate::mcp::tools::{Effect, ToolSpec};
-use crate::service::{Service, ServiceError};
 use domain::Timestamp;
 use domain::id::{ExecutionId, TaskId};
+use service::{Service, ServiceError};
 
 static DEPRECATED: Deprecated = Deprecated::new(ReportExecutionStart::NAME, "get_my_task");
 

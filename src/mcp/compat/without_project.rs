@@ -1,9 +1,9 @@
 //! `authenticate` and `should_start` without a project. The server finds the project that is meant.
 
 use super::Deprecated;
-use crate::service::{AskedBy, Authenticated, Service, ServiceError, ShouldStart};
 use domain::session::Presenter;
 use domain::{AgentId, InstanceKey, ProjectId, Secret};
+use service::{AskedBy, Authenticated, Service, ServiceError, ShouldStart};
 
 static AUTHENTICATE: Deprecated = Deprecated::new(
     "authenticate(agent_id, passkey)",

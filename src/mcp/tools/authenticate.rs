@@ -5,9 +5,9 @@ use serde::{Deserialize, Serialize};
 use super::{Effect, ToolSpec};
 use crate::mcp::compat::without_project;
 use crate::mcp::envelope::{AUTHENTICATE, AuthenticatingCaller};
-use crate::service::{Service, ServiceError};
 use domain::id::{AgentId, ProjectId};
 use domain::{Purpose, Refusal, Secret};
+use service::{Service, ServiceError};
 
 pub(in crate::mcp) struct Authenticate;
 

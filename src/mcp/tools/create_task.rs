@@ -5,9 +5,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{Effect, ToolSpec};
 use crate::mcp::envelope::TaskSession;
-use crate::service::{Draft, Service, ServiceError};
 use domain::id::{AgentId, TaskId};
 use domain::{Priority, ShortId, Task, TaskStatus};
+use service::{Draft, Service, ServiceError};
 
 pub(in crate::mcp) struct CreateTask;
 

@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 use super::create_task::NewTask;
 use super::{Effect, ToolSpec};
 use crate::mcp::envelope::TaskSession;
-use crate::service::{Draft, Service, ServiceError};
 use domain::Priority;
 use domain::id::{AgentId, TaskId};
+use service::{Draft, Service, ServiceError};
 
 pub(in crate::mcp) struct CreateTasksBatch;
 

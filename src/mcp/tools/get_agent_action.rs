@@ -5,9 +5,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{Effect, ToolSpec};
 use crate::mcp::envelope::Coordinator;
-use crate::service::{AgentAction, Service, ServiceError};
 use domain::id::{AgentId, LaunchId, ProjectId};
 use domain::{Purpose, Timestamp};
+use service::{AgentAction, Service, ServiceError};
 
 pub(in crate::mcp) struct GetAgentAction;
 

@@ -4,11 +4,11 @@ use serde::Serialize;
 
 use super::{Effect, NoInput, ToolSpec};
 use crate::mcp::envelope::TaskSession;
-use crate::service::{DependencyResult, Service, ServiceError};
 use domain::id::{AgentId, TaskId};
 use domain::launch::ReportResult;
 use domain::workspace::{Conflict, Content, OtherTip, WorkspaceMode};
 use domain::{Check, Comment, Execution, FailureClass, LastEnd, ShortId, Timestamp, Workspace};
+use service::{DependencyResult, Service, ServiceError};
 
 pub(in crate::mcp) struct GetMyTask;
 

@@ -4,9 +4,9 @@ use serde::Serialize;
 
 use super::{Effect, NoInput, ToolSpec};
 use crate::mcp::envelope::TaskSession;
-use crate::service::{OwnResult, Service, ServiceError, TaskProgress};
 use domain::id::TaskId;
 use domain::{ShortId, Task, TaskStatus};
+use service::{OwnResult, Service, ServiceError, TaskProgress};
 
 pub(in crate::mcp) struct GetMyTaskProgress;
 

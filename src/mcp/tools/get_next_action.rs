@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 use super::chat_message::ChatMessage;
 use super::{Effect, ToolSpec};
 use crate::mcp::envelope::Asker;
-use crate::service::{Service, ServiceError};
 use domain::id::TaskId;
 use domain::{ShortId, TaskStatus};
+use service::{Service, ServiceError};
 
 pub(in crate::mcp) struct GetNextAction;
 

@@ -4,10 +4,10 @@ use serde::Serialize;
 
 use super::{Effect, NoInput, ToolSpec};
 use crate::mcp::envelope::AgentSession;
-use crate::service::{Service, ServiceError};
 use domain::id::{NoticeId, TaskId};
 use domain::notice::{Notice, NoticeAction, NoticeKind};
 use domain::{Guidance, Timestamp};
+use service::{Service, ServiceError};
 
 pub(in crate::mcp) struct GetNotifications;
 

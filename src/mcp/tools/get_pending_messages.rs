@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::chat_message::ChatMessage;
 use super::{Effect, NoInput, ToolSpec};
 use crate::mcp::envelope::ChatSession;
-use crate::service::{Service, ServiceError};
+use service::{Service, ServiceError};
 
 pub(in crate::mcp) struct GetPendingMessages;
 

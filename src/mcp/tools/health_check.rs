@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::{Effect, NoInput, ToolSpec};
 use crate::mcp::envelope::Visitor;
-use crate::service::{Service, ServiceError};
+use service::{Service, ServiceError};
 
 pub(in crate::mcp) struct HealthCheck;
 

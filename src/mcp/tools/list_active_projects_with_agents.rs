@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{Effect, ToolSpec};
 use crate::mcp::envelope::Coordinator;
-use crate::service::{Service, ServiceError};
 use domain::id::{AgentId, ProjectId};
+use service::{Service, ServiceError};
 
 pub(in crate::mcp) struct ListActiveProjectsWithAgents;
 

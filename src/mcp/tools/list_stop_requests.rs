@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::wait_for_work::StopRequest;
 use super::{Effect, NoInput, ToolSpec};
 use crate::mcp::envelope::NamedCoordinator;
-use crate::service::{Service, ServiceError};
+use service::{Service, ServiceError};
 
 pub(in crate::mcp) struct ListStopRequests;
 

@@ -5,8 +5,8 @@ use serde::Deserialize;
 
 use super::{Done, Effect, ToolSpec};
 use crate::mcp::envelope::Coordinator;
-use crate::service::{Service, ServiceError};
 use domain::{Activity, Failure, FailureClass, LaunchId, Timestamp, Usage};
+use service::{Service, ServiceError};
 
 pub(in crate::mcp) struct ReportActivity;
 

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{Effect, ToolSpec};
 use crate::mcp::envelope::Reporter;
-use crate::service::{Report, Service, ServiceError};
 use domain::launch::ReportResult;
+use service::{Report, Service, ServiceError};
 
 pub(in crate::mcp) struct ReportCompleted;
 

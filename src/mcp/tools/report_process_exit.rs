@@ -4,10 +4,10 @@ use serde::Deserialize;
 
 use super::{Done, Effect, ToolSpec};
 use crate::mcp::envelope::Coordinator;
-use crate::service::{Service, ServiceError};
 use domain::launch::{ExitStatus, ProcessEnd};
 use domain::plan::ProcessReport;
 use domain::{AgentId, LaunchId, ProjectId, Refusal, Timestamp};
+use service::{Service, ServiceError};
 
 pub(in crate::mcp) struct ReportProcessExit;
 

@@ -4,10 +4,10 @@ use serde::Deserialize;
 
 use super::{Done, Effect, ToolSpec};
 use crate::mcp::envelope::Coordinator;
-use crate::service::{Service, ServiceError};
 use domain::instance::ShimIdentity;
 use domain::plan::ProcessReport;
 use domain::{LaunchId, Timestamp};
+use service::{Service, ServiceError};
 
 pub(in crate::mcp) struct ReportProcessStarted;
 

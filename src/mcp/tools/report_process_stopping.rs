@@ -5,8 +5,8 @@ use serde::Deserialize;
 
 use super::{Done, Effect, ToolSpec};
 use crate::mcp::envelope::Coordinator;
-use crate::service::{Service, ServiceError};
 use domain::{LaunchId, StopReason};
+use service::{Service, ServiceError};
 
 pub(in crate::mcp) struct ReportProcessStopping;
 

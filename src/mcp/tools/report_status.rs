@@ -8,10 +8,10 @@ use serde::{Deserialize, Deserializer};
 
 use super::{Done, Effect, ToolSpec};
 use crate::mcp::envelope::NamedCoordinator;
-use crate::service::{CoordinatorStatus, Counters, Service, ServiceError};
 use domain::Instance;
 use domain::machine::Machine;
 use domain::plan::{Deferred, Limits};
+use service::{CoordinatorStatus, Counters, Service, ServiceError};
 
 pub(in crate::mcp) struct ReportStatus;
 

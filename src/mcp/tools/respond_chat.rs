@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{Effect, ToolSpec};
 use crate::mcp::envelope::ChatSession;
-use crate::service::{Service, ServiceError};
 use domain::MessageId;
+use service::{Service, ServiceError};
 
 pub(in crate::mcp) struct RespondChat;
 

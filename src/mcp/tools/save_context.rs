@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Effect, ToolSpec};
 use crate::mcp::envelope::TaskSession;
-use crate::service::{Progress, Service, ServiceError};
+use service::{Progress, Service, ServiceError};
 
 pub(in crate::mcp) struct SaveContext;
 

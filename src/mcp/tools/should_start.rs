@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 use super::{Effect, ToolSpec};
 use crate::mcp::compat::without_project;
 use crate::mcp::envelope::Coordinator;
-use crate::service::{Service, ServiceError};
 use domain::id::{AgentId, LaunchId, ProjectId};
 use domain::start_history::StartReason;
 use domain::{Attempt, Purpose, Timestamp};
+use service::{Service, ServiceError};
 
 pub(in crate::mcp) struct ShouldStart;
 

@@ -4,9 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{Effect, ToolSpec};
 use crate::mcp::envelope::TaskSession;
-use crate::service::{Service, ServiceError};
 use domain::id::TaskId;
 use domain::{ShortId, TaskStatus};
+use service::{Service, ServiceError};
 
 pub(in crate::mcp) struct UpdateTaskStatus;
 

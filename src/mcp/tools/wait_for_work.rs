@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use super::{Effect, ToolSpec};
 use crate::mcp::envelope::NamedCoordinator;
-use crate::service::{Service, ServiceError, Work};
 use domain::LaunchState;
 use domain::launch::{LaunchFacts, StopReason};
 use domain::{InstanceKey, LaunchId, Timestamp};
+use service::{Service, ServiceError, Work};
 
 pub(in crate::mcp) struct WaitForWork;
 

@@ -11,9 +11,9 @@ use crate::rest::api::{Api, about};
 use crate::rest::conditional::{Revision, Seen};
 use crate::rest::extract::{InBody, InPath, InQuery};
 use crate::rest::{Problem, RestState};
-use crate::service::AgentEdit;
 use domain::agent::AgentStatus;
 use domain::{Agent, AgentId, Secret, Sent, Timestamp, limits};
+use service::AgentEdit;
 
 /// An agent as it is shown. Its passkey never is.
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]

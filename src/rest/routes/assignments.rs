@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use crate::rest::api::{Api, about};
 use crate::rest::extract::{InPath, InQuery};
 use crate::rest::{Problem, RestState};
-use crate::service::ProjectEdit;
 use domain::{AgentId, Assignment, ProjectId};
+use service::ProjectEdit;
 
 /// An agent that works in a project.
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]

@@ -13,12 +13,12 @@ use crate::rest::auth::Operator;
 use crate::rest::extract::{InBody, InPath, InQuery};
 use crate::rest::page::{MAX_LIMIT, Page};
 use crate::rest::{Problem, RestState};
-use crate::service::MarkedAttention;
 use domain::attention::{AttentionGroup, AttentionKind, AttentionState, Cause};
 use domain::waiting::WaitAction;
 use domain::{
     AgentId, AttentionId, Language, LaunchId, ProjectId, Refusal, ShortId, TaskId, Timestamp,
 };
+use service::MarkedAttention;
 
 /// A condition that needs a person.
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]

@@ -14,9 +14,9 @@ use crate::rest::auth::Operator;
 use crate::rest::extract::{InBody, InPath, InQuery};
 use crate::rest::page::{MAX_LIMIT, limit_of};
 use crate::rest::{Problem, RestState};
-use crate::service::{ChatPage, OpenSessions};
 use domain::limits;
 use domain::{AgentId, Message, MessageId, ProjectId, Purpose, Timestamp};
+use service::{ChatPage, OpenSessions};
 
 /// With whom.
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]

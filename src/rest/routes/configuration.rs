@@ -8,8 +8,8 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::rest::Problem;
 use crate::rest::api::{Api, about};
-use crate::service::audit;
 use config::{ConfigurationState, Reloaded};
+use service::audit;
 
 /// The code of the problem for a file with mistakes.
 pub const INVALID_CONFIGURATION: &str = "invalid_configuration";

@@ -22,10 +22,10 @@ use super::status::{
 use super::why::WhyBody;
 use crate::rest::Problem;
 use crate::rest::extract::{InPath, InQuery};
-use crate::service::{CoordinatorStatus, CoordinatorView, read_output};
 use domain::totals::Totals;
 use domain::{AgentId, Instance, LaunchId, Phase, ProjectId, Timestamp};
 use runtime::folder_watch::shared::SharedFolders;
+use service::{CoordinatorStatus, CoordinatorView, read_output};
 
 /// The state of a coordinator at one moment.
 #[derive(Debug, Clone)]

@@ -22,11 +22,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::rest::api::{Api, about};
 use crate::rest::extract::InQuery;
 use crate::rest::{Problem, RestState};
-use crate::service::{EventUpdate, Follower, ServiceError};
 use domain::event::Event;
 use domain::{AgentId, LaunchId, ProjectId, ShortId, TaskId, Timestamp};
 use runtime::http::share_of_descriptors;
 use runtime::telemetry::ErrorChain;
+use service::{EventUpdate, Follower, ServiceError};
 
 /// Something that happened.
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]

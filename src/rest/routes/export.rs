@@ -19,9 +19,6 @@ use crate::rest::api::{Api, about};
 use crate::rest::auth::{Operator, Role};
 use crate::rest::extract::InQuery;
 use crate::rest::{FieldProblem, Problem, RestState};
-use crate::service::{
-    Existing, ImportError, ImportMode, ImportReport, ImportWish, Service, ServiceError,
-};
 use domain::ProjectId;
 use domain::export::MAX_FILE;
 use domain::export::check::Starts;
@@ -30,6 +27,7 @@ use domain::export::problems::Problems;
 use domain::export::read::{ExportFile, FileReader};
 use runtime::http::body::{too_large, unreadable};
 use runtime::telemetry::ErrorChain;
+use service::{Existing, ImportError, ImportMode, ImportReport, ImportWish, Service, ServiceError};
 
 /// The media type of JSON lines.
 const JSON_LINES: &str = "application/x-ndjson";

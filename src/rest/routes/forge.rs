@@ -11,9 +11,9 @@ use crate::rest::api::{Api, about};
 use crate::rest::extract::InQuery;
 use crate::rest::page::{MAX_LIMIT, Page, limit_of};
 use crate::rest::{Problem, RestState};
-use crate::service::{ForgeHealth, ForgeStatus, RepositoryStatus, Service, WaitingItem};
 use domain::forge::{ForgeItem, ForgeKind, ItemKey, ItemKind, PendingWrite, StopCause, queue};
 use domain::{AgentId, ItemId, Language, ProjectId, ShortId, TaskId, Timestamp};
+use service::{ForgeHealth, ForgeStatus, RepositoryStatus, Service, WaitingItem};
 
 /// A host.
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::rest::page::{MAX_LIMIT, limit_of};
 use crate::rest::{Problem, RestState};
-use crate::service::HistoryFilter;
 use domain::{AgentId, LaunchId, ProjectId, TaskId};
+use service::HistoryFilter;
 
 /// Which rows to list, the newest first; `Id` is that of a row.
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]

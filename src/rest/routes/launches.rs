@@ -19,9 +19,9 @@ use crate::rest::api::{Api, about};
 use crate::rest::extract::{InPath, InQuery};
 use crate::rest::page::{MAX_LIMIT, Page, limit_of};
 use crate::rest::{Problem, RestState};
-use crate::service::LaunchFilter;
 use domain::instance::ExitHint;
 use domain::{AgentId, Launch, LaunchId, ProjectId, Purpose, ShortId, TaskId, Timestamp};
+use service::LaunchFilter;
 
 /// A launch as it is shown.
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]

@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use crate::rest::api::{Api, about};
 use crate::rest::extract::InBody;
 use crate::rest::{FieldProblem, Problem, RestState};
-use crate::service::{Applied, AppliedAs, ApplyError, Wanted};
+use service::{Applied, AppliedAs, ApplyError, Wanted};
 
 pub(super) fn routes() -> Api {
     let text = "Creates and changes projects, agents and tasks as a manifest lists them";

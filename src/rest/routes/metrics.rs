@@ -9,10 +9,10 @@ use super::status::StatusBody;
 use super::{store, totals};
 use crate::rest::api::{Api, about};
 use crate::rest::{Problem, RestState};
-use crate::service::{CoordinatorStatus, Counters, TaskFigures};
 use domain::totals::Totals;
 use domain::{AttentionKind, Purpose};
 use runtime::telemetry::counters::{Exposition, Label, MEDIA_TYPE};
+use service::{CoordinatorStatus, Counters, TaskFigures};
 
 /// A text with its media type.
 pub(super) type Metrics = ([(HeaderName, &'static str); 1], String);

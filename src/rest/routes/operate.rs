@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use crate::rest::api::{Api, about};
 use crate::rest::extract::InBody;
 use crate::rest::{Problem, RestState};
-use crate::service::{Force, StopTarget};
 use domain::{AgentId, LaunchId, ProjectId, Purpose};
+use service::{Force, StopTarget};
 
 /// The target: one agent in a project, or all.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]

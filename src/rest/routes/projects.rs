@@ -15,10 +15,10 @@ use crate::rest::api::{Api, about};
 use crate::rest::conditional::{Revision, Seen};
 use crate::rest::extract::{InBody, InPath, InQuery};
 use crate::rest::{Problem, RestState};
-use crate::service::ProjectEdit;
 use domain::agent::ProjectStatus;
 use domain::workspace::{MergeHooks, WorkspaceMode};
 use domain::{AgentId, Project, ProjectId, ProjectKey, Sent, Timestamp, limits};
+use service::ProjectEdit;
 
 /// A project as it is shown.
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]

@@ -10,10 +10,10 @@ use super::tasks::TaskBody;
 use crate::rest::api::{Api, about};
 use crate::rest::extract::{InPath, InQuery, InTask};
 use crate::rest::{Problem, RestState};
-use crate::service::{ArchivedTasks, RemovalView};
 use domain::removal::{Affected, AffectedKind, RemovableKind};
 use domain::words::words;
 use domain::{AgentId, Language, ProjectId, Refusal, Removable, TaskId};
+use service::{ArchivedTasks, RemovalView};
 
 words! {
     /// Whether a list has what is archived.

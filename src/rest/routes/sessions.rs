@@ -8,9 +8,9 @@ use crate::rest::api::{Api, about};
 use crate::rest::extract::{InPath, InQuery};
 use crate::rest::page::{MAX_LIMIT, Page, limit_of};
 use crate::rest::{Problem, RestState};
-use crate::service::HistoryFilter;
 use domain::session::SessionEndReason;
 use domain::{AgentId, LaunchId, ProjectId, Purpose, Session, SessionId, Timestamp};
+use service::HistoryFilter;
 
 /// A session as it is shown. Its token never is.
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]

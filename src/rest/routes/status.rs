@@ -14,7 +14,6 @@ use crate::rest::routes::launches::{LaunchBody, add_exit_hints};
 use crate::rest::routes::store::StoreBody;
 use crate::rest::routes::totals::TotalsBody;
 use crate::rest::{MissingProgram, Problem, Programs, RestState};
-use crate::service::{CoordinatorStatus, CoordinatorView, Counters, StatusView};
 use config::ConfigurationState;
 use domain::account::Parking;
 use domain::activity::FailureClass;
@@ -27,6 +26,7 @@ use domain::{
     AgentId, CoordinatorId, Instance, InstanceKey, LaunchId, ProjectId, Purpose, SessionId,
     Timestamp,
 };
+use service::{CoordinatorStatus, CoordinatorView, Counters, StatusView};
 
 /// The state of everything; `status --json` prints it in snake_case (C-32).
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]

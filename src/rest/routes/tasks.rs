@@ -19,7 +19,6 @@ use crate::rest::conditional::{Revision, Seen};
 use crate::rest::extract::{InBody, InQuery, InTask};
 use crate::rest::page::{MAX_LIMIT, Page, limit_of};
 use crate::rest::{Problem, RestState};
-use crate::service::{NewTask, ServiceError, Standings, TaskEdit, TaskFilter, TaskView};
 use domain::check::CheckResult;
 use domain::launch::ReportResult;
 use domain::workspace::MergeStep;
@@ -27,6 +26,7 @@ use domain::{
     AgentId, Check, Execution, LaunchId, Priority, ProjectId, Refusal, Sent, ShortId, Task, TaskId,
     TaskStatus, Timestamp, limits,
 };
+use service::{NewTask, ServiceError, Standings, TaskEdit, TaskFilter, TaskView};
 
 /// A task as it is shown.
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]

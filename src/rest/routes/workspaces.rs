@@ -14,9 +14,6 @@ use serde::{Deserialize, Serialize};
 use crate::rest::api::{Api, about};
 use crate::rest::extract::{InBody, InPath, InQuery, InTask};
 use crate::rest::{Problem, RestState};
-use crate::service::{
-    DiffKind, PublishedResult, ResultChoice, SnapshotEntry, SnapshotView, WorkspaceView,
-};
 use domain::workspace::{Content, Moment, OtherTip, Published, WorkspaceState};
 use domain::{
     AgentId, CoordinatorId, LaunchId, ProjectId, ShortId, TaskId, TaskStatus, Timestamp,
@@ -24,6 +21,9 @@ use domain::{
 };
 pub use merge::{MergeRequest, MergedBody};
 pub(in crate::rest) use merge::{hooks_of, repeat_of, style_of};
+use service::{
+    DiffKind, PublishedResult, ResultChoice, SnapshotEntry, SnapshotView, WorkspaceView,
+};
 
 /// A workspace as it is shown.
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]

@@ -8,12 +8,12 @@ use super::tasks::LiveLaunch;
 use super::words::Words;
 use crate::rest::routes::forge::is_safe_link;
 use crate::rest::{Problem, RestState};
-use crate::service::{TaskView, people};
 use domain::event::Event;
 use domain::task::Move;
 use domain::{
     AgentId, Comment, Execution, ForgeItem, LaunchId, Outcome, Task, TaskStatus, Timestamp,
 };
+use service::{TaskView, people};
 
 /// The number of milestones of a task that are read.
 const MAX_EVENTS: usize = 100;

@@ -20,8 +20,8 @@ use super::words::Words;
 use crate::rest::extract::{InPath, InQuery};
 use crate::rest::routes::status::StatusBody;
 use crate::rest::{Problem, RestState};
-use crate::service::LaunchFilter;
 use domain::{Agent, AgentId, Launch, Project, ProjectId, Purpose, Why};
+use service::LaunchFilter;
 
 /// The number of launches that are shown.
 const MAX_LAUNCHES: usize = 5;

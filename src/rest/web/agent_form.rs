@@ -14,9 +14,9 @@ use crate::rest::auth::Operator;
 use crate::rest::extract::{InForm, InPath, InQuery, given, needed};
 use crate::rest::programs::{FoundProgram, ProgramList, ProgramLogin, UnfitProgram};
 use crate::rest::{Problem, RestState};
-use crate::service::{AgentEdit, ProjectEdit};
 use domain::agent::{AgentStatus, AiTypes, DEFAULT_AI_TYPE, ProjectStatus};
 use domain::{Agent, AgentId, Project, ProjectId, Sent};
+use service::{AgentEdit, ProjectEdit};
 
 #[derive(Template)]
 #[template(path = "agent_form.html")]

@@ -21,9 +21,9 @@ use super::words::Words;
 use crate::rest::extract::{InForm, InQuery, given};
 use crate::rest::routes::status::StatusBody;
 use crate::rest::{Problem, RestState};
-use crate::service::{AgentEdit, Force, ProjectEdit, StopTarget};
 use domain::agent::{AgentStatus, ProjectStatus};
 use domain::{Agent, AgentId, InstanceKey, Project, ProjectId, Purpose, ShortId, TaskId, Why};
+use service::{AgentEdit, Force, ProjectEdit, StopTarget};
 
 #[derive(Template)]
 #[template(path = "agents.html")]

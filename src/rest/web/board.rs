@@ -20,10 +20,10 @@ use super::today::Days;
 use super::words::Words;
 use crate::rest::extract::{InPath, InQuery};
 use crate::rest::{Problem, RestState};
-use crate::service::{Standings, TaskFilter};
 use domain::task::{BoardFilter, TaskNeeds};
 use domain::workspace::MergeStep;
 use domain::{AgentId, Priority, Project, ProjectId, Task, TaskId, TaskStatus};
+use service::{Standings, TaskFilter};
 
 /// The number of cards of a column that are shown at once. A reader can ask for more.
 const MAX_CARDS: usize = 30;

@@ -24,11 +24,11 @@ use super::words::Words;
 use crate::rest::extract::{InForm, InTask};
 use crate::rest::routes::workspaces::{hooks_of, repeat_of, style_of};
 use crate::rest::{Problem, RestState};
-use crate::service::{DiffKind, MergeWish, Merged, PublishedResult, ServiceError, WorkspaceView};
 use actions::{Action, Primary, ResultFacts};
 use domain::workspace::{Conflict, Content, Published, WorkspaceState};
 use domain::{ProjectId, Refusal, ShortId, TaskId, TaskStatus, Workspace};
 use message::{Choice, Message, Repeats, message_of, with_branch};
+use service::{DiffKind, MergeWish, Merged, PublishedResult, ServiceError, WorkspaceView};
 
 /// The time in which git has to answer before the part is shown without its answer.
 const GIT_LIMIT: Duration = Duration::from_secs(5);

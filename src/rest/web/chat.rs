@@ -21,14 +21,14 @@ use super::waits::{About, WhyLine};
 use crate::rest::extract::{InPath, InQuery};
 use crate::rest::routes::chat;
 use crate::rest::{Problem, RestState};
-use crate::service::ChatPage;
-use crate::service::people;
 use domain::chat::Sender;
 use domain::start_history::StartReason;
 use domain::{
     Agent, AgentId, InstanceKey, LaunchState, Message, MessageId, Project, ProjectId, ProjectKey,
     Purpose, Refusal, Why,
 };
+use service::ChatPage;
+use service::people;
 
 /// The number of messages that are fetched at once.
 const PAGE: usize = 50;

@@ -12,8 +12,8 @@ use super::layout::{Frame, rendered};
 use super::unified_diff::{FileDiff, Row, UnifiedDiff};
 use crate::rest::extract::{InQuery, InTask};
 use crate::rest::{Problem, RestState};
-use crate::service::DiffKind;
 use domain::TaskId;
+use service::DiffKind;
 
 /// The number of lines of a file that are shown at first.
 const FIRST: usize = 400;

@@ -15,9 +15,9 @@ use crate::rest::auth::Operator;
 use crate::rest::extract::{InForm, needed};
 use crate::rest::programs::{FoundProgram, ProgramList, ProgramLogin, UnfitProgram};
 use crate::rest::{Problem, RestState};
-use crate::service::{AgentEdit, NewTask, ProjectEdit, TaskFilter};
 use domain::agent::{AgentStatus, AiTypes, ProjectStatus};
 use domain::{Agent, AgentId, Project, ProjectId, Sent, TaskId, TaskStatus};
+use service::{AgentEdit, NewTask, ProjectEdit, TaskFilter};
 
 /// The state of the three steps.
 pub(super) struct FirstRun {

@@ -21,12 +21,12 @@ use crate::rest::extract::{InForm, InQuery, given};
 use crate::rest::routes::attention::{entries, put_mark};
 use crate::rest::routes::forge::is_safe_link;
 use crate::rest::{Problem, RestState};
-use crate::service::MarkedAttention;
 use domain::attention::{
     AttentionGroup, AttentionKind, AttentionState, Cause, Mark, TaskInNeed, WaitingResult,
 };
 use domain::{AgentId, AttentionId, Language, LaunchId, ProjectId, ShortId};
 use runtime::telemetry::ErrorChain;
+use service::MarkedAttention;
 
 #[derive(Template)]
 #[template(path = "inbox.html")]

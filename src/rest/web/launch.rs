@@ -13,12 +13,12 @@ use super::shown::{Elapsed, Face, Faces, Short, Took, When, cost_of, size, task_
 use super::words::Words;
 use crate::rest::extract::InPath;
 use crate::rest::{Problem, RestState};
-use crate::service::Surroundings;
 use domain::machine::Machine;
 use domain::{
     AgentId, Language, Launch, LaunchId, LaunchState, ProjectId, Purpose, ShortId, StopReason,
     Timestamp,
 };
+use service::Surroundings;
 
 #[derive(Template)]
 #[template(path = "launch.html")]

@@ -19,12 +19,12 @@ use super::today::Days;
 use super::words::Words;
 use crate::rest::extract::InQuery;
 use crate::rest::{Problem, RestState};
-use crate::service::{LaunchEnd, LaunchFilter, LaunchHistory, LaunchTraits, Surroundings};
 use domain::totals::EndedLaunch;
 use domain::{
     Agent, AgentId, Language, Launch, LaunchId, Outcome, Project, ProjectId, Purpose, StopReason,
     Timestamp, Usage,
 };
+use service::{LaunchEnd, LaunchFilter, LaunchHistory, LaunchTraits, Surroundings};
 
 /// The number of ended launches that are added each time.
 const PAGE: usize = 50;

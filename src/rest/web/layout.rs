@@ -13,8 +13,8 @@ use super::side::Side;
 use super::words::Words;
 use crate::rest::auth::{Operator, Role};
 use crate::rest::{Problem, RestState};
-use crate::service::people;
 use domain::{Language, ProjectId};
+use service::people;
 
 /// The cookie of the language that was chosen on the page.
 pub(super) const LANGUAGE_COOKIE: &str = "agent_coordinator_language";

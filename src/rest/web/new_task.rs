@@ -16,8 +16,8 @@ use super::tasks::task_ids;
 use crate::rest::auth::Operator;
 use crate::rest::extract::{InForm, InPath, InQuery, given};
 use crate::rest::{Problem, RestState};
-use crate::service::NewTask;
 use domain::{AgentId, Priority, Project, ProjectId, Sent, Task, TaskId, TaskStatus};
+use service::NewTask;
 
 #[derive(Template)]
 #[template(path = "parts/new_task.html")]

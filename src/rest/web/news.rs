@@ -14,9 +14,9 @@ use crate::rest::auth::Operator;
 use crate::rest::extract::{InQuery, given};
 use crate::rest::routes::events::{Places, stream};
 use crate::rest::{Problem, RestState};
-use crate::service::EventUpdate;
 use domain::event::Event;
 use domain::{AgentId, Assignment, ProjectId, TaskId};
+use service::EventUpdate;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]

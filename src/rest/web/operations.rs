@@ -25,12 +25,12 @@ use crate::rest::routes::status::{
 };
 use crate::rest::routes::store::StoreBody;
 use crate::rest::{Problem, RestState};
-use crate::service::{Counters, Force, StatusView, StopTarget};
 use domain::load::LastHour;
 use domain::plan::shared::{Crowd, CrowdMember, FailedSnapshot};
 use domain::{
     Agent, FailureClass, InstanceKey, Launch, Purpose, ShortId, TaskId, Timestamp, Usage,
 };
+use service::{Counters, Force, StatusView, StopTarget};
 
 /// The number of ended launches that are shown.
 const MAX_ENDED: usize = 8;

@@ -21,10 +21,10 @@ use super::words::Words;
 use crate::rest::auth::Operator;
 use crate::rest::extract::{InForm, InPath, given, needed};
 use crate::rest::{Problem, RestState};
-use crate::service::{ArchivedTasks, ProjectEdit, TaskFilter};
 use domain::agent::ProjectStatus;
 use domain::workspace::{Folder, WorkspaceMode};
 use domain::{AgentId, Project, ProjectId, Sent};
+use service::{ArchivedTasks, ProjectEdit, TaskFilter};
 
 #[derive(Template)]
 #[template(path = "projects.html")]

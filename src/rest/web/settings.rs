@@ -14,10 +14,10 @@ use super::layout::{Frame, LANGUAGE_COOKIE, NavSection, rendered};
 use super::shown::When;
 use crate::rest::extract::{InForm, InPath};
 use crate::rest::{Problem, RestState, public_path};
-use crate::service::people;
 use config::ConfigurationState;
 use domain::credential::{CredentialKind, Role};
 use domain::{CredentialId, Language};
+use service::people;
 
 #[derive(Template)]
 #[template(path = "settings.html")]

@@ -8,13 +8,13 @@ use super::agent_state::ring_of_wait;
 use super::changes::CardResult;
 use super::waits::{About, WhyLine};
 use super::words::Words;
-use crate::service::Standings;
 use domain::printable::one_line;
 use domain::workspace::MergeStep;
 use domain::{
     Agent, AgentId, Launch, LaunchId, Priority, ProjectId, Purpose, Removable, ShortId, Task,
     TaskId, TaskStatus, Timestamp, Usage,
 };
+use service::Standings;
 
 /// Declares the ways in which the page shows a moment. The script of the page writes the text, in
 /// the words and the time zone of the reader.

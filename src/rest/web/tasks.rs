@@ -24,12 +24,12 @@ use crate::rest::auth::Operator;
 use crate::rest::extract::{InForm, InQuery, InTask, given, parsed};
 use crate::rest::routes::forge::is_safe_link;
 use crate::rest::{Problem, RestState};
-use crate::service::{ServiceError, Standings, TaskEdit};
 use domain::check::CheckResult;
 use domain::{
     AgentId, Check, CommentId, Execution, ForgeItem, LaunchId, Priority, ProjectId, ProjectKey,
     Purpose, Refusal, ShortId, Task, TaskId, TaskStatus, Usage, Workspace,
 };
+use service::{ServiceError, Standings, TaskEdit};
 
 #[derive(Template)]
 #[template(path = "parts/task.html")]

@@ -18,10 +18,10 @@ use super::markdown::Markdown;
 use super::shown::{Elapsed, Short, Took, cost_of};
 use crate::rest::extract::{InPath, InQuery};
 use crate::rest::{Problem, RestState};
-use crate::service::WantedLines;
 use domain::transcript::{Body, Call, CallResult, EditedLines, Entry, entries};
 use domain::{LaunchId, ProjectKey, Timestamp, Usage};
 use machine::instance_dir::output_pages::{OutputPage, OutputPlace};
+use service::WantedLines;
 
 /// The number of lines of a page.
 const MAX_LINES: usize = 400;

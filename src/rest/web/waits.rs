@@ -196,13 +196,13 @@ mod tests {
     use super::super::shown::Now;
     use super::*;
     use crate::rest::routes::waiting::WaitingBody;
-    use crate::service::Standings;
     use domain::account::{Parked, Parking};
     use domain::plan::InUse;
     use domain::start_history::{Ruling, StartReason, WaitEnd};
     use domain::task::{NewTask, TaskStatus};
     use domain::waiting::WaitFacts;
     use domain::{Account, FailureClass, InstanceKey, Purpose, Why};
+    use service::Standings;
 
     /// Returns the sentence of a reason that names something; `None` for the others.
     fn named(reason: StartReason) -> Option<&'static str> {

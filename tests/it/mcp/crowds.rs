@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 
 use agent_coordinator::mcp::admission::ConnectionRegister;
 use agent_coordinator::mcp::{self, McpServer};
-use agent_coordinator::service::Service;
-use agent_coordinator::service::world::SystemWorld;
 use domain::admission::{ConnectionLimits, Refused};
 use domain::peer::ProcessId;
 use domain::{LaunchId, Secret};
 use runtime::nudge::Nudge;
 use runtime::peer::{Lineage, LocalPeer, PeerKind};
 use serde_json::Value;
+use service::Service;
+use service::world::SystemWorld;
 use store::rows::Store;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::UnixStream;

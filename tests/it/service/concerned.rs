@@ -1,7 +1,7 @@
 //! The agents that a change of a task concerns.
 
-use agent_coordinator::service::TaskEdit;
 use domain::{Launch, LaunchState};
+use service::TaskEdit;
 use store::rows::{Context, Transaction};
 
 use super::*;

@@ -1,9 +1,9 @@
 //! Calls that an agent repeats. They change nothing the second time.
 
-use agent_coordinator::service::{Caller, NewTask, Report, ServiceError, TaskEdit};
 use domain::agent::{AgentEdit, ProjectEdit};
 use domain::launch::ReportResult;
 use domain::{AgentId, MadeByForm, ProjectId, Sent, TaskId};
+use service::{Caller, NewTask, Report, ServiceError, TaskEdit};
 
 use super::*;
 

@@ -2,8 +2,8 @@
 
 use std::sync::atomic::AtomicU64;
 
-use agent_coordinator::service::Caller;
 use domain::LaunchId;
+use service::Caller;
 
 use super::*;
 

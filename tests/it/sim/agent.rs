@@ -7,10 +7,10 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent_coordinator::service::{Report, Service, ServiceError};
 use domain::launch::ReportResult;
 use domain::session::Presenter;
 use domain::{InstanceKey, LaunchId, Purpose, Refusal, Secret};
+use service::{Report, Service, ServiceError};
 
 use super::world::{Dice, Slumber, pass};
 use super::{START_TIMEOUT, Sim};

@@ -12,7 +12,6 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use agent_coordinator::service::world::World as _;
 use domain::launch::{ExitStatus, ProcessEnd};
 use domain::plan::{Limits, StartLimits};
 use domain::{
@@ -20,6 +19,7 @@ use domain::{
     Timestamp,
 };
 use runtime::nudge::Nudge;
+use service::world::World as _;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent_coordinator::service::world::World as _;
 use domain::launch::{ProcessEnd, Verdict};
 use domain::start_history::StartReason;
 use domain::{InstanceKey, LaunchId, LaunchState, Outcome, Purpose, StopReason};
+use service::world::World as _;
 
 use super::history::POLLING_INTERVAL;
 use super::host::{Cap, Host};

@@ -6,14 +6,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use agent_coordinator::coordinator::{ClaimAnswer, ControlError, ControlPlane, LocalControlPlane};
-use agent_coordinator::service::world::World as _;
-use agent_coordinator::service::{CoordinatorStatus, ServerView};
 use domain::launch::ProcessEnd;
 use domain::plan::ProcessReport;
 use domain::{
     Activity, Attempt, CoordinatorId, Instance, InstanceKey, LaunchId, Secret, StopReason,
     Timestamp,
 };
+use service::world::World as _;
+use service::{CoordinatorStatus, ServerView};
 use tokio::task::yield_now;
 
 use super::world::{Dice, pass};
@@ -203,7 +203,7 @@ impl ControlPlane for Way {
     async fn claim(&self, key: &InstanceKey) -> Result<ClaimAnswer, ControlError> {
         if self.0.sim.mutant == Some(Mutant::ClaimSkipped) {
             yield_now().await;
-            let world: &dyn agent_coordinator::service::world::World = &*self.0.sim.world;
+            let world: &dyn service::world::World = &*self.0.sim.world;
             return Ok(ClaimAnswer::Claimed {
                 clone: None,
                 launch: world.new_id(LaunchId::PREFIX),

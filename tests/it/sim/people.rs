@@ -4,10 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent_coordinator::service::{
-    AgentEdit, Force, NewTask, ProjectEdit, ServiceError, StopTarget, TaskEdit,
-};
 use domain::{AgentId, InstanceKey, MessageId, ProjectId, Purpose, TaskId, TaskStatus};
+use service::{AgentEdit, Force, NewTask, ProjectEdit, ServiceError, StopTarget, TaskEdit};
 
 use super::Sim;
 use super::script::{Caps, Deed, Fleet};

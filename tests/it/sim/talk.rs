@@ -8,11 +8,11 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use agent_coordinator::service::world::World as _;
 use domain::chat::Sender;
 use domain::{
     InstanceKey, Launch, LaunchId, LaunchState, Message, MessageId, SessionId, Timestamp,
 };
+use service::world::World as _;
 use store::{LaunchFilter, MessageFilter};
 
 use super::{CHAT_IDLE, CHAT_REST, SLACK, Sim};

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use agent_coordinator::process::BootInstant;
-use agent_coordinator::service::world::World;
 use domain::Timestamp;
+use service::world::World;
 use tokio::time::Instant;
 
 /// Splitmix64: small, and the same everywhere.

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent_coordinator::service::world::SystemWorld;
-use agent_coordinator::service::{EventUpdate, HistoryFilter, Service, Settings};
 use domain::event::NewEvent;
 use domain::launch::Outcome;
 use domain::retention::Retention;
 use domain::{Check, InstanceKey, LaunchState, Purpose, StartHistory, Task, TaskStatus};
 use runtime::nudge::Nudge;
+use service::world::SystemWorld;
+use service::{EventUpdate, HistoryFilter, Service, Settings};
 use store::MessageFilter;
 use store::rows::{Store, checks};
 

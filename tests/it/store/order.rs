@@ -16,13 +16,13 @@ mod writer;
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent_coordinator::service::{EventUpdate, Follower, ProjectEdit, Service, Settings};
 use config::Start;
 use domain::event::Event;
 use domain::start_history::Backoff;
 use domain::{InstanceKey, ProjectId, Purpose, Task, TaskStatus};
 use postgres_url::PostgresUrl;
 use runtime::nudge::Nudge;
+use service::{EventUpdate, Follower, ProjectEdit, Service, Settings};
 use store::postgres::Sharing;
 use store::postgres::open::Options;
 use store::rows::Store;

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::rest::extract::{InBody, InTask};
 use crate::rest::{Problem, RestState};
-use crate::service::{HookWish, MergeStyle, MergeWish, Merged, Repeat};
 use domain::workspace::Published;
+use service::{HookWish, MergeStyle, MergeWish, Merged, Repeat};
 
 /// The options of a merge.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]

@@ -2,8 +2,8 @@
 
 use super::short_commit;
 use crate::rest::web::words::Words;
-use crate::service::Merged;
 use domain::workspace::Published;
+use service::Merged;
 
 /// The outcome of an action of the reader.
 pub(super) struct Message {

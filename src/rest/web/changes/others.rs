@@ -10,9 +10,9 @@ use crate::rest::routes::workspaces::{ResultRequest, choice_of};
 use crate::rest::web::layout::Frame;
 use crate::rest::web::words::Words;
 use crate::rest::{Problem, RestState};
-use crate::service::ServiceError;
 use domain::Refusal;
 use domain::workspace::{Content, OtherTip};
+use service::ServiceError;
 
 /// A branch or a commit beside the result, as the page shows it.
 pub(super) struct OtherRow<'a> {

@@ -4,9 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent_coordinator::service::{NextAction, Pending, Service, ServiceError};
 use domain::session::Presenter;
 use domain::{LaunchId, Message, Secret};
+use service::{NextAction, Pending, Service, ServiceError};
 use tokio::time::Instant;
 
 use super::{Character, Ending, Life, Over};

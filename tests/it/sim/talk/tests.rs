@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use agent_coordinator::service::Caller;
-use agent_coordinator::service::world::World as _;
 use domain::launch::{ExitStatus, ProcessEnd};
 use domain::plan::ProcessReport;
 use domain::session::Presenter;
 use domain::{InstanceKey, LaunchId, LaunchState, Purpose, Secret};
+use service::Caller;
+use service::world::World as _;
 
 use crate::questions::Questions;
 use crate::sim::script::Fleet;

@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use agent_coordinator::service::world::World as _;
-use agent_coordinator::service::{Force, ServiceError, StopTarget};
 use domain::chat::{Sender, listens};
 use domain::event::NewEvent;
 use domain::id::CoordinatorId;
 use domain::start_history::StartReason;
 use domain::{InstanceKey, Launch, LaunchId, Message, MessageId, Secret, StartHistory};
+use service::world::World as _;
+use service::{Force, ServiceError, StopTarget};
 use store::StoreError;
 use store::rows::{Context, Transaction, launches, messages, start_histories};
 

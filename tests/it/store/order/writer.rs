@@ -5,8 +5,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use agent_coordinator::service::world::{SystemWorld, World};
-use agent_coordinator::service::{Force, ProjectEdit, Service, ServiceError, StopTarget};
 use domain::launch::{ExitStatus, ProcessEnd};
 use domain::plan::ProcessReport;
 use domain::session::Presenter;
@@ -15,6 +13,8 @@ use domain::{
     AgentId, CoordinatorId, InstanceKey, LaunchId, LaunchState, MessageId, Purpose, Refusal,
     Secret, Timestamp,
 };
+use service::world::{SystemWorld, World};
+use service::{Force, ProjectEdit, Service, ServiceError, StopTarget};
 
 use crate::questions::Questions as _;
 use crate::sim::Dice;

@@ -1,0 +1,589 @@
+//! `apply`: the agents, projects and tasks of a file, in one transaction. Applying the file again
+//! changes nothing. Entries that the file does not list stay as they are.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use config::manifest::Manifest;
+use domain::agent::{AgentEdit, AgentStatus, AiTypes, ProjectEdit, ProjectStatus};
+use domain::id::{AgentId, ProjectId, TaskId};
+use domain::limits;
+use domain::notice::WorkChange;
+use domain::task::{Actor, NewTask, TaskEdit, change};
+use domain::workspace::WorkspaceMode;
+use domain::{
+    Agent, Assignment, Priority, Project, Refusal, Removable, Secret, ShortId, Task, TaskGraph,
+    TaskStatus, Timestamp,
+};
+use store::rows::{Transaction, agents, assignments, project_keys, projects, tasks};
+use store::{Read, StoreError};
+
+use super::{Catalog, keys, write_agent, write_project};
+use crate::ServiceError;
+use crate::removals::{check_archive, refuse_id};
+use crate::tasks::release_for;
+use crate::tasks::rules::{Wish, graph_around, write_changed};
+
+/// The entries of a manifest, without their places in its file.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Wanted {
+    #[serde(default)]
+    pub agents: Vec<WantedAgent>,
+    #[serde(default)]
+    pub projects: Vec<WantedProject>,
+    #[serde(default)]
+    pub tasks: Vec<WantedTask>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct WantedAgent {
+    pub id: AgentId,
+    #[schemars(transform = limits::NAME.described())]
+    pub name: String,
+    #[schemars(transform = limits::AI_TYPE.described())]
+    pub ai_type: String,
+    #[schemars(transform = limits::SYSTEM_PROMPT.described())]
+    pub system_prompt: String,
+    /// `None` leaves what there is.
+    #[serde(default, with = "passkey_text")]
+    #[schemars(with = "Option<String>", transform = limits::PASSKEY.described())]
+    pub passkey: Option<Secret>,
+    pub status: AgentStatus,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct WantedProject {
+    pub id: ProjectId,
+    #[schemars(transform = limits::NAME.described())]
+    pub name: String,
+    #[schemars(transform = limits::WORKING_DIRECTORY.described_as_absolute())]
+    pub working_directory: PathBuf,
+    /// To be assigned; others that are stay so.
+    pub agents: Vec<AgentId>,
+    pub status: ProjectStatus,
+    /// The place where its agents work. A project that exists keeps its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<WorkspaceMode>,
+    /// The base of the work on its tasks; an empty text for that of the configuration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace_base: Option<String>,
+    /// The pattern for its branches; an empty text for that of the configuration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace_branch: Option<String>,
+    /// `off` if merges run no hooks of its repository; an empty text for the configuration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub merge_hooks: Option<String>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct WantedTask {
+    pub id: TaskId,
+    pub project: ProjectId,
+    #[schemars(transform = limits::TITLE.described_as_needed())]
+    pub title: String,
+    #[schemars(transform = limits::DESCRIPTION.described())]
+    pub description: String,
+    pub assignee: Option<AgentId>,
+    /// Only of a task that doesn't exist yet.
+    pub status: TaskStatus,
+    pub parent: Option<TaskId>,
+    pub dependencies: Vec<TaskId>,
+    pub priority: Priority,
+}
+
+/// A passkey on its way from the command line to the daemon.
+mod passkey_text {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use domain::Secret;
+
+    #[allow(clippy::ref_option, reason = "serde gives the field by reference")]
+    pub(crate) fn serialize<S: Serializer>(
+        passkey: &Option<Secret>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        match passkey {
+            Some(passkey) => serializer.serialize_some(passkey.reveal()),
+            None => serializer.serialize_none(),
+        }
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Secret>, D::Error> {
+        Ok(Option::<String>::deserialize(deserializer)?.map(Secret::new))
+    }
+}
+
+/// The result of one entry.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Applied {
+    /// `agent`, `project` or `task`.
+    pub kind: String,
+    pub id: String,
+    pub what: AppliedAs,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum AppliedAs {
+    Created,
+    Updated,
+    Unchanged,
+}
+
+/// A problem of one entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EntryProblem {
+    /// `agents`, `projects` or `tasks`.
+    pub section: &'static str,
+    pub id: String,
+    pub field: Option<Field>,
+    pub message: String,
+}
+
+/// A key in an entry, with an index if the key holds a list.
+pub type Field = (&'static str, Option<usize>);
+
+/// The reason why a manifest was not applied. Nothing of it was stored.
+#[derive(Debug, thiserror::Error)]
+pub enum ApplyError {
+    #[error("the manifest has {} problem(s)", .0.len())]
+    Problems(Vec<EntryProblem>),
+    #[error(transparent)]
+    Service(#[from] ServiceError),
+}
+
+impl From<&Manifest> for Wanted {
+    fn from(manifest: &Manifest) -> Self {
+        let agents = manifest.agents.iter().map(|agent| WantedAgent {
+            id: agent.id.value.clone(),
+            name: agent.name.clone(),
+            ai_type: agent.ai_type.clone(),
+            system_prompt: agent.system_prompt.clone(),
+            passkey: agent.passkey.clone(),
+            status: agent.status,
+        });
+        let projects = manifest.projects.iter().map(|project| WantedProject {
+            id: project.id.value.clone(),
+            name: project.name.clone(),
+            working_directory: project.working_directory.value.clone(),
+            agents: project.agents.iter().map(|agent| agent.value.clone()).collect(),
+            status: project.status,
+            workspace: project.workspace.mode,
+            workspace_base: project.workspace.base.clone(),
+            workspace_branch: project.workspace.branch.clone(),
+            merge_hooks: project.workspace.merge_hooks.clone(),
+        });
+        let tasks = manifest.tasks.iter().map(|task| WantedTask {
+            id: task.id.value.clone(),
+            project: task.project.value.clone(),
+            title: task.title.clone(),
+            description: task.description.clone(),
+            assignee: task.assignee.as_ref().map(|assignee| assignee.value.clone()),
+            status: task.status.value,
+            parent: task.parent.as_ref().map(|parent| parent.value.clone()),
+            dependencies: task
+                .dependencies
+                .iter()
+                .map(|dependency| dependency.value.clone())
+                .collect(),
+            priority: task.priority,
+        });
+        Self { agents: agents.collect(), projects: projects.collect(), tasks: tasks.collect() }
+    }
+}
+
+impl From<StoreError> for ApplyError {
+    fn from(error: StoreError) -> Self {
+        Self::Service(error.into())
+    }
+}
+
+impl WantedTask {
+    /// Returns the task as it will be. The manifest decides about the status of new tasks only.
+    fn to_task(
+        &self,
+        before: Option<&Task>,
+        short_id: ShortId,
+        now: Timestamp,
+    ) -> Result<Task, Refusal> {
+        let task = if let Some(before) = before {
+            Task { project: self.project.clone(), ..before.clone() }
+        } else {
+            let new = NewTask::new(self.project.clone(), self.title.clone());
+            NewTask { status: self.status, ..new }.to_task(self.id.clone(), short_id, now)?
+        };
+        let edit = TaskEdit {
+            title: Some(self.title.clone()),
+            description: Some(self.description.clone()),
+            priority: Some(self.priority),
+            assignee: Some(self.assignee.clone()),
+            parent: Some(self.parent.clone()),
+            dependencies: Some(self.dependencies.clone()),
+            ..TaskEdit::default()
+        };
+        edit.apply(&task)
+    }
+}
+
+/// An entry of the manifest, with the new agent for an entry that has none yet.
+struct AgentEntry {
+    new: Agent,
+    edit: AgentEdit,
+    salt: [u8; 16],
+}
+
+/// The results of the entries that were read so far. Each entry without a problem is written at
+/// once, so that later entries can refer to it. If any entry has a problem, the transaction is
+/// rolled back.
+#[derive(Default)]
+struct Applying {
+    applied: Vec<Applied>,
+    problems: Vec<EntryProblem>,
+    /// The changes that agents at work must learn.
+    news: Vec<WorkChange>,
+    /// The agents and projects to archive, with their sections. They are checked last.
+    to_archive: Vec<(&'static str, Removable)>,
+}
+
+impl Catalog {
+    /// Applies all of `wanted` or nothing, and returns the result of each entry.
+    ///
+    /// # Errors
+    /// All problems at once: unknown objects, cycles, tasks that may not have the wanted state.
+    pub async fn apply(&self, wanted: &Wanted) -> Result<Vec<Applied>, ApplyError> {
+        let agents: Vec<AgentEntry> =
+            wanted.agents.iter().map(|entry| self.agent_entry(entry)).collect();
+        let wanted = wanted.clone();
+        let ai_types = self.ai_types();
+        let inputs = self.heard.inputs(&self.core);
+        let applied = self.core.try_write(move |tx| {
+            let mut applying = Applying::default();
+            applying.agents(tx, &agents, &ai_types)?;
+            applying.projects(tx, &wanted.projects)?;
+            applying.tasks(tx, &wanted.tasks)?;
+            applying.check_archived(tx)?;
+            if !applying.problems.is_empty() {
+                return Err(ApplyError::Problems(applying.problems));
+            }
+            inputs.tell_agents(tx, &applying.news, None)?;
+            Ok(applying.applied)
+        });
+        applied.await
+    }
+
+    fn agent_entry(&self, entry: &WantedAgent) -> AgentEntry {
+        let edit = AgentEdit {
+            name: Some(entry.name.clone()),
+            ai_type: Some(entry.ai_type.clone()),
+            system_prompt: Some(entry.system_prompt.clone()),
+            passkey: entry.passkey.clone(),
+            status: Some(entry.status),
+            ..AgentEdit::default()
+        };
+        AgentEntry { new: self.new_agent(entry.id.clone()), edit, salt: self.core.world.new_salt() }
+    }
+}
+
+// An entry with a problem is written all the same, as far as it is right. Then entries that name it
+// have no problem because of it. Nothing of a manifest with a problem is committed.
+impl Applying {
+    fn agents(
+        &mut self,
+        tx: &mut Transaction<'_>,
+        entries: &[AgentEntry],
+        ai_types: &AiTypes,
+    ) -> Result<(), StoreError> {
+        let mut seen = BTreeSet::new();
+        for AgentEntry { new, edit, salt } in entries {
+            let id = &new.id;
+            if !seen.insert(id) {
+                let problem = "the agent is listed twice".to_owned();
+                self.complain("agents", id.as_str(), None, problem);
+                continue;
+            }
+            let before = agents::get(tx, id)?;
+            if before.is_none() {
+                self.note_deleted(tx, "agents", &Removable::Agent(id.clone()))?;
+            }
+            let after = edit.apply(before.clone().unwrap_or_else(|| new.clone()), *salt);
+            let checked =
+                after.and_then(|after| ai_types.check(before.as_ref(), &after).map(|()| after));
+            match checked {
+                Ok(after) => {
+                    if after.is_archived() && !before.as_ref().is_some_and(Agent::is_archived) {
+                        self.to_archive.push(("agents", Removable::Agent(id.clone())));
+                    }
+                    self.news.extend(write_agent(tx, before.as_ref(), &after)?);
+                    self.note("agent", id.as_str(), applied_as(before.as_ref(), &after));
+                }
+                Err(refusal) => {
+                    let field = field_of(&refusal);
+                    let problem = refusal.to_string();
+                    self.complain("agents", id.as_str(), field, problem);
+                    if before.is_none() {
+                        write_agent(tx, None, new)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn projects(
+        &mut self,
+        tx: &mut Transaction<'_>,
+        entries: &[WantedProject],
+    ) -> Result<(), StoreError> {
+        let mut seen = BTreeSet::new();
+        // Lists in the order of creation keep the order of the file.
+        let now = tx.now();
+        let moments = (0..).map(|n| now + Duration::from_millis(n));
+        for (entry, created_at) in entries.iter().zip(moments) {
+            let id = entry.id.as_str();
+            if !seen.insert(id) {
+                self.complain("projects", id, None, "the project is listed twice".to_owned());
+                continue;
+            }
+            let before = projects::get(tx, &entry.id)?;
+            let of = Removable::Project(entry.id.clone());
+            if before.is_none() {
+                self.note_deleted(tx, "projects", &of)?;
+            }
+            let edit = ProjectEdit {
+                name: Some(entry.name.clone()),
+                working_directory: Some(entry.working_directory.clone()),
+                status: Some(entry.status),
+                // A manifest without the key leaves a project as it is.
+                workspace: entry.workspace,
+                workspace_base: entry.workspace_base.clone(),
+                workspace_branch: entry.workspace_branch.clone(),
+                merge_hooks: entry.merge_hooks.clone(),
+                ..ProjectEdit::default()
+            };
+            let base = before.clone().unwrap_or_else(|| Project::new(entry.id.clone(), created_at));
+            let after = edit.apply(base.clone()).unwrap_or_else(|refusal| {
+                let field = field_of(&refusal).or(Some(("working_directory", None)));
+                self.complain("projects", id, field, refusal.to_string());
+                base
+            });
+            let after = match &before {
+                Some(_) => after,
+                None => Project { key: keys::claim_suggested(tx, &after)?, ..after },
+            };
+            if after.is_archived() && !before.as_ref().is_some_and(Project::is_archived) {
+                self.to_archive.push(("projects", of));
+            }
+            self.news.extend(write_project(tx, before.as_ref(), &after)?);
+            let is_assigned = self.assign(tx, entry)?;
+            let what = match applied_as(before.as_ref(), &after) {
+                AppliedAs::Unchanged if is_assigned => AppliedAs::Updated,
+                what => what,
+            };
+            self.note("project", id, what);
+        }
+        Ok(())
+    }
+
+    /// Complains about the id of a thing that was deleted.
+    fn note_deleted(
+        &mut self,
+        tx: &mut Transaction<'_>,
+        section: &'static str,
+        of: &Removable,
+    ) -> Result<(), StoreError> {
+        if let Some(refusal) = refuse_id(tx, of)? {
+            self.complain(section, of.id(), None, refusal.to_string());
+        }
+        Ok(())
+    }
+
+    /// Complains about each agent or project that is to be archived and has not ended.
+    fn check_archived(&mut self, tx: &mut Transaction<'_>) -> Result<(), StoreError> {
+        for (section, of) in std::mem::take(&mut self.to_archive) {
+            match check_archive(tx, &of) {
+                Ok(()) => {}
+                Err(ServiceError::Store(error)) => return Err(error),
+                Err(refused) => {
+                    let field = Some(("status", None));
+                    self.complain(section, of.id(), field, refused.to_string());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Assigns the agents of an entry. Returns whether that changes anything.
+    fn assign(
+        &mut self,
+        tx: &mut Transaction<'_>,
+        entry: &WantedProject,
+    ) -> Result<bool, StoreError> {
+        let mut is_changed = false;
+        for (index, agent) in entry.agents.iter().enumerate() {
+            let assignment = Assignment { project: entry.id.clone(), agent: agent.clone() };
+            if agents::get(tx, agent)?.is_none() {
+                let field = Some(("agents", Some(index)));
+                let problem = format!("there is no agent `{agent}`");
+                self.complain("projects", entry.id.as_str(), field, problem);
+            } else if !assignments::exists(tx, &assignment)? {
+                assignments::add(tx, &assignment)?;
+                is_changed = true;
+            }
+        }
+        Ok(is_changed)
+    }
+
+    fn tasks(
+        &mut self,
+        tx: &mut Transaction<'_>,
+        entries: &[WantedTask],
+    ) -> Result<(), ServiceError> {
+        let mut seen = BTreeSet::new();
+        let mut changed = Vec::new();
+        for entry in entries {
+            let id = entry.id.as_str();
+            if !seen.insert(id) {
+                self.complain("tasks", id, None, "the task is listed twice".to_owned());
+                continue;
+            }
+            let before = tasks::get(tx, &entry.id)?;
+            let of = Removable::Task(entry.id.clone());
+            if before.is_none() {
+                self.note_deleted(tx, "tasks", &of)?;
+            }
+            let short_id = match &before {
+                Some(task) => task.short_id.clone(),
+                None => project_keys::take_short_id(tx, &entry.project)?
+                    .unwrap_or_else(ShortId::of_no_project),
+            };
+            let after = match entry.to_task(before.as_ref(), short_id, tx.now()) {
+                Ok(after) => after,
+                Err(refusal) => {
+                    self.complain("tasks", id, field_of(&refusal), refusal.to_string());
+                    continue;
+                }
+            };
+            let what = applied_as(before.as_ref(), &after);
+            self.note("task", id, what);
+            if what != AppliedAs::Unchanged {
+                changed.push((before, after));
+            }
+        }
+        // A task may name a later one, so the checks need all tasks in their wanted state.
+        let wishes: Vec<Wish<'_>> =
+            changed.iter().map(|(before, task)| (before.as_ref(), task)).collect();
+        let mut graph = graph_around(tx, &wishes)?;
+        for id in changed.iter().flat_map(|(_, task)| &task.dependencies) {
+            if graph.find(id).is_none() {
+                graph.extend(tasks::get(tx, id)?);
+            }
+        }
+        for (before, task) in &changed {
+            let missing = missing_of(tx, task, &graph)?;
+            if !missing.is_empty() {
+                for (field, problem) in missing {
+                    self.complain("tasks", task.id.as_str(), Some(field), problem);
+                }
+                continue;
+            }
+            match change(before.as_ref(), task, Actor::Person, &graph, tx.now()) {
+                Ok(of_task) => {
+                    if let (None, Some(new)) = (before, of_task.first()) {
+                        release_for(tx, new)?;
+                    }
+                    self.news.extend(write_changed(tx, before.as_ref(), of_task)?);
+                }
+                Err(refusal) => {
+                    let field = field_of_task(&refusal, before.as_ref(), task);
+                    self.complain("tasks", task.id.as_str(), Some(field), refusal.to_string());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, kind: &str, id: &str, what: AppliedAs) {
+        self.applied.push(Applied { kind: kind.to_owned(), id: id.to_owned(), what });
+    }
+
+    fn complain(&mut self, section: &'static str, id: &str, field: Option<Field>, message: String) {
+        self.problems.push(EntryProblem { section, id: id.to_owned(), field, message });
+    }
+}
+
+/// Returns the key whose text a refusal is about.
+const fn field_of(refusal: &Refusal) -> Option<Field> {
+    match refusal {
+        Refusal::TooLong { text, .. } | Refusal::NotOneLine { text, .. } => Some((text, None)),
+        Refusal::UnknownAiType { .. } => Some(("ai_type", None)),
+        _ => None,
+    }
+}
+
+fn applied_as<T: PartialEq>(before: Option<&T>, after: &T) -> AppliedAs {
+    match before {
+        None => AppliedAs::Created,
+        Some(before) if before == after => AppliedAs::Unchanged,
+        Some(_) => AppliedAs::Updated,
+    }
+}
+
+/// Returns a problem for each object that a task names and that does not exist.
+fn missing_of(
+    tx: &mut Read<'_>,
+    task: &Task,
+    graph: &TaskGraph,
+) -> Result<Vec<(Field, String)>, StoreError> {
+    let mut missing = Vec::new();
+    if projects::get(tx, &task.project)?.is_none() {
+        missing.push((("project", None), format!("there is no project `{}`", task.project)));
+    } else if let Some(agent) = &task.assignee {
+        let assignment = Assignment { project: task.project.clone(), agent: agent.clone() };
+        if agents::get(tx, agent)?.is_none() {
+            missing.push((("assignee", None), format!("there is no agent `{agent}`")));
+        } else if !assignments::exists(tx, &assignment)? {
+            let message = format!("agent `{agent}` is not assigned to project `{}`", task.project);
+            missing.push((("assignee", None), message));
+        }
+    }
+    if let Some(parent) = task.parent.as_ref().filter(|parent| graph.find(parent).is_none()) {
+        missing.push((("parent", None), format!("there is no task `{parent}`")));
+    }
+    for (index, dependency) in task.dependencies.iter().enumerate() {
+        if graph.find(dependency).is_none() {
+            let message = format!("there is no task `{dependency}`");
+            missing.push((("dependencies", Some(index)), message));
+        }
+    }
+    Ok(missing)
+}
+
+/// Returns the key of a task's entry that a refusal is about.
+fn field_of_task(refusal: &Refusal, before: Option<&Task>, task: &Task) -> Field {
+    let nth = |id: &TaskId| task.dependencies.iter().position(|dependency| dependency == id);
+    match refusal {
+        Refusal::NeedsAssignee { .. } if before.is_some() => ("assignee", None),
+        Refusal::DependsOnKin { dependency, .. } => ("dependencies", nth(dependency)),
+        Refusal::NoSuchTask { task: other, .. } if task.parent.as_ref() != Some(other) => {
+            ("dependencies", nth(other))
+        }
+        Refusal::NoSuchTask { .. } => ("parent", None),
+        Refusal::WaitsForItself { way } => ("dependencies", way.get(1).and_then(nth)),
+        Refusal::DependenciesOpen { .. }
+        | Refusal::SubtasksOpen { .. }
+        | Refusal::ParentClosed { .. } => ("status", None),
+        Refusal::StaysInProject { .. } => ("project", None),
+        Refusal::PartOfItself { .. } => ("parent", None),
+        _ => ("title", None),
+    }
+}

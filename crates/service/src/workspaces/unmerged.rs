@@ -1,0 +1,119 @@
+//! The results of finished tasks that wait for a person, and the conflicts that were found.
+
+use std::collections::BTreeMap;
+
+use crate::ServiceError;
+use domain::attention::{Attention, of_left};
+use domain::workspace::{Conflict, Content, MergeStep, MergeStyle, UnmergedResult};
+use domain::{ProjectId, TaskId, Workspace};
+use store::rows::{forge_items, tasks, workspaces};
+use store::{Read, StoreError};
+use workspace::Merged;
+
+use super::{MergeWish, Workspaces};
+
+impl Workspaces {
+    /// Returns the tasks whose results wait for a person, of all projects or of one, each with the
+    /// next step.
+    pub async fn merge_steps(
+        &self,
+        project: Option<&ProjectId>,
+    ) -> Result<BTreeMap<TaskId, MergeStep>, ServiceError> {
+        let project = project.cloned();
+        let results = self.core.read(move |tx| Ok(list_unmerged(tx, project.as_ref())?)).await?;
+        Ok(results.into_iter().map(|result| (result.task.id, result.step)).collect())
+    }
+
+    /// Returns the entries of the merges on this host that could not be undone.
+    pub(crate) async fn left_merges(&self) -> Result<Vec<Attention>, ServiceError> {
+        let Some(host) = self.checkouts.get() else { return Ok(Vec::new()) };
+        let left = host.left_merges().await;
+        if left.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.core
+            .read(move |tx| {
+                let mut entries = Vec::new();
+                for merge in &left {
+                    let workspace = workspaces::get(tx, &merge.workspace)?;
+                    let task = workspace.map(|of| tasks::get(tx, &of.task)).transpose()?.flatten();
+                    entries.push(of_left(merge.clone(), task));
+                }
+                Ok(entries)
+            })
+            .await
+    }
+
+    /// Stores the conflict of a merge, or that a later merge found none.
+    pub(super) async fn note_conflict(
+        &self,
+        of: &Workspace,
+        merged: &Merged,
+        wish: &MergeWish,
+    ) -> Result<(), ServiceError> {
+        let conflict = match merged {
+            Merged::Conflict { branch, commit, files, is_again: false, .. } => Some(Conflict {
+                result: of.content.as_ref().and_then(|content| content.head_commit.clone()),
+                branch: branch.clone(),
+                commit: commit.clone(),
+                files: files.clone(),
+                at: self.core.now(),
+                squash: wish.style == MergeStyle::Squash,
+                rebase: wish.style == MergeStyle::Rebase,
+                with_uncommitted: wish.with_uncommitted,
+                is_asked: wish.ask_agent,
+            }),
+            // The page cannot offer that the agent resolves it.
+            Merged::Conflict { is_again: true, .. } => None,
+            // The row that says that it is merged says the same.
+            Merged::Into { .. }
+            | Merged::Already { .. }
+            | Merged::Unchanged { .. }
+            | Merged::Stale { .. } => return Ok(()),
+            Merged::InTheWay { .. }
+            | Merged::HooksAsk { .. }
+            | Merged::HookRefused { .. }
+            | Merged::Dirty { .. }
+            | Merged::Reverted { .. }
+            | Merged::Nothing => None,
+        };
+        let seen = of.content.clone();
+        if conflict.is_none() && seen.as_ref().is_none_or(|content| content.conflict.is_none()) {
+            return Ok(());
+        }
+        let id = of.id.clone();
+        self.core
+            .write(move |tx| {
+                let Some(found) = workspaces::get(tx, &id)? else { return Ok(()) };
+                // It says nothing about content that was kept meanwhile.
+                let is_seen = found.is_kept_as(seen.as_ref());
+                if let Some(content) = found.content.clone().filter(|_| is_seen) {
+                    let content = Some(Content { conflict: conflict.clone(), ..content });
+                    workspaces::put(tx, &Workspace { content, ..found })?;
+                }
+                Ok(())
+            })
+            .await
+    }
+}
+
+/// Returns the results of finished tasks that wait for a person.
+pub(crate) fn list_unmerged(
+    tx: &mut Read<'_>,
+    project: Option<&ProjectId>,
+) -> Result<Vec<UnmergedResult>, StoreError> {
+    let mut results = Vec::new();
+    for workspace in workspaces::list_unmerged(tx, project)? {
+        let Some(task) = tasks::get(tx, &workspace.task)? else { continue };
+        if workspace.merge_step(&task, false).is_none() {
+            continue;
+        }
+        let item = forge_items::find_of_task(tx, &task.id)?;
+        let publication = item.and_then(|item| item.publication);
+        let is_at_forge = publication.is_some_and(|it| it.reaches_forge());
+        if let Some(step) = workspace.merge_step(&task, is_at_forge) {
+            results.push(UnmergedResult { workspace, task, step });
+        }
+    }
+    Ok(results)
+}
