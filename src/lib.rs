@@ -28,7 +28,6 @@ pub mod cli;
 pub mod coordinator;
 pub mod forge;
 pub mod mcp;
-pub mod mcp_client;
 pub mod process;
 pub mod provider;
 pub mod rest;

@@ -14,7 +14,7 @@ use super::error::CliError;
 use super::kept_report::{Mailbox, REPORT, is_unavailable, report_of};
 use super::output::print_answer;
 use super::tool_help;
-use crate::mcp_client::{Lost, McpClient, RequestError};
+use client::{Lost, McpClient, RequestError};
 use config::Environment;
 use domain::ServerAddress;
 use runtime::clock;

@@ -21,8 +21,8 @@ use serde_json::json;
 use tokio::sync::watch;
 
 use super::control::{ClaimAnswer, ControlError, ControlPlane, Delivery};
-use crate::mcp_client::{CallError, McpClient};
 use answers::Claimed;
+use client::{CallError, McpClient};
 use domain::plan::{Limits, ProcessReport};
 use domain::start_history::{Backoff, StartReason};
 use domain::{

@@ -18,7 +18,7 @@ use serde_json::Value;
 use self::answer::{has_moved_itself, link, linked_page};
 use super::gate::Gate;
 use super::{Answer, Conditional, ForgeError};
-use crate::mcp_client::http::http_client;
+use client::http::http_client;
 use domain::Secret;
 use domain::forge::pacing::Urgency;
 use domain::printable::{excerpt, one_line};

@@ -11,7 +11,7 @@ use tokio::sync::{Mutex, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::LinkState;
-use crate::mcp_client::{CallError, ConnectError, McpClient};
+use client::{CallError, ConnectError, McpClient};
 use domain::{Incarnation, Secret, ServerAddress};
 use machine::sys::regular_file;
 use runtime::clock;

@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 use super::answers::{ActiveProjects, Claimed, Health};
 use super::link::LinkError;
 use super::{RemoteControlPlane, TIMEOUT};
-use crate::mcp_client::McpClient;
+use client::McpClient;
 use domain::launch::{ProcessEnd, Verdict};
 use domain::plan::ProcessReport;
 use domain::plan::slots::Slots;

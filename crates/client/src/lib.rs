@@ -2,6 +2,7 @@
 //!
 //! A failed connection is not repaired: its owner makes another one. This module knows no tool.
 //! `coordinator` and `cli` call it. The bridge carries messages by [`http`] alone.
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests may wait and ask the time"))]
 
 pub mod http;
 mod socket;
