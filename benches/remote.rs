@@ -10,13 +10,13 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use agent_coordinator::coordinator::{ControlPlane as _, RemoteConfig, RemoteControlPlane, Token};
 use anyhow::{Context as _, Result, ensure};
 use domain::plan::Limits;
 use domain::start_history::Backoff;
 use domain::{Incarnation, Secret};
 use serde_json::json;
 use service::world::{SystemWorld, World as _};
+use supervisor::coordinator::{ControlPlane as _, RemoteConfig, RemoteControlPlane, Token};
 use support::agent::{self, Pipe, Role, monotonic};
 use support::bed::{Bed, Link, Wanted};
 use support::clients::request;

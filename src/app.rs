@@ -37,14 +37,14 @@ pub use signals::{Signal, Signals, unblock};
 pub use state_dir::{OpenStateDir, check_state_dir};
 pub use store::{RestoreReport, back_up, copy_store, look_at_store, restore};
 
-pub use crate::coordinator::{anywhere, find_unstartable, setting_of_path};
-pub use crate::process::find_program;
 pub use ::store::backup::{BackupContents, IfExists};
 pub use ::store::copy::{CopiedTable, Progress};
+pub use ::supervisor::coordinator::{anywhere, find_unstartable, setting_of_path};
+pub use ::supervisor::process::find_program;
 pub use workspace::Upgrade;
 
-use crate::coordinator::{LocalControlPlane, Mode, RemoteControlPlane};
 use crate::rest::{self, ConfigurationHandle, CoordinatorState};
+use ::supervisor::coordinator::{LocalControlPlane, Mode, RemoteControlPlane};
 use config::manifest::{self, Manifest};
 use config::{AtShutdown, Config, ConfigError, Environment, Loaded, Report};
 use domain::ServerAddress;

@@ -25,9 +25,6 @@
 
 pub mod app;
 pub mod cli;
-pub mod coordinator;
 pub mod forge;
 pub mod mcp;
-pub mod process;
-pub mod provider;
 pub mod rest;

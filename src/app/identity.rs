@@ -9,7 +9,6 @@ use std::str::FromStr;
 use anyhow::Context as _;
 
 use super::lock::RoleLock;
-use crate::coordinator::Token;
 use config::Config;
 use domain::secret::COORDINATOR_TOKEN_PREFIX;
 use domain::{CoordinatorId, Incarnation, Secret};
@@ -17,6 +16,7 @@ use machine::instance_dir;
 use machine::sys::regular_file;
 use runtime::telemetry::ErrorChain;
 use service::world::{SystemWorld, World};
+use supervisor::coordinator::Token;
 
 /// Files in the state directory: the name, the machine and folder in which it was given, its last
 /// start, and the token.

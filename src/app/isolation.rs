@@ -10,11 +10,11 @@ use std::sync::OnceLock;
 
 use nix::unistd::User;
 
-use crate::provider::AgentUser;
 use config::{AgentLimits, Config, KEEPER, ProviderConfig, built_in_names};
 use domain::{FileOwner, FileOwners, RunAs};
 use machine::cgroup;
 use machine::sys;
+use supervisor::provider::AgentUser;
 
 /// The reason why agents cannot be started as configured.
 #[derive(Debug, thiserror::Error)]

@@ -13,13 +13,13 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::coordinator::LoopObserver;
 use config::{ConfigurationState, Environment};
 use domain::Phase;
 use machine::locks::lock;
 use machine::sys;
 use runtime::clock;
 use service::CoordinatorStatus;
+use supervisor::coordinator::LoopObserver;
 
 /// The timeout for a manager that does not read. A report that is lost is sent with the next
 /// change.

@@ -13,9 +13,6 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::isolation;
-use crate::coordinator::{Unstartable, command_anywhere, find_unstartable};
-use crate::process::{StartFault, find_program};
-use crate::provider::{Host, Login, Providers, login_of, program_of};
 use crate::rest::{
     FoundProgram, MissingProgram, ProgramList, ProgramLogin, Programs, SingleLook, UnfitProgram,
 };
@@ -26,6 +23,9 @@ use machine::sys::ownership::is_only_of_root;
 use machine::sys::regular_file;
 use machine::sys::usual_folders::Elsewhere;
 use runtime::clock;
+use supervisor::coordinator::{Unstartable, command_anywhere, find_unstartable};
+use supervisor::process::{StartFault, find_program};
+use supervisor::provider::{Host, Login, Providers, login_of, program_of};
 use workspace::git_folders;
 
 /// The time that a CLI has to print its version.
@@ -323,8 +323,8 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
-    use crate::provider::installation_of;
     use domain::Secret;
+    use supervisor::provider::installation_of;
 
     #[test]
     fn a_program_that_is_not_installed_is_named_with_what_to_do() {

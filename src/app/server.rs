@@ -16,7 +16,6 @@ use super::{
 };
 use crate::forge;
 use crate::mcp::{self, McpServer};
-use crate::provider::Providers;
 use crate::rest::{self, ConfigurationHandle, Programs, RestState, WebhookEndpoint};
 use ::store::rows::Store;
 use config::manifest::{self, Manifest};
@@ -28,6 +27,7 @@ use runtime::nudge::{Nudge, Nudges};
 use runtime::telemetry::ErrorChain;
 use service::world::SystemWorld;
 use service::{AppliedAs, ApplyError, Service, Settings, Wanted};
+use supervisor::provider::Providers;
 use workspace::Checkouts;
 
 /// The store and the use cases, before and after the listeners are open.

@@ -13,12 +13,6 @@ use super::isolation;
 use super::parts::Parts;
 use super::programs::HOST;
 use super::{identity, notify};
-use crate::coordinator::{
-    Coordinator, CoordinatorConfig, HookRunner, HookSettings, HostFiles, LocalControlPlane,
-    LoopObserver, Mode, RemoteConfig, RemoteControlPlane,
-};
-use crate::process::{self, ProcessConfig, ProcessTable, TemporaryConfig};
-use crate::provider::Providers;
 use crate::rest::CoordinatorLook;
 use config::{Config, Environment, Secrets};
 use domain::plan::Limits;
@@ -31,6 +25,12 @@ use runtime::nudge::Nudge;
 use runtime::telemetry::{ErrorChain, counters};
 use service::CoordinatorStatus;
 use service::world::{SystemWorld, World};
+use supervisor::coordinator::{
+    Coordinator, CoordinatorConfig, HookRunner, HookSettings, HostFiles, LocalControlPlane,
+    LoopObserver, Mode, RemoteConfig, RemoteControlPlane,
+};
+use supervisor::process::{self, ProcessConfig, ProcessTable, TemporaryConfig};
+use supervisor::provider::Providers;
 use workspace::{Checkouts, KeepPolicy};
 
 /// The table and the loop.

@@ -8,7 +8,6 @@ use serde::Serialize;
 use super::error::CliError;
 use super::output::{Form, print_json, print_line};
 use crate::app;
-use crate::provider::{LaunchRequest, Providers};
 use config::{
     CommandLine, Environment, Loaded, PassEnvironment, Preset, ProviderConfig, Template,
     built_in_names, manifest,
@@ -18,6 +17,7 @@ use domain::{
     Attempt, CommandSpec, FileContent, InstanceKey, LaunchFile, Purpose, Secret, ServerAddress,
 };
 use runtime::telemetry::ErrorChain;
+use supervisor::provider::{LaunchRequest, Providers};
 
 /// The least length of a secret. Shorter values are words or numbers. A value that begins with a
 /// slash is a path.

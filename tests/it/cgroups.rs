@@ -121,7 +121,7 @@ async fn a_limit_that_cant_be_set_keeps_the_agent_from_starting_and_a_missing_gr
 async fn with_group_in_the_way(
     bed: &Bed,
     root: &Path,
-    request: agent_coordinator::process::StartRequest,
+    request: supervisor::process::StartRequest,
 ) -> domain::LaunchId {
     let aside = root.with_extension("aside");
     fs::rename(root, &aside).unwrap();

@@ -5,7 +5,6 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
 use std::time::Duration;
 
-use agent_coordinator::process::{self, OpenError, StartError};
 use domain::launch::{ProcessEnd, StopReason};
 use domain::{FileContent, LaunchFile, LaunchId, Phase};
 use futures::StreamExt as _;
@@ -18,6 +17,7 @@ use runtime::nudge::Nudge;
 use rustix::fs::{CWD, FileType, Mode};
 use rustix::process::Signal;
 use service::read_output;
+use supervisor::process::{self, OpenError, StartError};
 
 use crate::support::{
     Bed, DEADLINE, exited, is_gone, key, kill, killed, n_in_phase, tree_of, until, until_some,

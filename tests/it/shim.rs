@@ -4,7 +4,6 @@
 use std::os::unix::fs::MetadataExt as _;
 use std::time::{Duration, Instant};
 
-use agent_coordinator::process::StartError;
 use domain::Phase;
 use domain::launch::{ProcessEnd, StopReason};
 use domain::{LaunchId, Secret};
@@ -12,6 +11,7 @@ use machine::instance_dir::clock::BootInstant;
 use machine::instance_dir::{self, SHIM_COMM};
 use machine::sys::processes;
 use rustix::process::Signal;
+use supervisor::process::StartError;
 
 use crate::support::{Bed, exited, is_gone, kill, killed, tree_of, until, until_some};
 

@@ -9,9 +9,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use agent_coordinator::process::{
-    self, Adoption, ProcessConfig, ProcessTable, StartRequest, TemporaryConfig,
-};
 use domain::launch::{ExitStatus, ProcessEnd, StopReason};
 use domain::{AgentId, CommandSpec, InstanceKey, LaunchId, ProjectId, Purpose, Secret};
 use domain::{Instance, Phase};
@@ -22,6 +19,9 @@ use machine::instance_dir::lock::{self, LockState, ShimIdentity};
 use machine::instance_dir::record::{self, Exit, Stop};
 use machine::sys::processes;
 use runtime::nudge::Nudge;
+use supervisor::process::{
+    self, Adoption, ProcessConfig, ProcessTable, StartRequest, TemporaryConfig,
+};
 use tempfile::TempDir;
 
 pub use crate::forge::fake::git::run as git;

@@ -6,8 +6,8 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use agent_coordinator::process::TemporaryConfig;
 use domain::{RunAs, Secret};
+use supervisor::process::TemporaryConfig;
 
 use crate::support::{Bed, skip, until};
 

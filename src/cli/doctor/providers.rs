@@ -3,8 +3,8 @@
 use super::{Finding, State};
 use crate::app;
 use crate::app::programs::{self, Sight};
-use crate::provider::{Login, installation_of};
 use config::{Config, Environment, Preset, ProviderConfig};
+use supervisor::provider::{Login, installation_of};
 
 pub(super) fn users(config: &Config) -> Option<Finding> {
     let subject = "users";

@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use agent_coordinator::coordinator::{Coordinator, CoordinatorConfig, Mode};
-use agent_coordinator::provider::{self, Providers};
 use domain::plan::{Limits, StartLimits};
 use domain::{Guidance, Language};
+use supervisor::coordinator::{Coordinator, CoordinatorConfig, Mode};
+use supervisor::provider::{self, Providers};
 use tokio::sync::watch;
 use tokio::time::Sleep;
 

@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use agent_coordinator::coordinator::{ClaimAnswer, ControlError, ControlPlane, LocalControlPlane};
 use domain::launch::ProcessEnd;
 use domain::plan::ProcessReport;
 use domain::{
@@ -14,6 +13,7 @@ use domain::{
 };
 use service::world::World as _;
 use service::{CoordinatorStatus, ServerView};
+use supervisor::coordinator::{ClaimAnswer, ControlError, ControlPlane, LocalControlPlane};
 use tokio::task::yield_now;
 
 use super::world::{Dice, pass};

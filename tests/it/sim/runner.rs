@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use agent_coordinator::coordinator::Mode;
 use domain::TaskStatus;
+use supervisor::coordinator::Mode;
 
 use super::history::{Told, live};
 use super::net::Weather;

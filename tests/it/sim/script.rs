@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use agent_coordinator::coordinator::Mode;
 use domain::TaskStatus;
 use domain::agent::{AgentStatus, ProjectStatus};
+use supervisor::coordinator::Mode;
 
 use super::illness::Illness;
 use super::net::Weather;

@@ -5,9 +5,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
-use agent_coordinator::process::BootInstant;
 use domain::Timestamp;
 use service::world::World;
+use supervisor::process::BootInstant;
 use tokio::time::Instant;
 
 /// Splitmix64: small, and the same everywhere.

@@ -4,9 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent_coordinator::coordinator::ProcessLayer;
-use agent_coordinator::process::{BootInstant, StartError, StartRequest};
 use domain::{Condition, Instance, LaunchId, StopReason};
+use supervisor::coordinator::ProcessLayer;
+use supervisor::process::{BootInstant, StartError, StartRequest};
 use tokio::task::yield_now;
 use tokio::time::Instant;
 

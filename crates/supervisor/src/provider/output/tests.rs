@@ -6,7 +6,7 @@ use domain::{Activity, FailureClass};
 
 macro_rules! printed {
     ($name:literal) => {
-        include_str!(concat!("../../../tests/fixtures/output/", $name, ".jsonl"))
+        include_str!(concat!("../../../../../tests/fixtures/output/", $name, ".jsonl"))
     };
 }
 

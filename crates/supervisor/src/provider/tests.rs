@@ -284,7 +284,7 @@ fn a_preset_needs_no_entry() {
 fn the_bundled_agent_needs_no_entry_and_an_entry_replaces_it() {
     let built_in = command(&providers([]), EXAMPLE);
     assert_eq!(built_in.program, "/bin/sh");
-    let script = include_str!("../../examples/quickstart/agent.sh");
+    let script = include_str!("../../../../examples/quickstart/agent.sh");
     assert_eq!(built_in.arguments[..3], ["-c", script, "example"]);
     assert_eq!(built_in.stdin.as_ref().map(Secret::reveal), None);
     let own = providers([(EXAMPLE, ProviderConfig::new("./agent.sh"))]);
