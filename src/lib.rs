@@ -26,5 +26,4 @@
 pub mod app;
 pub mod cli;
 pub mod forge;
-pub mod mcp;
 pub mod rest;

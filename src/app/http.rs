@@ -9,8 +9,8 @@ use axum::Router;
 use tokio::net::{TcpListener, TcpStream};
 use tower_http::catch_panic::CatchPanicLayer;
 
-use crate::mcp::{self, McpServer};
 use crate::rest::{self, RestState, WebhookEndpoint};
+use ::mcp::{self, McpServer};
 use config::Http;
 use domain::host::{AllowedHosts, HostName};
 use machine::sys::regular_file;

@@ -15,8 +15,8 @@ use super::{
     Inherited, ManifestProblems, http, identity, isolation, locate, lock, programs, socket, store,
 };
 use crate::forge;
-use crate::mcp::{self, McpServer};
 use crate::rest::{self, ConfigurationHandle, Programs, RestState, WebhookEndpoint};
+use ::mcp::{self, McpServer};
 use ::store::rows::Store;
 use config::manifest::{self, Manifest};
 use config::{Config, Environment, Forges, Secrets};

@@ -10,8 +10,8 @@ use super::Arguments;
 use super::error::CliError;
 use super::output::{print_json, print_line};
 use super::screen::{Rows, Screen, Tone};
-use crate::mcp::{Audience, ToolText, texts};
 use domain::nearest::nearest;
+use mcp::{Audience, ToolText, texts};
 
 /// Prints the help of `call` itself.
 pub(super) fn print_command() -> Result<(), CliError> {

@@ -10,8 +10,8 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, mpsc};
 
-use agent_coordinator::mcp::admission::ConnectionRegister;
-use agent_coordinator::mcp::{self, McpServer};
+use ::mcp::admission::ConnectionRegister;
+use ::mcp::{self, McpServer};
 use agent_coordinator::rest::{self, ConfigurationHandle, RestState};
 use config::manifest;
 use config::{ConfigurationState, Environment, Start};

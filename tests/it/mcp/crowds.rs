@@ -6,8 +6,8 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use agent_coordinator::mcp::admission::ConnectionRegister;
-use agent_coordinator::mcp::{self, McpServer};
+use ::mcp::admission::ConnectionRegister;
+use ::mcp::{self, McpServer};
 use domain::admission::{ConnectionLimits, Refused};
 use domain::peer::ProcessId;
 use domain::{LaunchId, Secret};
