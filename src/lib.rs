@@ -25,5 +25,4 @@
 
 pub mod app;
 pub mod cli;
-pub mod forge;
 pub mod rest;

@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use super::{identity, store};
-use crate::forge;
 use config::manifest::Manifest;
 use config::{Config, Secrets};
 

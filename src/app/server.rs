@@ -14,7 +14,6 @@ use super::state_dir::create_state_dir;
 use super::{
     Inherited, ManifestProblems, http, identity, isolation, locate, lock, programs, socket, store,
 };
-use crate::forge;
 use crate::rest::{self, ConfigurationHandle, Programs, RestState, WebhookEndpoint};
 use ::mcp::{self, McpServer};
 use ::store::rows::Store;

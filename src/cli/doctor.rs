@@ -200,7 +200,7 @@ async fn git(config: &Config) -> Finding {
 }
 
 async fn forges(config: &Config) -> Vec<Finding> {
-    let missing = crate::forge::check::MissingLabels::Report;
+    let missing = forge::check::MissingLabels::Report;
     let reports = super::forge::check_all(&config.forges, missing).await;
     let mut findings = Vec::new();
     for report in reports {

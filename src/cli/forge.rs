@@ -15,10 +15,10 @@ use super::client::Client;
 use super::error::CliError;
 use super::forge_items;
 use super::output::{self, Form, ListForm};
-use crate::forge::check::{Finding, HostReport, MissingLabels, RepositoryReport, check};
-use crate::forge::{connect, is_open_to_others};
 use config::{Environment, ForgeHost, Forges};
 use domain::printable;
+use forge::check::{Finding, HostReport, MissingLabels, RepositoryReport, check};
+use forge::{connect, is_open_to_others};
 use runtime::clock;
 use runtime::telemetry::ErrorChain;
 

@@ -9,12 +9,12 @@ mod places;
 
 use std::time::Duration;
 
-use agent_coordinator::forge::{
-    Conditional, ConnectError, Feed, Forge, ForgeError, FoundItem, Listing, Page, connect,
-};
 use config::{ForgeAccount, ForgeHost};
 use domain::Secret;
 use domain::forge::{ForgeKind, ForgeUser, ItemFacts, LabelNames};
+use forge::{
+    Conditional, ConnectError, Feed, Forge, ForgeError, FoundItem, Listing, Page, connect,
+};
 
 use self::fake::{Fake, Item, OWNER, Repository, TOKEN};
 

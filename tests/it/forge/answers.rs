@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use agent_coordinator::forge::{ForgeError, FoundItem};
 use domain::forge::ForgeKind;
+use forge::{ForgeError, FoundItem};
 
 use super::fake::{Fault, TOKEN, Times};
 use super::{BOTH, Bed, NAME};

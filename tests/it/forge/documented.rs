@@ -12,8 +12,8 @@
 use std::fs;
 use std::path::PathBuf;
 
-use agent_coordinator::forge::Listing;
 use domain::forge::{ForgeKind, ForgeUser, LabelDelta};
+use forge::Listing;
 use serde_json::{Value, json};
 
 use super::fake::{self, OWNER, Request};

@@ -1,8 +1,8 @@
 //! Lists, labels and comments that the clients read and write.
 
-use agent_coordinator::forge::{Conditional, Feed, ForgeError, Listing, MAX_COMMENTS};
 use domain::forge::marker::harmless;
 use domain::forge::{ForgeKind, ItemKind, LabelDelta};
+use forge::{Conditional, Feed, ForgeError, Listing, MAX_COMMENTS};
 
 use super::fake::{Item, OWNER};
 use super::{BOTH, Bed, NAME, fresh};

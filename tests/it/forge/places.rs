@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use agent_coordinator::forge::ForgeError;
 use domain::forge::{ForgeKind, ForgeUser, ItemKind};
+use forge::ForgeError;
 
 use super::fake::{Fault, OWNER, TOKEN, Times};
 use super::{BOTH, Bed, NAME};

@@ -128,7 +128,7 @@ impl ListCursor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::forge::testing::issue;
+    use crate::testing::issue;
 
     fn item(number: u64, updated_at: &str) -> ItemFacts {
         ItemFacts { body: "long".to_owned(), ..issue(number, updated_at) }

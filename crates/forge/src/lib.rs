@@ -12,6 +12,7 @@
 //!
 //! This module knows hosts, repositories and folders. `domain::forge` decides about answers, and
 //! `service` stores what is wanted, so that a restart loses none of it. `app` starts it.
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests may wait and ask the time"))]
 
 mod agenda;
 mod bases;

@@ -8,7 +8,7 @@ use reqwest::header::{HeaderMap, LOCATION};
 use reqwest::{StatusCode, Url};
 use serde_json::Value;
 
-use crate::forge::ForgeError;
+use crate::ForgeError;
 use domain::printable::one_line;
 
 /// The wait for a limit that does not name its end.

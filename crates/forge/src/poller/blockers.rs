@@ -7,9 +7,9 @@ use std::sync::Arc;
 use futures::{StreamExt as _, stream};
 
 use super::{N_QUESTIONS, Poller};
-use crate::forge::host_state::Unanswered;
-use crate::forge::list_cursor::Within;
-use crate::forge::{Forge, ForgeError, FoundItem};
+use crate::host_state::Unanswered;
+use crate::list_cursor::Within;
+use crate::{Forge, ForgeError, FoundItem};
 use runtime::telemetry::counters;
 
 /// The number of issues whose answers fail at one look, after which no more is asked.

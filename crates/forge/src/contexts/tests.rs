@@ -4,7 +4,7 @@ use ForgeKind::{GitHub, GitLab};
 use ItemKind::{Issue, MergeRequest, PullRequest};
 
 use super::*;
-use crate::forge::testing::key;
+use crate::testing::key;
 use domain::forge::{ItemEnd, StopCause, WorkState};
 use domain::time::Timestamp;
 use domain::{InstanceKey, Purpose};

@@ -1,8 +1,8 @@
 //! Decides whether a write that failed is tried again or given up.
 
 use super::WriteError;
-use crate::forge::ForgeError;
-use crate::forge::host_state::Unanswered;
+use crate::ForgeError;
+use crate::host_state::Unanswered;
 use domain::forge::{PendingWrite, Setback};
 use domain::workspace::RemoteError;
 

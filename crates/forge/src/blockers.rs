@@ -99,7 +99,7 @@ impl Blockers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::forge::testing::issue;
+    use crate::testing::issue;
 
     #[test]
     fn an_issue_is_asked_about_until_nothing_blocks_it_and_again_when_it_has_changed() {
