@@ -43,7 +43,6 @@ pub use ::supervisor::coordinator::{anywhere, find_unstartable, setting_of_path}
 pub use ::supervisor::process::find_program;
 pub use workspace::Upgrade;
 
-use crate::rest::{self, ConfigurationHandle, CoordinatorState};
 use ::supervisor::coordinator::{LocalControlPlane, Mode, RemoteControlPlane};
 use config::manifest::{self, Manifest};
 use config::{AtShutdown, Config, ConfigError, Environment, Loaded, Report};
@@ -60,6 +59,7 @@ use server::Server;
 use service::EntryProblem;
 use service::world::SystemWorld;
 use supervisor::{Control, CoordinatorIdentity, Means, ReachedAt, Supervisor, SupervisorParts};
+use web::{self, ConfigurationHandle, CoordinatorState};
 use workspace::Checkouts;
 
 /// The role of a daemon.
@@ -395,7 +395,7 @@ impl Start<'_> {
                 let listeners = Server::bind(config, inherited).await?;
                 http_address = listeners.http_address();
                 // Its agents run on other machines.
-                let programs = rest::Programs::default();
+                let programs = web::Programs::default();
                 server.serve(config, listeners, self.configuration, programs, &parts);
                 (Some(server), None)
             }
@@ -462,14 +462,14 @@ impl Start<'_> {
         let secrets = secrets(config, None);
         let of = SupervisorParts { identity, control: remote, processes, nudge: &nudge };
         let supervisor = Supervisor::start(of, config, &secrets, watch, parts);
-        let router = rest::coordinator_router(CoordinatorState {
+        let router = web::coordinator_router(CoordinatorState {
             look: supervisor.look(&control),
             configuration: self.configuration,
             state_dir: config.paths.state_dir.clone(),
             output_folders: SharedFolders::default(),
             closing: parts.serving.clone(),
         });
-        parts.spawn(rest::serve_control(listener, router, parts.serving.clone()));
+        parts.spawn(web::serve_control(listener, router, parts.serving.clone()));
         Ok(supervisor)
     }
 }

@@ -25,4 +25,3 @@
 
 pub mod app;
 pub mod cli;
-pub mod rest;

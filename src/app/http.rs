@@ -9,13 +9,13 @@ use axum::Router;
 use tokio::net::{TcpListener, TcpStream};
 use tower_http::catch_panic::CatchPanicLayer;
 
-use crate::rest::{self, RestState, WebhookEndpoint};
 use ::mcp::{self, McpServer};
 use config::Http;
 use domain::host::{AllowedHosts, HostName};
 use machine::sys::regular_file;
 use runtime::http::{self, HttpLimits, problem};
 use runtime::peer::Peer;
+use web::{self, RestState, WebhookEndpoint};
 
 /// The most connections at the same time, if descriptors allow it: a thousand agents may wait for
 /// messages.
@@ -83,11 +83,11 @@ impl HttpListener {
         let cancel = rest.closing.clone();
         let router = Router::new()
             .merge(mcp::http::router(mcp))
-            .merge(rest::network_router(rest))
+            .merge(web::network_router(rest))
             .fallback(problem::no_such_route)
             .method_not_allowed_fallback(problem::method_not_allowed)
             .layer(CatchPanicLayer::custom(problem::panicked));
-        let router = rest::with_webhooks(router, webhooks);
+        let router = web::with_webhooks(router, webhooks);
         let router = http::guarded(router, AllowedHosts::new(self.address, allowed));
         let router = http::with_security_headers(router);
         let limits = HttpLimits::of(http::share_of_descriptors(8, MAX_CONNECTIONS));

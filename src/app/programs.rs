@@ -13,9 +13,6 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::isolation;
-use crate::rest::{
-    FoundProgram, MissingProgram, ProgramList, ProgramLogin, Programs, SingleLook, UnfitProgram,
-};
 use config::{CommandLine, Config, Environment, Preset, ProviderConfig};
 use domain::{CommandSpec, Guidance};
 use machine::locks::lock;
@@ -26,6 +23,9 @@ use runtime::clock;
 use supervisor::coordinator::{Unstartable, command_anywhere, find_unstartable};
 use supervisor::process::{StartFault, find_program};
 use supervisor::provider::{Host, Login, Providers, login_of, program_of};
+use web::{
+    FoundProgram, MissingProgram, ProgramList, ProgramLogin, Programs, SingleLook, UnfitProgram,
+};
 use workspace::git_folders;
 
 /// The time that a CLI has to print its version.

@@ -16,13 +16,13 @@ use super::notify::ServiceManager;
 use super::secrets::secrets;
 use super::watched_files::WatchedFiles;
 use super::{Daemon, ManifestProblems};
-use crate::rest::{ConfigurationHandle, ReloadRefused, ReloadRequest};
 use config::{self, Config, ConfigError, ConfigurationState, Environment, Live, Loaded, Reloaded};
 use runtime::clock;
 use runtime::nudge::{Wakeups, sleep_until};
 use runtime::telemetry::{ErrorChain, LogHandle};
 use service::world::{SystemWorld, World};
 use supervisor::coordinator::LoopObserver;
+use web::{ConfigurationHandle, ReloadRefused, ReloadRequest};
 
 /// The owner of the configuration.
 pub(super) struct Reloader {

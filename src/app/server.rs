@@ -14,7 +14,6 @@ use super::state_dir::create_state_dir;
 use super::{
     Inherited, ManifestProblems, http, identity, isolation, locate, lock, programs, socket, store,
 };
-use crate::rest::{self, ConfigurationHandle, Programs, RestState, WebhookEndpoint};
 use ::mcp::{self, McpServer};
 use ::store::rows::Store;
 use config::manifest::{self, Manifest};
@@ -27,6 +26,7 @@ use runtime::telemetry::ErrorChain;
 use service::world::SystemWorld;
 use service::{AppliedAs, ApplyError, Service, Settings, Wanted};
 use supervisor::provider::Providers;
+use web::{self, ConfigurationHandle, Programs, RestState, WebhookEndpoint};
 use workspace::Checkouts;
 
 /// The store and the use cases, before and after the listeners are open.
@@ -230,9 +230,9 @@ impl Server {
             parts.spawn(http.serve(&mcp_server, &rest_state, webhooks, allowed));
         }
         parts.spawn(mcp::socket::serve(listeners.mcp, mcp_server, serving.clone()));
-        parts.spawn(rest::serve_control(
+        parts.spawn(web::serve_control(
             listeners.control,
-            rest::router(rest_state),
+            web::router(rest_state),
             serving.clone(),
         ));
         let mirroring = service.clone();

@@ -13,7 +13,6 @@ use super::isolation;
 use super::parts::Parts;
 use super::programs::HOST;
 use super::{identity, notify};
-use crate::rest::CoordinatorLook;
 use config::{Config, Environment, Secrets};
 use domain::plan::Limits;
 use domain::retention::Retention;
@@ -31,6 +30,7 @@ use supervisor::coordinator::{
 };
 use supervisor::process::{self, ProcessConfig, ProcessTable, TemporaryConfig};
 use supervisor::provider::Providers;
+use web::CoordinatorLook;
 use workspace::{Checkouts, KeepPolicy};
 
 /// The table and the loop.

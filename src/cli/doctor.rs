@@ -11,9 +11,9 @@ use super::client::Client;
 use super::error::CliError;
 use super::output::{self, Form};
 use crate::app;
-use crate::rest::routes::status::StatusBody;
 use config::{Config, Environment, Loaded};
 use runtime::telemetry::ErrorChain;
+use web::routes::status::StatusBody;
 
 #[derive(Debug, Args)]
 pub(super) struct DoctorArguments {

@@ -17,14 +17,14 @@ use super::error::CliError;
 use super::follow::say;
 use super::output::{Form, plain, print_json, print_line};
 use super::project::is_in_repository;
-use crate::rest::routes::agents::{AgentBody, AgentRequest};
-use crate::rest::routes::projects::{ProjectBody, ProjectRequest};
-use crate::rest::routes::tasks::{NewTaskRequest, TaskDetail};
 use ::config::{self, Environment, Loaded};
 use domain::TaskStatus;
 use domain::workspace::WorkspaceMode;
 use domain::{AgentId, ProjectId, TaskId};
 use programs::Program;
+use web::routes::agents::{AgentBody, AgentRequest};
+use web::routes::projects::{ProjectBody, ProjectRequest};
+use web::routes::tasks::{NewTaskRequest, TaskDetail};
 
 #[derive(Debug, Args)]
 #[command(after_help = "A second run changes nothing and says so.\n\n\

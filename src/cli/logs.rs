@@ -10,10 +10,10 @@ use super::client::Client;
 use super::error::CliError;
 use super::follow::{Following, say};
 use super::status::in_words as hint_in_words;
-use crate::rest::routes::activity::UsageBody;
-use crate::rest::routes::launches::{LaunchBody, OUTPUT_IS, TAIL};
 use domain::{Failure, LaunchId, OutputFact, printable};
 use supervisor::provider::output::{Lines, recognise};
+use web::routes::activity::UsageBody;
+use web::routes::launches::{LaunchBody, OUTPUT_IS, TAIL};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct LogsArguments {

@@ -10,10 +10,10 @@ use super::error::CliError;
 use super::named::{Named, id_of};
 use super::output::{Form, print_json, print_line};
 use super::status::{parked_line, pause_file_line};
-use crate::rest::routes::launches::LaunchBody;
-use crate::rest::routes::operate::{StoppedBody, TargetRequest};
-use crate::rest::routes::status::StatusBody;
 use domain::{AgentId, LaunchId, ProjectId, Purpose};
+use web::routes::launches::LaunchBody;
+use web::routes::operate::{StoppedBody, TargetRequest};
+use web::routes::status::StatusBody;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct StopArguments {

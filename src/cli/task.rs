@@ -18,16 +18,16 @@ use super::results::{DiffTask, DiscardTask, MergeTask, PublishTask, RestoreTask,
 use super::screen::Rows;
 use super::task_wait::{self, Shown, WaitForTasks};
 use super::workspace;
-use crate::rest::routes::comments::{CommentBody, NewComment};
-use crate::rest::routes::events::EventBody;
-use crate::rest::routes::tasks::{
-    CheckBody, ExecutionBody, NewTaskRequest, TaskBody, TaskDetail, TaskRequest,
-};
-use crate::rest::routes::waiting::WaitingBody;
 use config::Environment;
 use domain::check::CheckResult;
 use domain::workspace::MergeStep;
 use domain::{AgentId, Priority, ProjectId, TaskId, TaskStatus};
+use web::routes::comments::{CommentBody, NewComment};
+use web::routes::events::EventBody;
+use web::routes::tasks::{
+    CheckBody, ExecutionBody, NewTaskRequest, TaskBody, TaskDetail, TaskRequest,
+};
+use web::routes::waiting::WaitingBody;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum TaskCommand {

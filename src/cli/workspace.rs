@@ -10,12 +10,12 @@ use super::error::CliError;
 use super::named::{Named, id_of};
 use super::output::{Form, ListForm, Zone, plain, print_json, print_line};
 use super::screen::Rows;
-use crate::rest::routes::workspaces::{
-    ContentBody, OtherTipBody, RestoreRequest, SnapshotBody, WorkspaceBody,
-};
 use config::Environment;
 use domain::workspace::{Moment, WorkspaceState};
 use domain::{LaunchId, ProjectId, TaskId};
+use web::routes::workspaces::{
+    ContentBody, OtherTipBody, RestoreRequest, SnapshotBody, WorkspaceBody,
+};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum WorkspaceCommand {
@@ -335,7 +335,7 @@ fn size(workspace: &WorkspaceBody) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::rest::routes::workspaces::ContentBody;
+    use web::routes::workspaces::ContentBody;
 
     #[test]
     fn a_result_that_a_person_is_to_choose_is_more_than_files() {

@@ -12,7 +12,6 @@ use std::sync::{Arc, Mutex, mpsc};
 
 use ::mcp::admission::ConnectionRegister;
 use ::mcp::{self, McpServer};
-use agent_coordinator::rest::{self, ConfigurationHandle, RestState};
 use config::manifest;
 use config::{ConfigurationState, Environment, Start};
 use domain::admission::ConnectionLimits;
@@ -28,6 +27,7 @@ use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _};
 use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
+use web::{self, ConfigurationHandle, RestState};
 
 use super::client::{Caller, Client, Wire};
 use crate::control::send_to;
@@ -421,10 +421,10 @@ impl Here {
             public_url: None,
             guesses: Arc::default(),
             configuration,
-            programs: rest::Programs::default(),
+            programs: web::Programs::default(),
             closing,
         };
-        runtime.spawn(rest::serve_control(control, rest::router(state), cancel.clone()));
+        runtime.spawn(web::serve_control(control, web::router(state), cancel.clone()));
         let mcp = McpServer::new(service.clone(), Secret::new(TOKEN));
         Self { runtime, service, mcp, cancel }
     }

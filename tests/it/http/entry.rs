@@ -390,7 +390,7 @@ const OPEN: [&str; 6] =
 /// Returns every route without a description, with its methods, from the sources: the pages and
 /// their actions.
 fn routes() -> Vec<(String, String)> {
-    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/rest");
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/web/src");
     let (mut found, mut folders) = (Vec::new(), vec![root]);
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(folder).unwrap() {

@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 const MADE: [&str; 10] =
     ["h0", "h1", "h2", "h3", "h4", "h5", "h6", "h7", "htmx-request", "backlog"];
 
-/// Returns the files below `src/rest/web` with one of these extensions.
+/// Returns the files below `crates/web/src/web` with one of these extensions.
 fn files(extensions: &[&str]) -> Vec<PathBuf> {
     let mut found = Vec::new();
-    let mut open = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src/rest/web")];
+    let mut open = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/web/src/web")];
     while let Some(folder) = open.pop() {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();

@@ -11,7 +11,7 @@ use super::looks::{all_pages, busy, go_to};
 
 /// Returns the paths of all actions of the page, with things of [`busy`] in them.
 fn deeds() -> Vec<String> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/rest/web");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/web/src/web");
     let mut deeds = Vec::new();
     for file in fs::read_dir(folder).unwrap() {
         let path = file.unwrap().path();

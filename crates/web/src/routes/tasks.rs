@@ -1,0 +1,564 @@
+//! `/tasks`.
+
+use std::time::Duration;
+
+use axum::extract::{RawQuery, State};
+use axum::http::StatusCode;
+use axum::{Extension, Json};
+use serde::{Deserialize, Deserializer, Serialize};
+
+use super::activity::{FailureBody, UsageBody};
+use super::comments::CommentBody;
+use super::creation_status;
+use super::events::EventBody;
+use super::removals::Archived;
+use super::waiting::WaitingBody;
+use super::workspaces::WorkspaceBody;
+use crate::api::{Api, about};
+use crate::conditional::{Revision, Seen};
+use crate::extract::{InBody, InQuery, InTask};
+use crate::page::{MAX_LIMIT, Page, limit_of};
+use crate::{Problem, RestState};
+use domain::check::CheckResult;
+use domain::launch::ReportResult;
+use domain::workspace::MergeStep;
+use domain::{
+    AgentId, Check, Execution, LaunchId, Priority, ProjectId, Refusal, Sent, ShortId, Task, TaskId,
+    TaskStatus, Timestamp, limits,
+};
+use service::{NewTask, ServiceError, Standings, TaskEdit, TaskFilter, TaskView};
+
+/// A task as it is shown.
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TaskBody {
+    pub id: TaskId,
+    /// The key of the project and a number. Each place that takes the id of a task takes this form,
+    /// too, in any case.
+    pub short_id: ShortId,
+    pub project_id: ProjectId,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent_id: Option<TaskId>,
+    pub title: String,
+    pub description: String,
+    pub status: TaskStatus,
+    pub priority: Priority,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub assignee_id: Option<AgentId>,
+    pub dependencies: Vec<TaskId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocked_reason: Option<String>,
+    pub created_at: Timestamp,
+    pub status_since: Timestamp,
+    /// The time since which a person wants it to begin as soon as its dependencies are done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_wanted_since: Option<Timestamp>,
+    /// The time since which the checks of the operator run on it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checking_since: Option<Timestamp>,
+    /// The time since which it is archived.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub archived_at: Option<Timestamp>,
+    /// The next step of a person with the result of a finished task, in the list of tasks and in
+    /// the answer about one task.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to_merge: Option<MergeStep>,
+}
+
+/// A task with its subtasks and dependencies.
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TaskDetail {
+    #[serde(flatten)]
+    pub task: TaskBody,
+    /// The reason why nothing works on it; absent if something does, or if nothing is to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting: Option<WaitingBody>,
+    /// The subtasks at every depth, each before its own subtasks.
+    pub subtasks: Vec<TaskBody>,
+    /// The tasks in `dependencies`, as far as they exist.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub depends_on: Vec<TaskBody>,
+    /// The person who set it to done by hand; absent if it is not done, or if the work of its agent
+    /// did that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub done_by: Option<String>,
+    /// The unfinished dependencies after which it begins by itself, because a person set it in
+    /// progress. One that is cancelled needs a person.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub starts_after: Vec<TaskId>,
+    /// The newest first.
+    pub executions: Vec<ExecutionBody>,
+    /// The checks that were run after a reported success, the oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub checks: Vec<CheckBody>,
+    /// The newest 50 comments of people, the oldest of them first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub comments: Vec<CommentBody>,
+    /// The clone that it uses, or used last, with the result and what became of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<WorkspaceBody>,
+    /// The address of the pull or merge request with its result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_url: Option<String>,
+}
+
+/// One run of a check.
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CheckBody {
+    /// The number of the round. The first one is 1.
+    pub round: u32,
+    pub name: String,
+    pub result: CheckResult,
+    /// The commit that was checked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commit: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+    pub started_at: Timestamp,
+    /// Absent while it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duration_ms: Option<u64>,
+    /// The launch that ran it; absent if the verdict needed no command.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub launch_id: Option<LaunchId>,
+    /// The end of what it printed, at most 8 KiB.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub output: String,
+}
+
+impl From<Check> for CheckBody {
+    fn from(check: Check) -> Self {
+        let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+        Self {
+            round: check.round,
+            name: check.name,
+            result: check.result,
+            commit: check.commit,
+            exit_code: check.exit_code,
+            started_at: check.started_at,
+            duration_ms: check.duration.map(millis),
+            launch_id: check.launch,
+            output: check.output,
+        }
+    }
+}
+
+/// The work of one launch on a task.
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ExecutionBody {
+    pub launch_id: LaunchId,
+    pub agent_id: AgentId,
+    pub started_at: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<ReportResult>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summary: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub findings: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_steps: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<String>,
+    /// The use of the model by the launch; absent if its agent did not report it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<UsageBody>,
+    /// The failure of the launch, if it ended without a report.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<FailureBody>,
+}
+
+/// Which tasks to list.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct TaskQuery {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub project: Option<ProjectId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub assignee: Option<AgentId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<TaskStatus>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<TaskId>,
+    /// Words that the title, the description, the ids or the assignee contain. The best tasks come
+    /// first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub q: Option<String>,
+    /// Whether archived tasks are listed; `no` without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub archived: Option<Archived>,
+    /// At most so many; all without it and without `cursor`, 1000 at most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = MAX_LIMIT))]
+    pub limit: Option<usize>,
+    /// The last one of the part before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<TaskId>,
+}
+
+/// Which part of what happened to a task.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct HistoryQuery {
+    /// At most so many; 100 without it, 1000 at most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = MAX_LIMIT))]
+    pub limit: Option<usize>,
+    /// The number of the last one of the part before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = i64::MIN, max = i64::MAX))]
+    pub cursor: Option<i64>,
+}
+
+/// A task to be made.
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct NewTaskRequest {
+    /// The id; absent for a generated one. With an id, the request can be repeated: the answer is
+    /// then 200, with the task as it is now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<TaskId>,
+    pub project_id: ProjectId,
+    #[schemars(transform = limits::TITLE.described_as_needed())]
+    pub title: String,
+    #[serde(default)]
+    #[schemars(transform = limits::DESCRIPTION.described())]
+    pub description: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<TaskStatus>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<Priority>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub assignee_id: Option<AgentId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent_id: Option<TaskId>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub dependencies: Vec<TaskId>,
+}
+
+impl NewTaskRequest {
+    /// Returns the request for a task that has only a title.
+    pub fn new(project_id: ProjectId, title: String) -> Self {
+        Self {
+            id: None,
+            project_id,
+            title,
+            description: String::new(),
+            status: None,
+            priority: None,
+            assignee_id: None,
+            parent_id: None,
+            dependencies: Vec::new(),
+        }
+    }
+}
+
+/// The changed fields of a task. A missing field stays.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct TaskRequest {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(transform = limits::TITLE.described_as_needed())]
+    pub title: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(transform = limits::DESCRIPTION.described())]
+    pub description: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<Priority>,
+    /// `null` takes the task away from its assignee.
+    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    pub assignee_id: Option<Option<AgentId>>,
+    /// `null` makes it a top task.
+    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    pub parent_id: Option<Option<TaskId>>,
+    /// All of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dependencies: Option<Vec<TaskId>>,
+    /// A task that is set in progress while dependencies are open stays `todo`, and begins when they
+    /// are done: see `startsAfter` of the answer. Another status or assignee takes that back. Each
+    /// open task can be set to `done`; no checks run then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<TaskStatus>,
+    /// Why it is blocked. `reason`, its name in earlier versions, is accepted too; servers of these know no other.
+    #[serde(
+        default,
+        rename(serialize = "reason", deserialize = "blockedReason"),
+        alias = "reason",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schemars(transform = limits::REASON.described())]
+    pub blocked_reason: Option<String>,
+    /// Whether the open subtasks of a task that becomes `done` are cancelled. Without it, they keep
+    /// the task from being done: 409, `subtasks_open`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cancel_subtasks: bool,
+}
+
+/// Tells `null` from absence.
+#[allow(clippy::option_option, reason = "three states: absent, null, a value")]
+fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Option<Option<T>>, D::Error> {
+    Option::deserialize(deserializer).map(Some)
+}
+
+impl From<Task> for TaskBody {
+    fn from(task: Task) -> Self {
+        Self {
+            id: task.id,
+            short_id: task.short_id,
+            project_id: task.project,
+            parent_id: task.parent,
+            title: task.title,
+            description: task.description,
+            status: task.status,
+            priority: task.priority,
+            assignee_id: task.assignee,
+            dependencies: task.dependencies,
+            blocked_reason: task.blocked_reason,
+            created_at: task.created_at,
+            status_since: task.status_since,
+            start_wanted_since: task.start_wanted_since,
+            checking_since: task.checking_since,
+            archived_at: task.archived_at,
+            to_merge: None,
+        }
+    }
+}
+
+impl TaskDetail {
+    async fn of(state: &RestState, view: TaskView) -> Result<Self, Problem> {
+        let standings = Standings::read(&state.service, std::slice::from_ref(&view.task)).await?;
+        let waiting = standings.waiting(&view.task).as_ref().map(WaitingBody::from);
+        let starts_after = view.starts_after().map(|other| other.id.clone()).collect();
+        let workspace = match state.service.workspaces.with_revert(&view.task.id).await {
+            Ok(found) => Some(found.into()),
+            Err(ServiceError::Refused(Refusal::NoWorkspace { .. })) => None,
+            Err(error) => return Err(error.into()),
+        };
+        let item = state.service.forge_items.of_task(&view.task.id).await?;
+        let publication = item.and_then(|item| item.publication);
+        let request = publication.and_then(|it| it.request.or(it.foreign_request));
+        let done_by = state.service.tasks.done_by(&view.task).await?;
+        let project = view.task.project.clone();
+        let mut task = TaskBody::from(view.task);
+        add_merge_steps(state, Some(&project), std::slice::from_mut(&mut task)).await?;
+        Ok(Self {
+            workspace,
+            request_url: request.map(|request| request.url),
+            waiting,
+            done_by,
+            starts_after,
+            task,
+            subtasks: view.subtasks.into_iter().map(TaskBody::from).collect(),
+            depends_on: view.dependencies.into_iter().map(TaskBody::from).collect(),
+            executions: view.executions.into_iter().map(ExecutionBody::from).collect(),
+            checks: view.checks.into_iter().map(CheckBody::from).collect(),
+            comments: view.comments.into_iter().map(CommentBody::from).collect(),
+        })
+    }
+}
+
+impl From<Execution> for ExecutionBody {
+    fn from(execution: Execution) -> Self {
+        Self {
+            launch_id: execution.launch,
+            agent_id: execution.key.agent,
+            started_at: execution.started_at,
+            ended_at: execution.ended_at,
+            result: execution.result,
+            summary: execution.summary,
+            progress: execution.progress,
+            findings: execution.findings,
+            next_steps: execution.next_steps,
+            outcome: execution.outcome.map(|outcome| outcome.to_string()),
+            usage: UsageBody::of(execution.usage),
+            failure: execution.failure.map(FailureBody::from),
+        }
+    }
+}
+
+/// Adds to finished tasks what a person does next with their results.
+async fn add_merge_steps(
+    state: &RestState,
+    project: Option<&ProjectId>,
+    tasks: &mut [TaskBody],
+) -> Result<(), Problem> {
+    if tasks.iter().any(|task| task.status == TaskStatus::Done) {
+        let steps = state.service.workspaces.merge_steps(project).await?;
+        for task in tasks {
+            task.to_merge = steps.get(&task.id).copied();
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn routes() -> Api {
+    Api::new()
+        .get(
+            "/tasks",
+            list,
+            about("Tasks, the oldest first").query::<TaskQuery>().gives::<Vec<TaskBody>>(),
+        )
+        .post(
+            "/tasks",
+            add,
+            about("Makes a task").takes::<NewTaskRequest>().makes_once::<TaskDetail>(),
+        )
+        .get(
+            "/tasks/{id}",
+            show,
+            about("A task with its subtasks and dependencies").gives::<TaskDetail>(),
+        )
+        .patch(
+            "/tasks/{id}",
+            set,
+            about("Changes a task").takes::<TaskRequest>().gives::<TaskDetail>(),
+        )
+        .get(
+            "/tasks/{id}/history",
+            history,
+            about("The history of a task").query::<HistoryQuery>().gives::<Vec<EventBody>>(),
+        )
+}
+
+async fn list(
+    State(state): State<RestState>,
+    InQuery(query): InQuery<TaskQuery>,
+    raw: RawQuery,
+) -> Result<Page<TaskBody>, Problem> {
+    let parent = match query.parent {
+        Some(parent) => Some(state.service.tasks.full_id(parent).await?),
+        None => None,
+    };
+    let cursor = match query.cursor {
+        Some(cursor) => Some(state.service.tasks.full_id(cursor).await?),
+        None => None,
+    };
+    let filter = TaskFilter {
+        project: query.project,
+        assignee: query.assignee,
+        status: query.status,
+        parent,
+        only_open: false,
+        archived: Archived::of_tasks(query.archived),
+    };
+    let tasks = match &query.q {
+        Some(_) if cursor.is_some() => {
+            let detail = "a search has no further pages, because the best tasks change: \
+                raise `limit`, or leave it out";
+            return Err(Problem::new(StatusCode::BAD_REQUEST, "invalid_query", detail));
+        }
+        Some(q) => {
+            let mut found = state.service.tasks.list_found(&filter, q).await?;
+            found.truncate(query.limit.map_or(Ok(usize::MAX), |limit| limit_of(Some(limit)))?);
+            found
+        }
+        None => state.service.tasks.list(&filter).await?,
+    };
+    let mut tasks: Vec<TaskBody> = tasks.into_iter().map(TaskBody::from).collect();
+    add_merge_steps(&state, filter.project.as_ref(), &mut tasks).await?;
+    Page::cut(tasks, query.limit, cursor.as_ref().map(TaskId::as_str), raw, |task: &TaskBody| {
+        task.id.to_string()
+    })
+}
+
+async fn show(
+    State(state): State<RestState>,
+    InTask(id): InTask,
+) -> Result<(Extension<Revision>, Json<TaskDetail>), Problem> {
+    let view = state.service.tasks.view(&id).await?;
+    let revision = Revision(view.task.revision);
+    Ok((Extension(revision), Json(TaskDetail::of(&state, view).await?)))
+}
+
+async fn history(
+    State(state): State<RestState>,
+    InTask(id): InTask,
+    InQuery(query): InQuery<HistoryQuery>,
+    raw: RawQuery,
+) -> Result<Page<EventBody>, Problem> {
+    let limit = limit_of(query.limit)?;
+    let events = state.service.tasks.history(&id, query.cursor.unwrap_or(0), limit + 1).await?;
+    Ok(Page::of(events, limit, raw, |event| event.seq.to_string()).map(EventBody::from))
+}
+
+async fn add(
+    State(state): State<RestState>,
+    InBody(request): InBody<NewTaskRequest>,
+) -> Result<(StatusCode, Json<TaskDetail>), Problem> {
+    // A repeated request may name a task that was deleted meanwhile.
+    let removals = &state.service.removals;
+    let parent = match request.parent_id {
+        Some(parent) => Some(removals.full_id(parent).await?),
+        None => None,
+    };
+    let mut dependencies = Vec::with_capacity(request.dependencies.len());
+    for id in request.dependencies {
+        dependencies.push(removals.full_id(id).await?);
+    }
+    let sent = state
+        .service
+        .tasks
+        .add(&NewTask {
+            id: request.id,
+            project: request.project_id,
+            title: request.title,
+            description: request.description,
+            status: request.status.unwrap_or(TaskStatus::Todo),
+            priority: request.priority.unwrap_or(Priority::Medium),
+            assignee: request.assignee_id,
+            parent,
+            dependencies,
+        })
+        .await?;
+    let status = creation_status(&sent);
+    if let Sent::First(view) = &sent {
+        tracing::info!(task_id = %view.task.id, project_id = %view.task.project, status = %view.task.status, "task added");
+    }
+    Ok((status, Json(TaskDetail::of(&state, sent.thing()).await?)))
+}
+
+async fn set(
+    State(state): State<RestState>,
+    InTask(id): InTask,
+    Seen(seen): Seen,
+    InBody(request): InBody<TaskRequest>,
+) -> Result<Json<TaskDetail>, Problem> {
+    let parent = match request.parent_id {
+        Some(Some(parent)) => Some(Some(state.service.tasks.full_id(parent).await?)),
+        same => same,
+    };
+    let dependencies = match request.dependencies {
+        Some(ids) => Some(state.service.tasks.full_ids(ids).await?),
+        None => None,
+    };
+    let edit = TaskEdit {
+        title: request.title,
+        description: request.description,
+        priority: request.priority,
+        assignee: request.assignee_id,
+        parent,
+        dependencies,
+        status: request.status,
+        reason: request.blocked_reason,
+        cancels_subtasks: request.cancel_subtasks,
+        seen,
+    };
+    let view = state.service.tasks.set(&id, &edit).await.map_err(|error| match error {
+        ServiceError::Refused(refusal @ Refusal::SubtasksOpen { .. }) => {
+            let hint =
+                "finish them first, or cancel them with it: `cancelSubtasks` (`--cancel-subtasks`)";
+            Problem::from(refusal).at("cancelSubtasks").with_hint(Some(hint))
+        }
+        error => error.into(),
+    })?;
+    tracing::info!(task_id = %id, project_id = %view.task.project, status = %view.task.status, "task changed");
+    Ok(Json(TaskDetail::of(&state, view).await?))
+}
