@@ -48,6 +48,21 @@ fn files(extensions: &[&str]) -> Vec<(String, String)> {
     found
 }
 
+/// Returns whether a file of the tree is one of the program, by its path.
+fn is_product(file: &str) -> bool {
+    file.starts_with("src/") || file.starts_with("crates/")
+}
+
+/// Returns the path of a source as documents name it: that of `crates/web/src/routes.rs` is
+/// `src/web/routes.rs`, and that of `crates/web/src/lib.rs` is `src/web.rs`.
+fn module_path(file: &str) -> String {
+    match file.strip_prefix("crates/").and_then(|rest| rest.split_once("/src/")) {
+        Some((of, "lib.rs")) => format!("src/{of}.rs"),
+        Some((of, inside)) => format!("src/{of}/{inside}"),
+        None => file.to_owned(),
+    }
+}
+
 // ── Numbers ──
 
 /// Returns the numbers in a text: `R-` with a specification and a number, `C-` and `F-` with a
@@ -129,7 +144,7 @@ fn each_requirement_has_tests() {
         let cell = line.split('|').nth(1).unwrap().trim();
         tested.extend(range(cell));
         for file in spans(line) {
-            let folder = if file.starts_with("src/") { "" } else { "tests/it" };
+            let folder = if is_product(file) { "" } else { "tests/it" };
             assert!(root().join(folder).join(file).exists(), "{cell}: there is no {file}");
         }
     }
@@ -362,8 +377,11 @@ fn is_defined(sources: &[(String, String)], span: &str) -> bool {
 #[test]
 fn the_architecture_names_functions_and_files_that_exist() {
     let (text, sources) = (text_of(ARCHITECTURE), files(&["rs"]));
-    let sources: Vec<_> =
-        sources.into_iter().filter(|(file, _)| file.starts_with("src/")).collect();
+    let sources: Vec<_> = sources
+        .into_iter()
+        .filter(|(file, _)| is_product(file))
+        .map(|(file, text)| (module_path(&file), text))
+        .collect();
     let (mut missing, mut n_items) = (Vec::new(), 0);
     let is_name = |span: &str| {
         let is_part =
@@ -375,9 +393,8 @@ fn the_architecture_names_functions_and_files_that_exist() {
             n_items += 1;
             missing.extend((!is_defined(&sources, span)).then_some(span));
         } else if Path::new(span).extension().is_some_and(|extension| extension == "rs") {
-            let is_there = [root().to_owned(), root().join("src")]
-                .iter()
-                .any(|folder| folder.join(span).exists());
+            let is_there = root().join(span).exists()
+                || sources.iter().any(|(file, _)| file.strip_prefix("src/") == Some(span));
             missing.extend((!is_there).then_some(span));
         }
     }
@@ -389,11 +406,8 @@ fn the_architecture_names_functions_and_files_that_exist() {
 fn a_name_that_is_gone_is_found() {
     let source = |file: &str, text: &str| (file.to_owned(), text.to_owned());
     let sources = [
-        source(
-            "crates/service/src/tasks/rules.rs",
-            "pub fn change_task(\nenum Kind {\n    First,\n}\n",
-        ),
-        source("crates/service/src/tasks.rs", "impl Tasks {\n    pub async fn set(\n}\n"),
+        source("src/service/tasks/rules.rs", "pub fn change_task(\nenum Kind {\n    First,\n}\n"),
+        source("src/service/tasks.rs", "impl Tasks {\n    pub async fn set(\n}\n"),
     ];
     for name in ["rules::change_task", "service::tasks::rules::change_task", "Tasks::set"] {
         assert!(is_defined(&sources, name), "{name}");

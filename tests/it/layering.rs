@@ -1,55 +1,64 @@
-//! Checks the layers of `src/lib.rs`: the modules that a module may use. One package has no other
-//! border between its modules.
+//! Checks what the compiler cannot see of the layers in ARCHITECTURE.md: which crates a crate may
+//! name in its manifest, the order of the modules within a crate, and that some code is pure or
+//! opens files only in safe ways.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
-/// The rows from the top down. A module uses only modules of lower rows.
-const ROWS: [&[&str]; 12] = [
-    &["cli"],
-    &["app"],
-    &["coordinator", "mcp", "rest", "forge"],
-    &["service"],
-    &["rows"],
-    &["store", "process", "provider", "chat_log", "workspace"],
-    &["shim"],
-    &["throttle"],
-    &[
-        "config",
-        "telemetry",
-        "nudge",
-        "peer",
-        "lru",
-        "http",
-        "mcp_client",
-        "folder_watch",
-        "instance_dir",
-        "cgroup",
-        "crash_point",
-    ],
-    &["sys", "postgres_url"],
-    &["locks", "clock"],
-    &["domain"],
+/// The crates of the workspace, and the ones that each may use. `src` is the program itself.
+const CRATES: [(&str, &[&str]); 14] = [
+    ("domain", &[]),
+    ("machine", &["domain"]),
+    ("shim", &["machine", "domain"]),
+    ("runtime", &["machine", "domain"]),
+    ("postgres-url", &["domain"]),
+    ("config", &["postgres-url", "machine", "domain"]),
+    ("store", &["postgres-url", "runtime", "machine", "domain"]),
+    ("workspace", &["runtime", "machine", "domain"]),
+    ("service", &["store", "workspace", "config", "runtime", "machine", "domain"]),
+    ("client", &["machine", "domain"]),
+    ("supervisor", &["service", "workspace", "client", "config", "runtime", "machine", "domain"]),
+    ("mcp", &["service", "runtime", "machine", "domain"]),
+    ("forge", &["service", "client", "config", "runtime", "machine", "domain"]),
+    ("web", &["service", "config", "runtime", "machine", "domain"]),
 ];
 
-/// Narrower rules than the rows: only these modules name the first one.
-const NAMED_ONLY_BY: [(&str, &[&str]); 8] = [
-    ("store", &["rows", "service", "app"]),
-    ("rows", &["service", "app"]),
-    ("chat_log", &["service"]),
-    ("process", &["coordinator", "app"]),
-    ("workspace", &["service", "coordinator", "app"]),
-    ("provider", &["coordinator", "app", "cli"]),
-    ("shim", &["main"]),
-    ("throttle", &["mcp", "rest"]),
+/// The modules of a crate from the top down. A module uses only modules of lower rows.
+const ROWS: [(&str, &[&[&str]]); 4] = [
+    ("src", &[&["cli"], &["app"]]),
+    ("supervisor", &[&["coordinator"], &["process", "provider"]]),
+    (
+        "runtime",
+        &[
+            &["throttle"],
+            &["http", "telemetry", "nudge", "peer", "folder_watch"],
+            &["clock", "lru"],
+        ],
+    ),
+    ("machine", &[&["instance_dir", "cgroup", "crash_point"], &["sys", "locks"]]),
+];
+
+/// Narrower rules than the manifests: only files whose names begin like this name the module.
+const NAMED_ONLY_BY: [(&str, &[&str]); 5] = [
+    ("supervisor::process", &["app"]),
+    ("supervisor::provider", &["app", "cli"]),
+    ("store::rows", &["service", "app"]),
+    ("shim::", &["main.rs", "shim"]),
+    ("runtime::throttle", &["mcp", "web"]),
 ];
 
 /// The files beside `sys` that allow unsafe code, each with its reason. Cargo.toml denies it
 /// elsewhere.
-const UNSAFE: [&str; 5] =
-    ["folder_watch.rs", "process/shims.rs", "shim.rs", "shim/agent.rs", "shim/tree.rs"];
+const UNSAFE: [&str; 5] = [
+    "runtime/folder_watch.rs",
+    "supervisor/process/shims.rs",
+    "shim.rs",
+    "shim/agent.rs",
+    "shim/tree.rs",
+];
 
 /// The calls that open, make, change or remove a file by its path. Such a path may lead through a
 /// link that another user has made.
@@ -133,48 +142,90 @@ const IMPURE: [&str; 12] = [
 ];
 
 #[test]
-fn modules_use_only_what_is_below_them() {
-    for (file, module, used) in uses() {
-        let Some(row) = row_of(&module) else { continue };
-        for used in used.iter().filter(|used| **used != module) {
-            let below = row_of(used)
-                .unwrap_or_else(|| panic!("{file:?} uses `{used}`, which is in no row"));
-            assert!(below > row, "{}: `{module}` may not use `{used}`", file.display());
+fn crates_use_only_what_the_table_allows() {
+    let mut found = BTreeSet::new();
+    for entry in fs::read_dir(root().join("crates")).unwrap() {
+        let folder = entry.unwrap().path();
+        let name = folder.file_name().unwrap().to_str().unwrap().to_owned();
+        let text = fs::read_to_string(folder.join("Cargo.toml")).unwrap();
+        let (_, text) = text.split_once("[dependencies]").unwrap();
+        let text = text.split("\n[").next().unwrap();
+        let used = text.lines().filter_map(|line| line.split_once(".workspace")).map(|it| it.0);
+        let allowed = CRATES.iter().find(|(crate_name, _)| *crate_name == name);
+        let (_, allowed) = allowed.unwrap_or_else(|| panic!("`{name}` is not in the table"));
+        for used in used.filter(|used| CRATES.iter().any(|(name, _)| name == used)) {
+            assert!(allowed.contains(&used), "`{name}` may not use `{used}`");
         }
+        found.insert(name);
+    }
+    let expected: BTreeSet<String> = CRATES.iter().map(|(name, _)| (*name).to_owned()).collect();
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn modules_use_only_what_is_below_them() {
+    for (crate_name, rows) in ROWS {
+        let row_of = |module: &str| rows.iter().position(|row| row.contains(&module));
+        let mut seen = BTreeSet::new();
+        for (name, file) in sources() {
+            let module = match (crate_name, name.split_once('/')) {
+                ("src", _) => name.split(['/', '.']).next().unwrap(),
+                (_, Some((start, rest))) if start == crate_name => {
+                    rest.split(['/', '.']).next().unwrap()
+                }
+                _ => continue,
+            };
+            let Some(row) = row_of(module) else { continue };
+            seen.insert(module.to_owned());
+            for used in named_in(&code_of(&file)).iter().filter(|used| *used != module) {
+                let below = row_of(used);
+                assert!(
+                    below.is_none_or(|below| below > row),
+                    "{name}: `{module}` may not use `{used}`"
+                );
+            }
+        }
+        let all: BTreeSet<String> =
+            rows.iter().flat_map(|row| row.iter().map(|&name| name.to_owned())).collect();
+        assert_eq!(seen, all, "the modules of `{crate_name}` are found");
     }
 }
 
 #[test]
 fn some_modules_are_named_by_few() {
-    for (file, module, used) in uses() {
-        for (name, by) in
-            NAMED_ONLY_BY.iter().filter(|(name, _)| *name != module && used.contains(*name))
-        {
-            assert!(
-                by.contains(&module.as_str()),
-                "{}: `{module}` may not name `{name}`",
-                file.display()
-            );
+    for (name, file) in sources() {
+        let code = code_of(&file);
+        for (module, by) in NAMED_ONLY_BY {
+            let of_own = name.starts_with(module.split("::").next().unwrap());
+            let may = of_own || by.iter().any(|start| name.starts_with(start));
+            assert!(may || !names(&code, module), "{name} may not name `{module}`");
         }
     }
 }
 
+/// Returns whether code has this path, and not only a longer one that ends like it.
+fn names(code: &str, path: &str) -> bool {
+    code.match_indices(path).any(|(at, _)| {
+        !code[..at].ends_with(|c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':')
+    })
+}
+
 #[test]
 fn the_domain_is_pure() {
-    for file in sources().into_iter().filter(|file| module_of(file) == "domain") {
+    for (name, file) in sources_of("domain") {
         let code = code_of(&file);
         for impure in IMPURE {
-            assert!(!code.contains(impure), "{} has `{impure}`", file.display());
+            assert!(!code.contains(impure), "{name} has `{impure}`");
         }
     }
 }
 
 #[test]
 fn unsafe_code_is_in_few_files() {
-    for file in sources().into_iter().filter(|file| module_of(file) != "sys") {
+    let others = sources().into_iter().filter(|(name, _)| !name.starts_with("machine/sys"));
+    for (name, file) in others {
         if code_of(&file).contains("allow(unsafe_code") {
-            let name = file.strip_prefix(root()).unwrap().to_str().unwrap();
-            assert!(UNSAFE.contains(&name), "{name} may not allow unsafe code");
+            assert!(UNSAFE.contains(&name.as_str()), "{name} may not allow unsafe code");
         }
     }
 }
@@ -189,8 +240,7 @@ fn the_files_of_others_are_opened_only_below_a_folder() {
         };
         code.lines().filter(is_call).count()
     };
-    for file in sources().into_iter().filter(|file| module_of(file) == "workspace") {
-        let name = file.strip_prefix(root()).unwrap().to_str().unwrap();
+    for (name, file) in sources_of("workspace") {
         if name.contains("tests") {
             continue;
         }
@@ -211,8 +261,7 @@ fn the_files_of_others_are_opened_only_below_a_folder() {
 fn few_lines_use_a_path_of_the_keeper() {
     const FOR_GIT: [&str; 4] = [".on(&", ".on_tree(&", ".variable(", "let keep = place.keep();"];
     const ALLOWED: [&str; 2] = [".display()", ".is_dir()"];
-    for file in sources().into_iter().filter(|file| module_of(file) == "workspace") {
-        let name = file.strip_prefix(root()).unwrap().to_str().unwrap();
+    for (name, file) in sources_of("workspace") {
         if name.contains("tests") {
             continue;
         }
@@ -239,8 +288,7 @@ fn no_helper_for_own_folders_names_a_tree() {
     const OF_OTHERS: [&str; 4] = ["tree", ".top", ".common", "\".git"];
     /// Makes the folder, before it is given to its owner.
     const ALLOWED: [&str; 1] = ["make_folder(&tree)?;"];
-    for file in sources().into_iter().filter(|file| module_of(file) == "workspace") {
-        let name = file.strip_prefix(root()).unwrap().to_str().unwrap().to_owned();
+    for (name, file) in sources_of("workspace") {
         let code = code_of(&file);
         let code = code.split("#[cfg(test)]").next().unwrap_or_default();
         let lines = code.lines().map(str::trim).filter(|line| !line.contains("Inside::open("));
@@ -256,11 +304,9 @@ fn no_helper_for_own_folders_names_a_tree() {
 
 #[test]
 fn the_shim_has_no_runtime() {
-    for file in
-        sources().into_iter().filter(|file| ["shim", "sys"].contains(&module_of(file).as_str()))
-    {
+    for (name, file) in sources_of("shim").into_iter().chain(sources_of("machine")) {
         let code = code_of(&file);
-        assert!(!code.contains("tokio") && !code.contains("tracing"), "{}", file.display());
+        assert!(!code.contains("tokio") && !code.contains("tracing"), "{name}");
     }
 }
 
@@ -269,14 +315,11 @@ fn the_shim_has_no_runtime() {
 #[test]
 fn the_system_is_asked_for_only_to_choose_a_twin() {
     let mut n_choices = 0;
-    for file in sources() {
+    for (name, file) in sources() {
         let text = fs::read_to_string(&file).unwrap();
         n_choices += text.matches("target_os").count();
         if let Some(n_line) = first_undisciplined(&text) {
-            panic!(
-                "{}:{n_line} asks for the system, and chooses no module and no constant",
-                file.display()
-            );
+            panic!("{name}:{n_line} asks for the system, and chooses no module and no constant");
         }
     }
     assert!(n_choices >= 4, "the choice of `sys` is found");
@@ -311,68 +354,18 @@ fn first_undisciplined(text: &str) -> Option<usize> {
     (0..lines.len()).find(|&n| lines[n].contains("target_os") && !is_choice(n)).map(|n| n + 1)
 }
 
-#[test]
-fn each_module_of_the_crate_has_its_row() {
-    let modules: BTreeSet<String> = sources().iter().map(|file| module_of(file)).collect();
-    let rows: BTreeSet<String> =
-        ROWS.iter().flat_map(|row| row.iter().map(|&name| name.to_owned())).collect();
-    let without_row: Vec<_> = modules
-        .difference(&rows)
-        .filter(|name| !["main", "lib"].contains(&name.as_str()))
-        .collect();
-    assert!(without_row.is_empty(), "{without_row:?}");
-}
-
-fn row_of(module: &str) -> Option<usize> {
-    ROWS.iter().position(|row| row.contains(&module))
-}
-
-/// Returns each source file with its module and the modules of this crate that it names.
-fn uses() -> Vec<(PathBuf, String, BTreeSet<String>)> {
-    let found: Vec<_> = sources()
-        .into_iter()
-        .map(|file| (file.clone(), module_of(&file), named_in(&code_of(&file))))
-        .collect();
-    assert!(found.len() > 50, "the sources are found");
-    found
-}
-
+/// Returns the modules of its own crate that code names.
 fn named_in(code: &str) -> BTreeSet<String> {
     let mut named = BTreeSet::new();
-    for prefix in ["crate::", "agent_coordinator::"] {
-        for (at, _) in code.match_indices(prefix) {
-            let rest = &code[at + prefix.len()..];
-            let names =
-                rest.strip_prefix('{').map_or(rest, |group| group.split('}').next().unwrap());
-            for name in if rest.starts_with('{') { names.split(',').collect() } else { vec![names] }
-            {
-                let name: String = name
-                    .trim()
-                    .chars()
-                    .take_while(|c| c.is_ascii_alphanumeric() || *c == '_')
-                    .collect();
-                // A name that begins with a capital letter is not a module.
-                if name.starts_with(|c: char| c.is_ascii_lowercase()) && name != "self" {
-                    named.insert(name);
-                }
-            }
+    for (at, prefix) in code.match_indices("crate::") {
+        let rest = &code[at + prefix.len()..];
+        let group = rest.strip_prefix('{').map(|group| group.split('}').next().unwrap());
+        for name in group.map_or(vec![rest], |group| group.split(',').collect()) {
+            let is_part = |c: &char| c.is_ascii_alphanumeric() || *c == '_';
+            named.insert(name.trim().chars().take_while(is_part).collect());
         }
     }
     named
-}
-
-/// Returns the top-level module that a file belongs to.
-fn module_of(file: &Path) -> String {
-    let inside = file.strip_prefix(root()).unwrap();
-    inside
-        .components()
-        .next()
-        .unwrap()
-        .as_os_str()
-        .to_str()
-        .unwrap()
-        .trim_end_matches(".rs")
-        .to_owned()
 }
 
 /// Returns the text of a file without its comments.
@@ -381,22 +374,51 @@ fn code_of(file: &Path) -> String {
     text.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n")
 }
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("src")
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-fn sources() -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    let mut open = vec![root()];
-    while let Some(folder) = open.pop() {
+fn sources_of(crate_name: &str) -> Vec<(String, PathBuf)> {
+    let is_of = |name: &str| name.split(['/', '.']).next() == Some(crate_name);
+    let found: Vec<_> = sources().into_iter().filter(|(name, _)| is_of(name)).collect();
+    assert!(!found.is_empty(), "the sources of `{crate_name}` are found");
+    found
+}
+
+/// Returns all product files by their names. The name of `crates/web/src/routes.rs` is
+/// `web/routes.rs`, that of `crates/web/src/lib.rs` is `web.rs`, and that of `src/app/http.rs` is
+/// `app/http.rs`.
+fn sources() -> BTreeMap<String, PathBuf> {
+    let mut found = BTreeMap::new();
+    let crates = fs::read_dir(root().join("crates")).unwrap().map(|it| it.unwrap().path());
+    let mut open: Vec<(PathBuf, String)> = crates
+        .map(|folder| {
+            (folder.join("src"), folder.file_name().unwrap().to_str().unwrap().to_owned())
+        })
+        .collect();
+    open.push((root().join("src"), String::new()));
+    while let Some((folder, name)) = open.pop() {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
+            let own = path.file_name().unwrap().to_str().unwrap();
+            let inside = if name.is_empty() { own.to_owned() } else { format!("{name}/{own}") };
             if path.is_dir() {
-                open.push(path);
+                open.push((path, inside));
+            } else if own == "lib.rs" && !name.is_empty() {
+                found.insert(format!("{name}.rs"), path);
             } else if path.extension().is_some_and(|extension| extension == "rs") {
-                found.push(path);
+                found.insert(inside, path);
             }
         }
     }
+    assert!(found.len() >= n_tracked(), "only {} sources are found", found.len());
     found
+}
+
+/// Returns the number of product files that git knows; 0 outside a checkout.
+fn n_tracked() -> usize {
+    let patterns = ["src/*.rs", "crates/*/src/*.rs"];
+    let listed = Command::new("git").arg("ls-files").args(patterns).current_dir(root()).output();
+    let is_there = |line: &&str| root().join(line).exists();
+    listed.map_or(0, |it| String::from_utf8_lossy(&it.stdout).lines().filter(is_there).count())
 }

@@ -87,7 +87,11 @@ fn links_between_documents_of_the_package_lead_to_files_of_the_package() {
         for target in targets(&text(file)) {
             let path = target.split('#').next().unwrap();
             // Links into the sources are for developers, who have the tree.
-            if path.is_empty() || path.contains(':') || path.starts_with("src/") {
+            if path.is_empty()
+                || path.contains(':')
+                || path.starts_with("src/")
+                || path.starts_with("crates/")
+            {
                 continue;
             }
             n_links += 1;

@@ -325,7 +325,7 @@ fn write_row(text: &mut String, key: &KeyDescription) {
 
 #[track_caller]
 fn check(file: &str, expected: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(file);
     if std::env::var_os(WRITE).is_some() {
         fs::write(&path, expected).expect("a file of the repository");
     }
