@@ -22,7 +22,7 @@ keys! {
     /// The level, the form and the destination of the daemon's log.
     pub struct LogConfig in "log" {
         /// The least level of the lines, or filters by module, such as
-        /// `info,supervisor::coordinator=debug`.
+        /// `info,agent_coordinator_supervisor=debug`.
         pub level: String = "info".to_owned(), level(), Now;
 
         /// The form of the lines. `json` is one object per line. `auto` is text on a terminal, and

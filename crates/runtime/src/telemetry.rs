@@ -216,6 +216,21 @@ mod tests {
     }
 
     #[test]
+    fn a_filter_of_the_program_holds_for_all_its_crates() {
+        use tracing_subscriber::layer::SubscriberExt as _;
+        let is_heard = |level: &str| {
+            let filter = filter(level).expect("a filter");
+            let subscriber = tracing_subscriber::registry().with(filter);
+            tracing::subscriber::with_default(subscriber, || {
+                // The target is the name of this crate.
+                tracing::enabled!(tracing::Level::DEBUG)
+            })
+        };
+        assert!(is_heard("info,agent_coordinator=debug") && is_heard("debug"));
+        assert!(!is_heard("info") && !is_heard("info,agent_coordinator_web=debug"));
+    }
+
+    #[test]
     fn a_library_is_quiet_unless_it_is_asked() {
         let show = |level: &str| filter(level).expect("a filter").to_string();
         assert!(show("info").contains("rmcp=off"));

@@ -277,7 +277,7 @@ mod tests {
             let _inner = info_span!("call", tool = "get_my_task").entered();
             info!(is_first = true, timestamp = "mine", "agent started");
         });
-        insta::assert_snapshot!(text, @r#"{"timestamp":"","level":"info","target":"crate::telemetry::lines::tests","message":"agent started","agent_id":"agt_a","is_first":true,"launch_id":"lch_1","pid":42,"tool":"get_my_task"}"#);
+        insta::assert_snapshot!(text, @r#"{"timestamp":"","level":"info","target":"agent_coordinator_runtime::telemetry::lines::tests","message":"agent started","agent_id":"agt_a","is_first":true,"launch_id":"lch_1","pid":42,"tool":"get_my_task"}"#);
     }
 
     #[test]
