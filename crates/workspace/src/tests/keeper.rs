@@ -246,7 +246,7 @@ async fn a_handover_that_was_cut_off_is_completed_and_nothing_is_lost() {
     for nth in 0..4 {
         let Some((mut bed, prepared)) = bed_before().await else { return };
         if nth == 0 {
-            let test = "workspace::tests::keeper::\
+            let test = "tests::keeper::\
                         a_handover_that_was_cut_off_is_completed_and_nothing_is_lost";
             let mut child = Command::new(std::env::current_exe().unwrap());
             child.args(["--exact", test]).env(HANDOVER, bed.folder.path());
