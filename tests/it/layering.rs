@@ -38,7 +38,7 @@ const ROWS: [(&str, &[&[&str]]); 4] = [
             &["clock", "lru"],
         ],
     ),
-    ("machine", &[&["instance_dir", "cgroup", "crash_point"], &["sys", "locks"]]),
+    ("machine", &[&["instance_dir", "cgroup", "crash_point"], &["sys"], &["locks"]]),
 ];
 
 /// Narrower rules than the manifests: only files whose names begin like this name the module.
