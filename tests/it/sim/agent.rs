@@ -263,7 +263,7 @@ impl Life<'_> {
             }
             Ending::LogsOut => {
                 if self.key.purpose == Purpose::Chat {
-                    self.sim.talk.settle(self.key, launch);
+                    self.sim.talk.settle_all(self.key, launch);
                 }
                 self.say(|service| async move {
                     let caller = service

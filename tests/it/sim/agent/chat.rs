@@ -85,7 +85,10 @@ impl Life<'_> {
                 .await?;
             match next {
                 Some(next) => return Ok(next),
-                None => sim.chronicle.note(|| format!("{launch}  gives its question up")),
+                None => {
+                    sim.talk.note_impatient(self.key, launch);
+                    sim.chronicle.note(|| format!("{launch}  gives its question up"));
+                }
             }
         }
     }
@@ -144,6 +147,7 @@ async fn next_of(
         let next = service.sessions.next_action(&caller, None).await?;
         if next.action == "get_pending_messages" {
             let newest = sim.talk.note_handed_out(&caller.session.id, &next.messages);
+            sim.talk.note_given(&caller.session.key, &launch, newest);
             sim.chronicle.note(|| format!("{launch}  is given up to {newest}"));
             if newest <= before && asked_at.elapsed() < ANSWER_TIMEOUT {
                 sim.chronicle.violation(format!("{launch} is given message {newest} as new again"));
