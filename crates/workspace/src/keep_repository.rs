@@ -11,13 +11,14 @@ use std::path::Path;
 use rustix::io::Errno;
 
 use super::lending::let_others_enter;
+use super::objects::names_in;
 use super::refs::read_text;
 use super::rights::{Owner, give, run_as};
 use super::source::{Head, Source};
 use super::temporary::{Settings, make_repository, remove_remains};
 use super::upgrade::{MENDED, finish_handover};
 use super::{
-    CheckoutError, Checkouts, KeepState, Place, make_folder, remove_folder, rename, write,
+    CheckoutError, Checkouts, KeepState, LENT, Place, make_folder, remove_folder, rename, write,
 };
 use domain::ProjectId;
 use machine::crash_point::{self, CrashPoint};
@@ -77,7 +78,11 @@ impl Checkouts {
             self.give_to_keeper(place).await?;
         } else {
             make_folder(&place.project)?;
-            let keeper = self.keeper_of(place)?;
+            // What root has lent goes to the keeper together with the keep repository, later.
+            let has_lent = names_in(&place.project).iter().any(|name| {
+                name.starts_with(LENT) && Owner::of(&place.project.join(name)).is_none()
+            });
+            let keeper = self.keeper_of(place)?.filter(|_| !has_lent);
             let new = place.project.join(".new-keep");
             make_new(&new, keeper)?;
             let format = format!("--object-format={format}");
@@ -171,7 +176,7 @@ impl Checkouts {
         let text = text.unwrap_or_default();
         let is_guarded = text.to_ascii_lowercase().contains("preciousobjects");
         let has_clone = || {
-            let mut names = super::objects::names_in(&place.project).into_iter();
+            let mut names = names_in(&place.project).into_iter();
             names.any(|name| place.project.join(name).join("tree").is_dir())
         };
         let changes: &[&[&str]] = match (is_guarded, has_clone()) {
@@ -331,9 +336,9 @@ fn remove_locks(folder: &Path) {
 
 /// Removes the files that a call wrote to when it was killed.
 fn remove_temporary(objects: &Path) {
-    for folder in super::objects::names_in(objects) {
+    for folder in names_in(objects) {
         let folder = objects.join(folder);
-        for name in super::objects::names_in(&folder) {
+        for name in names_in(&folder) {
             if name.starts_with("tmp_") {
                 let _ = std::fs::remove_file(folder.join(name));
             }

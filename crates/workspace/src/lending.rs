@@ -232,8 +232,40 @@ pub(super) fn make_tree(new: &Path, owner: Option<Owner>) -> Result<(), Checkout
     open_passage(new)
 }
 
+/// Returns whether there is a folder with packs that the workspaces of a user borrow from. The
+/// packs are opened with the rights of the keeper, so the folder must be the keeper's.
+///
+/// # Errors
+/// `Refused` for a folder of another user.
+fn has_lent(lent: &Path, keeper: Option<Owner>) -> Result<bool, CheckoutError> {
+    let is_there = |path: &Path| match path.symlink_metadata() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        found => found.map(Some).map_err(CheckoutError::io("read", path)),
+    };
+    let Some(found) = is_there(lent)? else {
+        return Ok(false);
+    };
+    let uid = keeper.map_or_else(|| rustix::process::geteuid().as_raw(), |keeper| keeper.uid);
+    if !found.is_dir() || found.uid() != uid {
+        let lent = lent.display();
+        return Err(CheckoutError::Refused(format!(
+            "`{lent}` must be a folder of the user with id {uid}, who owns `keep.git` beside it, \
+             but it is an entry of the user with id {}; stop the daemon, and run `chown -R {uid} \
+             {lent}`",
+            found.uid()
+        )));
+    }
+    run_as(keeper, || Ok(is_there(&lent.join("objects/pack"))?.is_some()))
+}
+
 /// Reads the list of lent commits.
+///
+/// # Errors
+/// `Refused` if the list is another user's.
 fn tips_in(place: &Place, lent: &Path) -> Result<BTreeSet<String>, CheckoutError> {
+    if !has_lent(lent, place.keeper())? {
+        return Ok(BTreeSet::new());
+    }
     let read = || std::fs::read_to_string(lent.join(TIPS)).unwrap_or_default();
     let tips = place.as_keeper(|_| Ok(read()))?;
     Ok(tips.lines().map(str::to_owned).collect())
@@ -303,7 +335,7 @@ fn open_way(root: &Path, place: &Place, user: Owner, name: &str) -> Result<(), C
 fn make_lent(place: &Place, owner: Owner) -> Result<(), CheckoutError> {
     let lent = place.lent(owner);
     let keeper = place.keeper();
-    if !run_as(keeper, || Ok(lent.join("objects/pack").is_dir()))? {
+    if !has_lent(&lent, keeper)? {
         let new = place.project.join(format!(".new-{LENT}{}", owner.uid));
         make_new(&new, keeper)?;
         remove_folder(&lent)?;

@@ -174,6 +174,58 @@ async fn without_a_way_for_the_keeper_the_repositories_stay_with_root() {
     assert_eq!((second.uid(), second.nlink()), (0, 1));
 }
 
+#[tokio::test]
+async fn what_is_lent_by_another_user_than_the_owner_of_what_is_kept_is_refused_and_stays() {
+    for (keeper, other) in [(KEEPER, 0), (0, KEEPER)] {
+        let Some(mut bed) = bed_of_root() else { return };
+        if keeper == KEEPER {
+            bed.checkouts = kept_in(bed.folder.path());
+        }
+        let order = Order { run_as: Some(agent()), ..bed.order("one") };
+        let one = bed.checkouts.prepare(&order).await.unwrap();
+        work(&bed, "one", "work\n", AGENT);
+        let lent = bed.keep_repository().with_file_name(format!("lent-{AGENT}"));
+        let before: BTreeSet<PathBuf> = entries_of(&lent).into_iter().collect();
+        // A person restored one of both from a backup.
+        for path in &before {
+            lchown(path, Some(other), None).unwrap();
+        }
+        let order = Order { run_as: Some(agent()), ..bed.order("two") };
+        let keep_order = Bed::keep_order("one", &one);
+        let advice = format!("`chown -R {keeper} {}`", lent.display());
+        for refused in [
+            bed.checkouts.prepare(&order).await.unwrap_err(),
+            bed.checkouts.keep(&keep_order, &bed.policy).await.unwrap_err(),
+        ] {
+            let text = chain(&refused);
+            assert!(refused.needs_person() && text.contains(&advice), "{text}");
+        }
+        let after: BTreeSet<PathBuf> = entries_of(&lent).into_iter().collect();
+        assert_eq!(after, before);
+        for path in &after {
+            assert_eq!(path.symlink_metadata().unwrap().uid(), other, "{}", path.display());
+            lchown(path, Some(keeper), None).unwrap();
+        }
+        bed.checkouts.prepare(&order).await.unwrap();
+        assert!(bed.keep("one", &one).await.proof.is_some());
+        assert_all_belong_to(&bed, keeper);
+    }
+}
+
+#[tokio::test]
+async fn what_root_has_lent_goes_to_the_keeper_also_after_the_keep_repository_was_lost() {
+    let Some(mut bed) = bed_of_root() else { return };
+    let order = Order { run_as: Some(agent()), ..bed.order("one") };
+    bed.checkouts.prepare(&order).await.unwrap();
+    std::fs::remove_dir_all(bed.keep_repository()).unwrap();
+    bed.checkouts = kept_in(bed.folder.path());
+    for (id, uid) in [("two", 0), ("three", KEEPER)] {
+        let order = Order { run_as: Some(agent()), ..bed.order(id) };
+        bed.checkouts.prepare(&order).await.unwrap();
+        assert_all_belong_to(&bed, uid);
+    }
+}
+
 /// Returns a bed of a daemon without a keeper, with a clone of root, one of an agent's user, and a
 /// pack with a second name.
 async fn bed_before() -> Option<(Bed, [Prepared; 2])> {
