@@ -11,7 +11,7 @@ use std::path::Path;
 use rustix::io::Errno;
 
 use super::lending::let_others_enter;
-use super::objects::names_in;
+use super::objects::{is_folder, names_in};
 use super::refs::read_text;
 use super::rights::{Owner, give, run_as};
 use super::source::{Head, Source};
@@ -233,11 +233,11 @@ impl Checkouts {
 }
 
 impl Place {
-    /// Returns whether the project has the repository with the settings for reading files. One of
-    /// another user does not count.
+    /// Returns whether the project has the repository with the settings for reading files. One with
+    /// an entry of another user does not count.
     fn has_files(&self) -> bool {
         let files = self.files();
-        files.is_dir() && Owner::of(&files).is_none()
+        is_folder(&files) && is_all_of_root(&files)
     }
 
     /// Makes the repository with the settings with which the files of workspaces are read, unless
@@ -295,6 +295,13 @@ fn can_give(folder: &Path, user: Owner) -> Result<bool, CheckoutError> {
 /// root is an ordinary user.
 fn is_refused(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::PERM | Errno::INVAL | Errno::NOTSUP))
+}
+
+/// Returns whether a path and all that is in it belong to root. The entries of a daemon of an
+/// ordinary user are its own.
+fn is_all_of_root(path: &Path) -> bool {
+    Owner::of(path).is_none()
+        && names_in(path).iter().map(|name| path.join(name)).all(|below| is_all_of_root(&below))
 }
 
 /// Gives a new keep repository its settings.

@@ -198,13 +198,13 @@ impl Checkouts {
     /// Makes the settings readable with which another owner's files are read, and the folder in
     /// which git writes then. Objects of an attempt that was given up stay there.
     pub(super) async fn prepare_reading(&self, place: &Place) -> Result<(), CheckoutError> {
-        let Some(owner) = place.owner else {
-            return Ok(());
-        };
         let place = place.clone();
-        let scratch = place.scratch();
         blocking(move || {
             place.make_files(place.format())?;
+            let Some(owner) = place.owner else {
+                return Ok(());
+            };
+            let scratch = place.scratch();
             make_readable(&place.files())?;
             make_folder(&scratch)?;
             give(&scratch, owner)?;

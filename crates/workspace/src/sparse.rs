@@ -102,7 +102,7 @@ impl Checkouts {
             let arguments: Vec<&OsStr> = arguments.iter().map(OsStr::new).collect();
             self.on_files(made, &arguments, &index)
         };
-        let listed = on_index(&["ls-files", "-t", "-z"]).run().await?;
+        let listed = on_index(&["ls-files", "-t", "-z"])?.run().await?;
         let mut absent = Vec::new();
         for entry in entries(&listed) {
             // The letter S marks what the sparse checkout leaves out.
@@ -112,7 +112,7 @@ impl Checkouts {
             }
         }
         let forget = ["update-index", "-z", "--force-remove", "--stdin"];
-        on_index(&forget).input(absent).run().await?;
+        on_index(&forget)?.input(absent).run().await?;
         Ok(())
     }
 

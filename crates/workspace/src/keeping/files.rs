@@ -23,30 +23,45 @@ pub(crate) struct Files {
 
 impl Checkouts {
     /// Begins a call on the files of a workspace, with an index of the daemon's own.
-    pub(crate) fn on_files(&self, place: &Place, arguments: &[&OsStr], index: &Path) -> Call<'_> {
+    ///
+    /// # Errors
+    /// `Refused` if the settings belong to another user.
+    pub(crate) fn on_files(
+        &self,
+        place: &Place,
+        arguments: &[&OsStr],
+        index: &Path,
+    ) -> Result<Call<'_>, CheckoutError> {
         let files = place.files();
         // Git obeys the settings there with the rights of the user of the call.
-        let is_own = |found: Owner| place.owner.is_some_and(|owner| owner.uid == found.uid);
-        debug_assert!(Owner::of(&files).is_none_or(is_own), "git would obey another user");
+        let is_other = |found: &Owner| place.owner.is_none_or(|owner| owner.uid != found.uid);
+        if let Some(other) = Owner::of(&files).filter(is_other) {
+            return Err(CheckoutError::Refused(format!(
+                "git reads no files with the settings in `{}`, which belong to the user with id \
+                 {}; remove that folder",
+                files.display(),
+                other.uid
+            )));
+        }
         let call = self
             .git
             .on_tree(&files, &place.tree(), arguments.iter().copied())
             .variable("GIT_INDEX_FILE", index)
             .long();
-        match place.owner {
+        Ok(match place.owner {
             None => call.variable("GIT_OBJECT_DIRECTORY", place.keep().join("objects")),
             // Git opens the files by their names, which lead where the owner wants.
             Some(owner) => call
                 .variable("GIT_OBJECT_DIRECTORY", place.scratch().join("objects"))
                 .variable("GIT_ALTERNATE_OBJECT_DIRECTORIES", place.lent(owner).join("objects"))
                 .run_as(Some(owner)),
-        }
+        })
     }
 
     /// Returns the ignored files and folders of a workspace, relative to it.
     pub(crate) async fn list_ignored(&self, place: &Place) -> Result<Vec<PathBuf>, CheckoutError> {
         let list = ["ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z"];
-        let listed = self.on_files(place, &list.map(OsStr::new), &place.index()).run().await?;
+        let listed = self.on_files(place, &list.map(OsStr::new), &place.index())?.run().await?;
         Ok(entries(&listed).map(Path::to_owned).collect())
     }
 
@@ -81,11 +96,11 @@ impl Checkouts {
             patterns.push(0);
         }
         let add = ["add", "--all", "--pathspec-from-file=-", "--pathspec-file-nul"];
-        on_files(&add.map(OsStr::new), &index).input(patterns).run().await?;
+        on_files(&add.map(OsStr::new), &index)?.input(patterns).run().await?;
         // Another owner cannot read all files that the index names.
         let missing_ok = place.owner.map(|_| OsStr::new("--missing-ok"));
         let write: Vec<&OsStr> = [OsStr::new("write-tree")].into_iter().chain(missing_ok).collect();
-        let visible = on_files(&write, &index).text().await?;
+        let visible = on_files(&write, &index)?.text().await?;
         let chosen = {
             let tree = tree.clone();
             let policy = policy.clone();
@@ -103,12 +118,12 @@ impl Checkouts {
         let with_ignored = index.with_file_name("index-ignored");
         copy_as(place.owner, &index, &with_ignored).await?;
         let add = ["add", "--force", "--pathspec-from-file=-", "--pathspec-file-nul"];
-        on_files(&add.map(OsStr::new), &with_ignored)
+        on_files(&add.map(OsStr::new), &with_ignored)?
             .variable("GIT_LITERAL_PATHSPECS", "1")
             .input(wanted)
             .run()
             .await?;
-        let all = on_files(&write, &with_ignored).text().await?;
+        let all = on_files(&write, &with_ignored)?.text().await?;
         std::fs::remove_file(&with_ignored).map_err(CheckoutError::io("remove", &with_ignored))?;
         self.take_written(place, Files { all, visible, nested: Nested::default() }).await
     }

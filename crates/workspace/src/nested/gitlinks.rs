@@ -41,7 +41,7 @@ impl Checkouts {
         let index = place.index();
         let mut list = ["ls-files", "-z", "--"].map(OsStr::new).to_vec();
         list.extend(paths.iter().map(OsString::as_os_str));
-        let listed = self.on_files(place, &list, &index).variable("GIT_LITERAL_PATHSPECS", "1");
+        let listed = self.on_files(place, &list, &index)?.variable("GIT_LITERAL_PATHSPECS", "1");
         let listed = listed.run().await?;
         let mut tracked: BTreeSet<PathBuf> = entries(&listed).flat_map(around).collect();
         let Some(result) = result else {
@@ -63,7 +63,7 @@ impl Checkouts {
         let lines: Vec<u8> = unknown.iter().flat_map(|(_, entry)| entry.to_vec()).collect();
         if !lines.is_empty() {
             let update = ["update-index", "-z", "--index-info"].map(OsStr::new);
-            self.on_files(place, &update, &index).input(lines).run().await?;
+            self.on_files(place, &update, &index)?.input(lines).run().await?;
         }
         tracked.extend(unknown.into_iter().flat_map(|(folders, _)| folders));
         Ok(tracked)
@@ -74,7 +74,7 @@ impl Checkouts {
     pub(crate) async fn forget_gitlinks(&self, place: &Place) -> Result<(), CheckoutError> {
         let index = place.index();
         let list = ["ls-files", "--stage", "-z"].map(OsStr::new);
-        let listed = self.on_files(place, &list, &index).run().await?;
+        let listed = self.on_files(place, &list, &index)?.run().await?;
         let gitlinks = listed.split_inclusive(|byte| *byte == 0);
         let gitlinks = gitlinks.filter(|entry| entry.starts_with(b"160000 "));
         let paths: Vec<u8> = gitlinks
@@ -83,7 +83,7 @@ impl Checkouts {
             .collect();
         if !paths.is_empty() {
             let forget = ["update-index", "-z", "--force-remove", "--stdin"].map(OsStr::new);
-            self.on_files(place, &forget, &index).input(paths).run().await?;
+            self.on_files(place, &forget, &index)?.input(paths).run().await?;
         }
         Ok(())
     }
@@ -182,10 +182,10 @@ impl Checkouts {
         // The folder for new objects of another owner was removed when they were taken.
         self.prepare_reading(place).await?;
         let add = ["add", "--force", "--pathspec-from-file=-", "--pathspec-file-nul"];
-        let add = self.on_files(place, &add.map(OsStr::new), &index).input(paths);
+        let add = self.on_files(place, &add.map(OsStr::new), &index)?.input(paths);
         add.variable("GIT_LITERAL_PATHSPECS", "1").run().await?;
         let list = self.on_files(place, &["ls-files", "--stage", "-z"].map(OsStr::new), &index);
-        let listed = list.run().await?;
+        let listed = list?.run().await?;
         self.take_scratch(place).await?;
         let hidden: BTreeSet<&PathBuf> = hidden.iter().collect();
         let found = listed.split_inclusive(|byte| *byte == 0);

@@ -175,6 +175,27 @@ async fn without_a_way_for_the_keeper_the_repositories_stay_with_root() {
 }
 
 #[tokio::test]
+async fn git_reads_no_files_with_settings_of_another_user() {
+    for (changed, user) in
+        [("", None), ("config", None), ("", Some(agent())), ("config", Some(agent()))]
+    {
+        let Some(bed) = bed_of_root() else { return };
+        let uid = user.as_ref().map_or(0, |user| user.uid);
+        let order = Order { run_as: user, ..bed.order("one") };
+        let one = bed.checkouts.prepare(&order).await.unwrap();
+        work(&bed, "one", "work\n", uid);
+        let files = bed.keep_repository().with_file_name("files.git");
+        lchown(files.join(changed), Some(PERSON), None).unwrap();
+        assert!(bed.keep("one", &one).await.proof.is_some());
+        assert_all_belong_to(&bed, 0);
+        lchown(&files, Some(PERSON), None).unwrap();
+        let place = bed.checkouts.place(&order.project, &order.id);
+        let refused = bed.checkouts.on_files(&place, &[], &place.index()).map(drop).unwrap_err();
+        assert!(refused.needs_person() && chain(&refused).contains("files.git"), "{refused}");
+    }
+}
+
+#[tokio::test]
 async fn what_is_lent_by_another_user_than_the_owner_of_what_is_kept_is_refused_and_stays() {
     for (keeper, other) in [(KEEPER, 0), (0, KEEPER)] {
         let Some(mut bed) = bed_of_root() else { return };
