@@ -56,7 +56,7 @@ impl Checkouts {
     /// Returns the number of refs.
     ///
     /// # Errors
-    /// A folder that cannot be read, or an error of git.
+    /// The first error of a project, after all others have been looked at.
     pub async fn expire(&self, now: Timestamp) -> Result<usize, CheckoutError> {
         let Ok(projects) = std::fs::read_dir(&self.root) else {
             return Ok(0);
@@ -64,27 +64,31 @@ impl Checkouts {
         self.git.check().await?;
         let names = projects.flatten().map(|entry| entry.file_name());
         let mut n_removed = 0;
+        let mut first_error = None;
         for name in names {
             let Some(project) = name.to_str().and_then(|name| name.parse::<ProjectId>().ok())
             else {
                 continue;
             };
-            n_removed += self.expire_in(&project, now).await?;
+            match self.expire_in(&project, now).await {
+                Ok(n) => n_removed += n,
+                Err(error) => first_error = first_error.or(Some(error)),
+            }
         }
-        Ok(n_removed)
+        first_error.map_or(Ok(n_removed), Err)
     }
 
     async fn expire_in(&self, project: &ProjectId, now: Timestamp) -> Result<usize, CheckoutError> {
         let folder = self.root.join(project.as_str());
         let tree = folder.join("tree");
         let place = Place::new(folder.clone(), folder, tree);
-        if !place.has_keep()? {
-            return Ok(0);
-        }
         // A step on this project may take long, and the caller has other work.
         let Some(_locked) = self.try_lock_keep(project, &place).await? else {
             return Ok(0);
         };
+        if !place.has_keep()? {
+            return Ok(0);
+        }
         let mut changes = String::new();
         let mut n_removed = 0;
         for (name, object) in self.refs_below(&place, &[EXPIRED.to_owned()]).await? {

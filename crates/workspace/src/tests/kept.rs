@@ -125,3 +125,25 @@ async fn kept_states_that_are_given_up_go_after_14_days() {
     let fsck = bed.git(&bed.keep_repository(), &["fsck", "--no-dangling"]);
     assert_eq!(fsck, "");
 }
+
+#[tokio::test]
+async fn a_project_that_cannot_be_read_holds_up_no_other_one() {
+    let bed = Bed::new();
+    let (one, _) = bed.prepare("one").await;
+    bed.keep("one", &one).await;
+    let decided_at = Timestamp::from_millis(1_000_000);
+    let (id, project) = ("one".parse().unwrap(), "shop".parse().unwrap());
+    let order = ForgetOrder { id, project, branch: one.branch, decided_at };
+    bed.checkouts.forget(&order).await.unwrap();
+    // The order of the projects is that of the folder.
+    for n in 0..20 {
+        let folder = bed.folder.path().join(format!("workspaces/broken{n}"));
+        std::fs::create_dir(&folder).unwrap();
+        std::fs::write(folder.join("keep.git"), "not a folder").unwrap();
+    }
+    let error = bed.checkouts.expire(decided_at + 14 * Duration::from_hours(24)).await.unwrap_err();
+    let CheckoutError::Io { path, .. } = error else { panic!("{error:?}") };
+    assert!(path.ends_with("keep.git"), "{}", path.display());
+    let list = ["for-each-ref", "refs/agent-coordinator/expired/"];
+    assert_eq!(bed.git(&bed.keep_repository(), &list), "");
+}
