@@ -136,7 +136,7 @@ pub struct Checkouts {
     measuring: AsyncMutex<()>,
     /// The upgrades that copy files now, by the folder of the project.
     upgrading: Arc<Mutex<BTreeMap<PathBuf, upgrade::Copying>>>,
-    /// The folders of projects whose repositories stay with root, because a link is in them.
+    /// The folders of projects whose repositories stay with root, because of an entry in them.
     not_given: Mutex<BTreeSet<PathBuf>>,
     /// The reasons why submodules of repositories at forges were not fetched, by their commits.
     submodule_failures: Mutex<BTreeMap<String, String>>,

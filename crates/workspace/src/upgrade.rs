@@ -6,6 +6,7 @@
 //! that belong to root go to the keeper as soon as this machine has that account.
 
 use std::ffi::{CStr, OsStr};
+use std::fmt::Display;
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd};
@@ -153,12 +154,13 @@ impl Checkouts {
             return Ok(());
         };
         let here = place.clone();
-        if let Some(link) = blocking(move || find_link(&here, keeper)).await? {
+        if let Some((path, reason)) = blocking(move || find_obstacle(&here, keeper)).await? {
             lock(&self.not_given).insert(place.project.clone());
             tracing::warn!(
-                path = %link.display(),
-                "root keeps the coordinator's repositories of a project: this entry is neither a \
-                 folder nor a regular file; replace it by what it leads to, and restart the daemon"
+                path = %path.display(),
+                reason,
+                "root keeps the coordinator's repositories of a project because of this entry; \
+                 bring the content here in place of it, and restart the daemon"
             );
             return Ok(());
         }
@@ -226,10 +228,11 @@ pub(super) async fn finish_handover(place: &Place) -> Result<(), CheckoutError> 
         let Some(keeper) = keeper_in(&text).filter(|_| place.keep().is_dir()) else {
             return std::fs::remove_file(&mark).map_err(CheckoutError::io("remove", &mark));
         };
-        if let Some(link) = find_link(&place, keeper)? {
+        if let Some((path, reason)) = find_obstacle(&place, keeper)? {
             return Err(CheckoutError::Refused(format!(
-                "`{}` was replaced while it went to the user with id {}; put back what was there",
-                link.display(),
+                "`{}` was replaced while it went to the user with id {}: it {reason}; put back \
+                 what was there",
+                path.display(),
                 keeper.uid
             )));
         }
@@ -258,7 +261,8 @@ fn write_mark(mark: &Path, keeper: Owner) -> Result<(), CheckoutError> {
 /// The folder `keep.git` comes last: until then root is the keeper. Blocks.
 ///
 /// # Errors
-/// `NoRoom`, before anything changes, for copies of the files that have a second name.
+/// `NoRoom`, before anything changes, for copies of the files that have a second name. `Refused` if
+/// an entry cannot be given. The mark stays then, unless that is the first one.
 fn hand_over(place: &Place, keeper: Owner) -> Result<(), CheckoutError> {
     let folders = given_folders(place);
     let mut shared = Vec::new();
@@ -273,14 +277,22 @@ fn hand_over(place: &Place, keeper: Owner) -> Result<(), CheckoutError> {
     let new = place.project.join(".new-copy");
     replace_shared(&new, shared, || n_free(&place.project), |_| ())?;
     let mark = place.project.join(HANDOVER);
-    write_mark(&mark, keeper)?;
+    let mut has_begun = mark.symlink_metadata().is_ok();
+    if !has_begun {
+        write_mark(&mark, keeper)?;
+    }
     for folder in &folders {
         each_of_root(folder, keeper, &mut |path, found| {
             // The group of what is lent is that of its user. Old clones of root need that of the
             // keep repository.
             let gid = (found.gid() == 0 && path != place.keep()).then_some(keeper.gid);
-            lchown(path, Some(keeper.uid), gid)
-                .map_err(CheckoutError::io("give to the keeper", path))?;
+            if let Err(error) = lchown(path, Some(keeper.uid), gid) {
+                if !has_begun {
+                    let _ = std::fs::remove_file(&mark);
+                }
+                return Err(not_given(path, keeper, &error));
+            }
+            has_begun = true;
             crash_point::reach(CrashPoint::EntryHandedOver);
             Ok(())
         })?;
@@ -289,24 +301,48 @@ fn hand_over(place: &Place, keeper: Owner) -> Result<(), CheckoutError> {
     std::fs::remove_file(&mark).map_err(CheckoutError::io("remove", &mark))
 }
 
+/// Returns the error for an entry that cannot be given to the keeper.
+fn not_given(path: &Path, keeper: Owner, error: &dyn Display) -> CheckoutError {
+    CheckoutError::Refused(format!(
+        "`{}` cannot be given to the user with id {}: {error}; remove what prevents it, such as \
+         `chattr +i`",
+        path.display(),
+        keeper.uid
+    ))
+}
+
 /// Returns the folders that the keeper gets, the keep repository as the last one.
 fn given_folders(place: &Place) -> Vec<PathBuf> {
     let lent = names_in(&place.project).into_iter().filter(|name| name.starts_with(LENT));
     lent.map(|name| place.project.join(name)).chain([place.keep()]).collect()
 }
 
-/// Returns an entry of what the keeper gets that is neither a folder nor a regular file. Blocks.
-fn find_link(place: &Place, keeper: Owner) -> Result<Option<PathBuf>, CheckoutError> {
-    let mut link = None;
+/// Returns an entry of what is to go to the keeper that leads to something elsewhere, and what it
+/// is. Blocks.
+fn find_obstacle(
+    place: &Place,
+    keeper: Owner,
+) -> Result<Option<(PathBuf, &'static str)>, CheckoutError> {
+    let project = &place.project;
+    let disk = project.metadata().map_err(CheckoutError::io("read", project))?.dev();
+    let mut obstacle = None;
     for folder in given_folders(place) {
+        let alternates = folder.join("objects/info/alternates");
         each_of_root(&folder, keeper, &mut |path, found| {
-            if !found.is_dir() && !found.is_file() {
-                link = Some(path.to_owned());
-            }
+            let reason = if !found.is_dir() && !found.is_file() {
+                "is neither a folder nor a regular file"
+            } else if found.is_dir() && found.dev() != disk {
+                "is on another disk than the folder of the project"
+            } else if path == alternates && found.len() > 0 {
+                "names other folders with objects"
+            } else {
+                return Ok(());
+            };
+            obstacle = Some((path.to_owned(), reason));
             Ok(())
         })?;
     }
-    Ok(link)
+    Ok(obstacle)
 }
 
 /// Calls `work` with each entry that the keeper does not have, a folder after all that is in it.
@@ -487,76 +523,4 @@ impl Giver {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use super::*;
-
-    #[test]
-    fn an_upgrade_without_room_changes_nothing_and_names_the_bytes() {
-        for n_free in [None, Some(1_234), Some(5_000)] {
-            assert!(check_room(1_234, n_free).is_ok(), "{n_free:?}");
-        }
-        let refused = check_room(1_234, Some(1_233)).unwrap_err().to_string();
-        assert!(refused.contains("copies 1234 bytes, but only 1233 are free"), "{refused}");
-        assert!(check_room(0, Some(0)).is_ok());
-    }
-
-    /// Makes a folder of objects with a pack that has a second name. Returns the paths of both.
-    fn linked_pack(folder: &Path) -> [PathBuf; 2] {
-        let objects = folder.join("objects");
-        let pack = objects.join("pack/a.pack");
-        std::fs::create_dir_all(objects.join("pack")).unwrap();
-        std::fs::write(&pack, "content").unwrap();
-        std::fs::hard_link(&pack, folder.join("linked")).unwrap();
-        [objects, pack]
-    }
-
-    #[test]
-    fn the_copy_of_a_killed_attempt_takes_no_room_from_the_next_one() {
-        let folder = tempfile::tempdir().unwrap();
-        let [objects, pack] = linked_pack(folder.path());
-        let left = objects.join(".copy");
-        std::fs::write(&left, "half").unwrap();
-        let n_free = || Some(if left.exists() { 0 } else { 7 });
-        let shared = shared_files(&objects, None).unwrap();
-        let copied = replace_shared(&left, shared, n_free, |_| ()).unwrap();
-        assert_eq!(copied, std::slice::from_ref(&pack));
-        assert_eq!(std::fs::read_to_string(&pack).unwrap(), "content");
-        assert!(pack.metadata().unwrap().nlink() == 1 && !left.exists());
-    }
-
-    #[test]
-    fn an_upgrade_tells_how_much_it_has_copied() {
-        let folder = tempfile::tempdir().unwrap();
-        let [objects, pack] = linked_pack(folder.path());
-        let other = pack.with_extension("idx");
-        std::fs::write(&other, "index").unwrap();
-        std::fs::hard_link(&other, folder.path().join("other")).unwrap();
-        let checkouts = Checkouts::new(folder.path().to_owned());
-        let project = "shop".parse().unwrap();
-        let said = std::cell::RefCell::new(BTreeSet::new());
-        let note = |copying: Copying| {
-            lock(&checkouts.upgrading).insert(folder.path().join("shop"), copying);
-            said.borrow_mut().extend(checkouts.upgrade_progress(&project));
-        };
-        let shared = shared_files(&objects, None).unwrap();
-        replace_shared(&objects.join(".copy"), shared, || None, note).unwrap();
-        let said = said.into_inner();
-        assert!(said.contains("the upgrade has copied 0 B of 12 B") && said.len() == 2, "{said:?}");
-        assert_eq!(checkouts.upgrade_progress(&"other".parse().unwrap()), None);
-    }
-
-    #[test]
-    fn a_full_disk_refuses_only_copies_that_do_not_share_their_content() {
-        let folder = tempfile::tempdir().unwrap();
-        let [objects, pack] = linked_pack(folder.path());
-        let probe = File::create(folder.path().join("probe")).unwrap();
-        let is_shared = files::share(&File::open(&pack).unwrap(), &probe).is_ok();
-        let new = objects.join(".copy");
-        assert_eq!(can_share(&pack, &new), is_shared);
-        assert!(!new.exists());
-        let shared = shared_files(&objects, None).unwrap();
-        assert_eq!(replace_shared(&new, shared, || Some(0), |_| ()).is_ok(), is_shared);
-    }
-}
+mod tests;

@@ -445,6 +445,24 @@ async fn what_a_person_moved_to_another_disk_stays_with_root() {
 }
 
 #[tokio::test]
+async fn what_borrows_from_elsewhere_stays_with_root() {
+    let Some(mut bed) = bed_of_root() else { return };
+    bed.prepare("one").await;
+    let elsewhere = bed.folder.path().join("elsewhere");
+    std::fs::create_dir(&elsewhere).unwrap();
+    let alternates = bed.keep_repository().join("objects/info/alternates");
+    std::fs::write(&alternates, format!("{}\n", elsewhere.display())).unwrap();
+    bed.checkouts = kept_in(bed.folder.path());
+    bed.prepare("two").await;
+    assert_all_belong_to(&bed, 0);
+    // Without a name in it, the file does no harm.
+    std::fs::write(&alternates, "").unwrap();
+    bed.checkouts = kept_in(bed.folder.path());
+    bed.prepare("three").await;
+    assert_all_belong_to(&bed, KEEPER);
+}
+
+#[tokio::test]
 async fn no_agent_runs_as_the_owner_of_what_is_kept() {
     let Some(mut bed) = bed_of_root() else { return };
     bed.checkouts = kept_in(bed.folder.path());

@@ -1,0 +1,107 @@
+//! Tests of the upgrade of a project, without git.
+
+use std::collections::BTreeSet;
+
+use super::*;
+use crate::rights::set_mode;
+
+#[test]
+fn an_upgrade_without_room_changes_nothing_and_names_the_bytes() {
+    for n_free in [None, Some(1_234), Some(5_000)] {
+        assert!(check_room(1_234, n_free).is_ok(), "{n_free:?}");
+    }
+    let refused = check_room(1_234, Some(1_233)).unwrap_err().to_string();
+    assert!(refused.contains("copies 1234 bytes, but only 1233 are free"), "{refused}");
+    assert!(check_room(0, Some(0)).is_ok());
+}
+
+/// Makes a folder of objects with a pack that has a second name. Returns the paths of both.
+fn linked_pack(folder: &Path) -> [PathBuf; 2] {
+    let objects = folder.join("objects");
+    let pack = objects.join("pack/a.pack");
+    std::fs::create_dir_all(objects.join("pack")).unwrap();
+    std::fs::write(&pack, "content").unwrap();
+    std::fs::hard_link(&pack, folder.join("linked")).unwrap();
+    [objects, pack]
+}
+
+#[test]
+fn the_copy_of_a_killed_attempt_takes_no_room_from_the_next_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let [objects, pack] = linked_pack(folder.path());
+    let left = objects.join(".copy");
+    std::fs::write(&left, "half").unwrap();
+    let n_free = || Some(if left.exists() { 0 } else { 7 });
+    let shared = shared_files(&objects, None).unwrap();
+    let copied = replace_shared(&left, shared, n_free, |_| ()).unwrap();
+    assert_eq!(copied, std::slice::from_ref(&pack));
+    assert_eq!(std::fs::read_to_string(&pack).unwrap(), "content");
+    assert!(pack.metadata().unwrap().nlink() == 1 && !left.exists());
+}
+
+/// Returns the places of a project of root in a folder in which each user can make files.
+fn open_project(folder: &Path) -> Place {
+    let keep = folder.join("keep.git");
+    std::fs::create_dir(&keep).unwrap();
+    std::fs::write(keep.join("HEAD"), "ref: refs/heads/main\n").unwrap();
+    set_mode(&keep, 0o755).unwrap();
+    set_mode(folder, 0o777).unwrap();
+    Place::new(folder.to_owned(), folder.to_owned(), folder.to_owned())
+}
+
+#[test]
+fn a_handover_that_cannot_begin_leaves_no_mark() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let place = open_project(folder.path());
+    let mark = folder.path().join(HANDOVER);
+    let keeper = Owner { uid: 2, gid: 2 };
+    for has_begun in [false, true] {
+        if has_begun {
+            write_mark(&mark, keeper).unwrap();
+        }
+        // Like root where something prevents it, another user cannot give away what is root's.
+        let other = Some(Owner { uid: 1, gid: 1 });
+        let refused = run_as(other, || hand_over(&place, keeper)).unwrap_err();
+        assert!(refused.needs_person() && refused.to_string().contains("HEAD"), "{refused}");
+        assert_eq!(mark.exists(), has_begun);
+    }
+    hand_over(&place, keeper).unwrap();
+    assert_eq!((place.keeper(), mark.exists()), (Some(Owner { uid: 2, gid: 0 }), false));
+}
+
+#[test]
+fn an_upgrade_tells_how_much_it_has_copied() {
+    let folder = tempfile::tempdir().unwrap();
+    let [objects, pack] = linked_pack(folder.path());
+    let other = pack.with_extension("idx");
+    std::fs::write(&other, "index").unwrap();
+    std::fs::hard_link(&other, folder.path().join("other")).unwrap();
+    let checkouts = Checkouts::new(folder.path().to_owned());
+    let project = "shop".parse().unwrap();
+    let said = std::cell::RefCell::new(BTreeSet::new());
+    let note = |copying: Copying| {
+        lock(&checkouts.upgrading).insert(folder.path().join("shop"), copying);
+        said.borrow_mut().extend(checkouts.upgrade_progress(&project));
+    };
+    let shared = shared_files(&objects, None).unwrap();
+    replace_shared(&objects.join(".copy"), shared, || None, note).unwrap();
+    let said = said.into_inner();
+    assert!(said.contains("the upgrade has copied 0 B of 12 B") && said.len() == 2, "{said:?}");
+    assert_eq!(checkouts.upgrade_progress(&"other".parse().unwrap()), None);
+}
+
+#[test]
+fn a_full_disk_refuses_only_copies_that_do_not_share_their_content() {
+    let folder = tempfile::tempdir().unwrap();
+    let [objects, pack] = linked_pack(folder.path());
+    let probe = File::create(folder.path().join("probe")).unwrap();
+    let is_shared = files::share(&File::open(&pack).unwrap(), &probe).is_ok();
+    let new = objects.join(".copy");
+    assert_eq!(can_share(&pack, &new), is_shared);
+    assert!(!new.exists());
+    let shared = shared_files(&objects, None).unwrap();
+    assert_eq!(replace_shared(&new, shared, || Some(0), |_| ()).is_ok(), is_shared);
+}
