@@ -7,11 +7,11 @@
 
 use std::ffi::{CStr, OsStr};
 use std::fmt::Display;
-use std::fs::{File, Metadata};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::{MetadataExt as _, lchown};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, lchown};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -192,9 +192,8 @@ impl Checkouts {
             let note = |copying| {
                 lock(&upgrading).insert(project.clone(), copying);
             };
-            let copied = shared_files(&objects, keeper).and_then(|shared| {
-                replace_shared(&objects.join(".copy"), shared, || n_free(&objects), note)
-            });
+            let copied = shared_files(&objects, keeper)
+                .and_then(|shared| replace_shared(shared, || n_free(&objects), note));
             lock(&upgrading).remove(&project);
             copied
         })
@@ -274,8 +273,7 @@ fn hand_over(place: &Place, keeper: Owner) -> Result<(), CheckoutError> {
             Ok(())
         })?;
     }
-    let new = place.project.join(".new-copy");
-    replace_shared(&new, shared, || n_free(&place.project), |_| ())?;
+    replace_shared(shared, || n_free(&place.project), |_| ())?;
     let mark = place.project.join(HANDOVER);
     let mut has_begun = mark.symlink_metadata().is_ok();
     if !has_begun {
@@ -384,28 +382,35 @@ fn shared_files(
     Ok(shared)
 }
 
-/// Replaces files that another user can change by copies, if the disk has room for all of them. A
-/// copy is called `new` until it is whole. Calls `note` before each one. Returns their paths.
-/// Blocks.
+/// Returns the name of a copy until it is whole. The folder of the file is as closed as the file.
+fn new_copy(file: &Path) -> PathBuf {
+    file.with_file_name(".new-copy")
+}
+
+/// Replaces files that another user can change by copies, if the disk has room for all of them.
+/// Calls `note` before each one. Returns their paths. Blocks.
 fn replace_shared(
-    new: &Path,
     shared: Vec<(PathBuf, u64)>,
     n_free: impl Fn() -> Option<u64>,
     note: impl Fn(Copying),
 ) -> Result<Vec<PathBuf>, CheckoutError> {
-    // An attempt that was killed may have left it, and it takes room.
-    let _ = std::fs::remove_file(new);
-    let is_copied = |(file, _): &&(PathBuf, u64)| !can_share(file, new);
+    for (file, _) in &shared {
+        // An attempt that was killed may have left it, and it takes room.
+        let _ = std::fs::remove_file(new_copy(file));
+    }
+    let is_copied = |(file, _): &&(PathBuf, u64)| !can_share(file);
     let n_bytes: u64 = shared.iter().filter(is_copied).map(|(_, n_bytes)| n_bytes).sum();
     check_room(n_bytes, n_free())?;
-    replace_by_copies(new, shared, note)
+    replace_by_copies(shared, note)
 }
 
 /// Returns whether a copy of a file can share its content and needs no room, as on btrfs and XFS.
-/// [`std::fs::copy`] makes such copies there. Tries it with the file `new`, and removes that.
-fn can_share(file: &Path, new: &Path) -> bool {
-    let shared = File::open(file).and_then(|from| files::share(&from, &File::create(new)?));
-    let _ = std::fs::remove_file(new);
+/// [`std::fs::copy`] makes such copies there. Tries it with a new file, and removes that.
+fn can_share(file: &Path) -> bool {
+    let new = new_copy(file);
+    let make = || OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new);
+    let shared = File::open(file).and_then(|from| files::share(&from, &make()?));
+    let _ = std::fs::remove_file(&new);
     shared.is_ok()
 }
 
@@ -420,10 +425,8 @@ fn check_room(n_bytes: u64, n_free: Option<u64>) -> Result<(), CheckoutError> {
     }
 }
 
-/// Replaces each such file by a copy, which is called `new` until it is whole. Returns their paths.
-/// Blocks.
+/// Replaces each such file by a copy. Returns their paths. Blocks.
 fn replace_by_copies(
-    new: &Path,
     shared: Vec<(PathBuf, u64)>,
     note: impl Fn(Copying),
 ) -> Result<Vec<PathBuf>, CheckoutError> {
@@ -432,13 +435,14 @@ fn replace_by_copies(
     let mut copied = Vec::new();
     for (file, n_bytes) in shared {
         note(Copying { n_copied, n_all });
-        let made = std::fs::copy(&file, new).and_then(|_| File::open(new)?.sync_all());
+        let new = new_copy(&file);
+        let made = std::fs::copy(&file, &new).and_then(|_| File::open(&new)?.sync_all());
         if made.is_err() {
             // The next attempt may be late, and a full disk holds up others.
-            let _ = std::fs::remove_file(new);
+            let _ = std::fs::remove_file(&new);
         }
         made.map_err(CheckoutError::io("copy", &file))?;
-        rename(new, &file)?;
+        rename(&new, &file)?;
         crash_point::reach(CrashPoint::PackCopied);
         n_copied += n_bytes;
         copied.push(file);

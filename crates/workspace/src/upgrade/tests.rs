@@ -1,6 +1,7 @@
 //! Tests of the upgrade of a project, without git.
 
 use std::collections::BTreeSet;
+use std::os::unix::fs::symlink;
 
 use super::*;
 use crate::rights::set_mode;
@@ -29,11 +30,11 @@ fn linked_pack(folder: &Path) -> [PathBuf; 2] {
 fn the_copy_of_a_killed_attempt_takes_no_room_from_the_next_one() {
     let folder = tempfile::tempdir().unwrap();
     let [objects, pack] = linked_pack(folder.path());
-    let left = objects.join(".copy");
+    let left = pack.with_file_name(".new-copy");
     std::fs::write(&left, "half").unwrap();
     let n_free = || Some(if left.exists() { 0 } else { 7 });
     let shared = shared_files(&objects, None).unwrap();
-    let copied = replace_shared(&left, shared, n_free, |_| ()).unwrap();
+    let copied = replace_shared(shared, n_free, |_| ()).unwrap();
     assert_eq!(copied, std::slice::from_ref(&pack));
     assert_eq!(std::fs::read_to_string(&pack).unwrap(), "content");
     assert!(pack.metadata().unwrap().nlink() == 1 && !left.exists());
@@ -87,7 +88,7 @@ fn an_upgrade_tells_how_much_it_has_copied() {
         said.borrow_mut().extend(checkouts.upgrade_progress(&project));
     };
     let shared = shared_files(&objects, None).unwrap();
-    replace_shared(&objects.join(".copy"), shared, || None, note).unwrap();
+    replace_shared(shared, || None, note).unwrap();
     let said = said.into_inner();
     assert!(said.contains("the upgrade has copied 0 B of 12 B") && said.len() == 2, "{said:?}");
     assert_eq!(checkouts.upgrade_progress(&"other".parse().unwrap()), None);
@@ -99,9 +100,12 @@ fn a_full_disk_refuses_only_copies_that_do_not_share_their_content() {
     let [objects, pack] = linked_pack(folder.path());
     let probe = File::create(folder.path().join("probe")).unwrap();
     let is_shared = files::share(&File::open(&pack).unwrap(), &probe).is_ok();
-    let new = objects.join(".copy");
-    assert_eq!(can_share(&pack, &new), is_shared);
-    assert!(!new.exists());
+    assert_eq!(can_share(&pack), is_shared);
+    assert!(!new_copy(&pack).exists());
+    // A link in the place of the copy is not followed.
+    symlink(folder.path().join("linked"), new_copy(&pack)).unwrap();
+    assert!(!can_share(&pack));
+    assert_eq!(std::fs::read_to_string(folder.path().join("linked")).unwrap(), "content");
     let shared = shared_files(&objects, None).unwrap();
-    assert_eq!(replace_shared(&new, shared, || Some(0), |_| ()).is_ok(), is_shared);
+    assert_eq!(replace_shared(shared, || Some(0), |_| ()).is_ok(), is_shared);
 }
