@@ -280,14 +280,16 @@ pub(super) fn make_new(folder: &Path, owner: Option<Owner>) -> Result<(), Checko
     owner.map_or(Ok(()), |owner| give(folder, owner))
 }
 
-/// Returns whether root can give entries of a folder to a user.
+/// Returns whether root can give entries of a folder to a user. Some file systems report success,
+/// but keep the owner.
 fn can_give(folder: &Path, user: Owner) -> Result<bool, CheckoutError> {
     let probe = folder.join(".new-probe");
     let given = make_new(&probe, Some(user));
+    let has_changed = Owner::of(&probe).is_some_and(|owner| owner.uid == user.uid);
     remove_folder(&probe)?;
     match given {
         Err(CheckoutError::Io { source, .. }) if is_refused(&source) => Ok(false),
-        given => given.map(|()| true),
+        given => given.map(|()| has_changed),
     }
 }
 
@@ -374,6 +376,9 @@ mod tests {
         }
         let folder = tempfile::tempdir().unwrap();
         assert!(can_give(folder.path(), Owner { uid: 2, gid: 2 }).unwrap());
+        // The system calls succeed with this id, and change nothing.
+        let no_user = Owner { uid: u32::MAX, gid: u32::MAX };
+        assert!(!can_give(folder.path(), no_user).unwrap());
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 }

@@ -296,6 +296,9 @@ fn hand_over(place: &Place, keeper: Owner) -> Result<(), CheckoutError> {
         })?;
     }
     close(place)?;
+    if place.keeper().is_none_or(|owner| owner.uid != keeper.uid) {
+        return Err(not_given(&place.keep(), keeper, &"its owner stayed the same"));
+    }
     std::fs::remove_file(&mark).map_err(CheckoutError::io("remove", &mark))
 }
 

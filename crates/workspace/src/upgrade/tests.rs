@@ -74,6 +74,20 @@ fn a_handover_that_cannot_begin_leaves_no_mark() {
 }
 
 #[test]
+fn a_handover_that_changed_no_owner_keeps_its_mark() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let place = open_project(folder.path());
+    // The system calls succeed with this id, and change nothing.
+    let no_user = Owner { uid: u32::MAX, gid: u32::MAX };
+    let refused = hand_over(&place, no_user).unwrap_err();
+    assert!(refused.needs_person() && refused.to_string().contains("stayed"), "{refused}");
+    assert!(folder.path().join(HANDOVER).exists());
+}
+
+#[test]
 fn an_upgrade_tells_how_much_it_has_copied() {
     let folder = tempfile::tempdir().unwrap();
     let [objects, pack] = linked_pack(folder.path());
