@@ -100,20 +100,23 @@ impl Checkouts {
     /// own user. The keeper needs a way to them, which others cannot change, and a file system that
     /// lets root give it files.
     pub(super) fn keeper_of(&self, place: &Place) -> Result<Option<Owner>, CheckoutError> {
+        let Some(keeper) = self.keeper_with_way()? else {
+            return Ok(None);
+        };
+        let_others_enter(&self.root, place)?;
+        let can_have = enters(keeper, &place.project)? && can_give(&place.project, keeper)?;
+        Ok(can_have.then_some(keeper))
+    }
+
+    /// Returns the keeper if it can enter the folder above the root, and others cannot change that
+    /// way. Opens nothing.
+    pub(super) fn keeper_with_way(&self) -> Result<Option<Owner>, CheckoutError> {
         let Some(keeper) = self.keeper else {
             return Ok(None);
         };
-        let enters = |folder: &Path| {
-            run_as(Some(keeper), || Ok(folder.join(".").symlink_metadata().is_ok()))
-        };
         let root = self.root.canonicalize().map_err(CheckoutError::io("read", &self.root))?;
-        let has_way = root.parent().is_none_or(|above| enters(above).unwrap_or(false));
-        if !has_way || is_changed_by_others(&root) {
-            return Ok(None);
-        }
-        let_others_enter(&root, place)?;
-        let can_have = enters(&place.project)? && can_give(&place.project, keeper)?;
-        Ok(can_have.then_some(keeper))
+        let has_way = root.parent().is_none_or(|above| enters(keeper, above).unwrap_or(false));
+        Ok((has_way && !is_changed_by_others(&root)).then_some(keeper))
     }
 
     /// Removes what an earlier process of the daemon left half-done. Only one process changes a
@@ -271,6 +274,11 @@ impl Place {
             Ok(())
         })
     }
+}
+
+/// Returns whether a user can enter a folder.
+fn enters(user: Owner, folder: &Path) -> Result<bool, CheckoutError> {
+    run_as(Some(user), || Ok(folder.join(".").symlink_metadata().is_ok()))
 }
 
 /// Makes an empty folder for a user, in place of what an attempt has left.

@@ -276,11 +276,14 @@ fn tips_in(place: &Place, lent: &Path) -> Result<BTreeSet<String>, CheckoutError
 /// more rights than its group.
 pub(super) fn close(place: &Place) -> Result<(), CheckoutError> {
     let keep = place.keep();
+    let is_folder_of_root = || keep.metadata().is_ok_and(|it| it.is_dir() && it.uid() == 0);
     match keep.symlink_metadata() {
         Ok(found) if found.is_dir() => {
             let has_old_clones = found.uid() != 0 && found.gid() == 0;
             set_mode(&keep, if has_old_clones { 0o710 } else { 0o700 })
         }
+        // A person moved the folder to another disk.
+        Ok(link) if link.uid() == 0 && is_folder_of_root() => set_mode(&keep, 0o700),
         _ => Ok(()),
     }
 }

@@ -150,7 +150,7 @@ impl Checkouts {
         if self.keeper.is_none() || is_given || lock(&self.not_given).contains(&place.project) {
             return Ok(());
         }
-        let Some(keeper) = self.keeper_of(place)? else {
+        let Some(keeper) = self.keeper_with_way()? else {
             return Ok(());
         };
         let here = place.clone();
@@ -162,6 +162,10 @@ impl Checkouts {
                 "root keeps the coordinator's repositories of a project because of this entry; \
                  bring the content here in place of it, and restart the daemon"
             );
+            return Ok(());
+        }
+        // This opens the folders on the way.
+        if self.keeper_of(place)?.is_none() {
             return Ok(());
         }
         self.copy_linked_objects(place).await?;

@@ -431,6 +431,7 @@ async fn what_a_person_moved_to_another_disk_stays_with_root() {
         };
         std::fs::rename(&entry, &elsewhere).unwrap();
         symlink(&elsewhere, &entry).unwrap();
+        mode(&elsewhere, 0o755);
         bed.checkouts = kept_in(bed.folder.path());
         for id in ["two", "three"] {
             let (prepared, tree) = bed.prepare(id).await;
@@ -441,6 +442,13 @@ async fn what_a_person_moved_to_another_disk_stays_with_root() {
         for path in entries_of(&elsewhere) {
             assert_eq!(path.symlink_metadata().unwrap().uid(), 0, "{}", path.display());
         }
+        let root = bed.folder.path().join("workspaces");
+        assert_eq!(root.metadata().unwrap().mode() & 0o777, 0o700, "no other user needs a way");
+        let order = Order { run_as: Some(agent()), ..bed.order("four") };
+        bed.checkouts.prepare(&order).await.unwrap();
+        assert_eq!(root.metadata().unwrap().mode() & 0o777, 0o711);
+        let is_open = elsewhere.metadata().unwrap().mode() & 0o077 != 0;
+        assert_eq!(is_open, !moved.is_empty(), "what is behind `keep.git` is closed with it");
     }
 }
 
