@@ -15,6 +15,7 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
+use std::fs::Metadata;
 use std::io;
 use std::os::unix::fs::{MetadataExt as _, lchown};
 use std::path::{Path, PathBuf};
@@ -22,6 +23,7 @@ use std::path::{Path, PathBuf};
 use super::keep_repository::{SOURCE, make_new};
 use super::keeping::uncommitted_ref;
 use super::objects::{lines, names_in};
+use super::refs::read_text;
 use super::remote::FORGE;
 use super::rights::{Owner, give, open_passage, run_as, set_mode};
 use super::transfer::revisions;
@@ -30,7 +32,7 @@ use super::{
     write,
 };
 use domain::workspace::Order;
-use domain::{ProjectId, WorkspaceId};
+use domain::{ProjectId, RunAs, WorkspaceId};
 use machine::sys;
 
 /// The list of lent commits.
@@ -69,9 +71,11 @@ impl Checkouts {
         blocking({
             let root = self.root.clone();
             let place = place.clone();
-            let name = order.run_as.as_ref().map_or_else(String::new, |user| user.name.clone());
+            let user = order.run_as.clone();
             move || {
-                open_way(&root, &place, owner, &name)?;
+                let name = user.as_ref().map_or("", |user| user.name.as_str());
+                open_way(&root, &place, owner, name)?;
+                user.as_ref().map_or(Ok(()), |user| check_group(&place, user))?;
                 make_lent(&place, owner)
             }
         })
@@ -271,21 +275,49 @@ fn tips_in(place: &Place, lent: &Path) -> Result<BTreeSet<String>, CheckoutError
     Ok(tips.lines().map(str::to_owned).collect())
 }
 
-/// Closes the keep repository of a project to other users. Clones of root that are older than the
-/// keeper borrow from it, so the group of root can enter it. In a namespace of users, root has no
-/// more rights than its group.
+/// Closes the keep repository of a project to other users. As long as clones of root that are older
+/// than the keeper borrow from it, the group of root can enter it. In a namespace of users, root
+/// has no more rights than its group.
 pub(super) fn close(place: &Place) -> Result<(), CheckoutError> {
     let keep = place.keep();
     let is_folder_of_root = || keep.metadata().is_ok_and(|it| it.is_dir() && it.uid() == 0);
     match keep.symlink_metadata() {
         Ok(found) if found.is_dir() => {
-            let has_old_clones = found.uid() != 0 && found.gid() == 0;
-            set_mode(&keep, if has_old_clones { 0o710 } else { 0o700 })
+            let is_lent_to_root = found.uid() != 0 && found.gid() == 0 && has_old_clone(place);
+            set_mode(&keep, if is_lent_to_root { 0o710 } else { 0o700 })
         }
         // A person moved the folder to another disk.
         Ok(link) if link.uid() == 0 && is_folder_of_root() => set_mode(&keep, 0o700),
         _ => Ok(()),
     }
+}
+
+/// Returns whether a clone of the daemon's user borrows from the keep repository.
+fn has_old_clone(place: &Place) -> bool {
+    names_in(&place.project).iter().map(|name| place.project.join(name).join("tree")).any(|tree| {
+        let borrowed = || read_text(&tree.join(".git/objects/info/alternates"));
+        Owner::of(&tree).is_none() && borrowed().is_some_and(|text| text.contains("/keep.git/"))
+    })
+}
+
+/// Checks that a user is not in the group of root while that group can enter the keep repository.
+///
+/// # Errors
+/// `Refused`.
+fn check_group(place: &Place, user: &RunAs) -> Result<(), CheckoutError> {
+    let is_in_group = user.uid != 0 && (user.gid == 0 || user.groups.contains(&0));
+    let keep = place.keep();
+    let can_enter = |found: Metadata| found.gid() == 0 && found.mode() & 0o010 != 0;
+    if !is_in_group || !keep.symlink_metadata().is_ok_and(can_enter) {
+        return Ok(());
+    }
+    Err(CheckoutError::Refused(format!(
+        "user `{}` is in the group of root, which can enter `{}` as long as clones of root from \
+         before borrow from it; take the user out of that group, or settle the tasks of these \
+         clones",
+        user.name,
+        keep.display()
+    )))
 }
 
 /// Lets other users enter the folders of the daemon around those of a project, but not list them.

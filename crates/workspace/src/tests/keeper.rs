@@ -63,11 +63,17 @@ fn assert_all_belong_to(bed: &Bed, uid: u32) {
     for path in entries_of(&bed.keep_repository().with_file_name("files.git")) {
         assert_eq!(path.symlink_metadata().unwrap().uid(), 0, "{}", path.display());
     }
+    let project = bed.keep_repository().parent().unwrap().to_owned();
+    let borrows_from_keep = |name: &String| {
+        let alternates = project.join(name).join("tree/.git/objects/info/alternates");
+        std::fs::read_to_string(alternates).is_ok_and(|text| text.contains("/keep.git/"))
+    };
+    let has_old_clone = super::objects::names_in(&project).iter().any(borrows_from_keep);
     for folder in repositories(bed) {
         let found = folder.metadata().unwrap();
         let is_lent = folder.file_name().unwrap().to_string_lossy().starts_with(LENT);
         if uid == KEEPER && (is_lent || folder == bed.keep_repository()) {
-            let expected = if is_lent || found.gid() == 0 { 0o710 } else { 0o700 };
+            let expected = if is_lent || has_old_clone { 0o710 } else { 0o700 };
             assert_eq!(found.mode() & 0o777, expected, "{}", folder.display());
         }
         for path in entries_of(&folder) {
@@ -468,6 +474,27 @@ async fn what_borrows_from_elsewhere_stays_with_root() {
     bed.checkouts = kept_in(bed.folder.path());
     bed.prepare("three").await;
     assert_all_belong_to(&bed, KEEPER);
+}
+
+#[tokio::test]
+async fn no_agent_runs_in_the_group_of_root_while_that_can_enter_what_is_kept() {
+    let Some(mut bed) = bed_of_root() else { return };
+    bed.prepare("one").await;
+    bed.checkouts = kept_in(bed.folder.path());
+    bed.prepare("two").await;
+    for (gid, groups) in [(0, vec![0]), (AGENT, vec![AGENT, 0])] {
+        let user = RunAs { gid, groups, ..agent() };
+        let order = Order { run_as: Some(user), ..bed.order("three") };
+        let refused = bed.checkouts.prepare(&order).await.unwrap_err();
+        assert!(refused.needs_person() && chain(&refused).contains("group of root"), "{refused}");
+        assert!(!bed.tree("three").exists());
+    }
+    // No clone borrows from it any more.
+    std::fs::remove_dir_all(bed.tree("one").parent().unwrap()).unwrap();
+    bed.prepare("four").await;
+    assert_eq!(bed.keep_repository().metadata().unwrap().mode() & 0o777, 0o700);
+    let user = RunAs { groups: vec![AGENT, 0], ..agent() };
+    bed.checkouts.prepare(&Order { run_as: Some(user), ..bed.order("three") }).await.unwrap();
 }
 
 #[tokio::test]
