@@ -36,9 +36,10 @@ use store::rows::Store;
 
 const NOW: Timestamp = Timestamp::from_millis(1_000_000);
 
-/// Lets the store write no pause, as if it were full.
-pub const NO_PAUSES: &str = "CREATE TRIGGER no_pauses BEFORE INSERT ON pauses \
-    BEGIN SELECT RAISE(ABORT, 'no space'); END";
+/// Lets the store write no pause of a file, as if it were full. It runs no trigger of a database.
+pub const NO_PAUSES: &str = "ALTER TABLE pauses ADD COLUMN unfit INTEGER CHECK (file IS NULL)";
+/// Lets the store write pauses again.
+pub const PAUSES_AGAIN: &str = "ALTER TABLE pauses DROP COLUMN unfit";
 
 /// Returns the settings of an empty configuration.
 pub fn settings() -> Settings {
@@ -221,7 +222,7 @@ async fn a_pause_file_holds_starts_although_the_store_cannot_write_it() {
     assert_eq!((reason().await, service.are_starts_held()), (StartReason::Paused, true));
     assert_eq!(shown().await.as_deref(), file.to_str());
 
-    stranger.execute_batch("DROP TRIGGER no_pauses").unwrap();
+    stranger.execute_batch(PAUSES_AGAIN).unwrap();
     assert!(service.hold_starts(Some(file)).await.unwrap());
     assert!(!service.hold_starts(Some(file)).await.unwrap());
     assert_eq!(reason().await, StartReason::Paused);

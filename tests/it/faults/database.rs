@@ -5,7 +5,7 @@ use std::fs;
 use machine::instance_dir;
 
 use crate::daemon::{Daemon, IN_A_FILE};
-use crate::service::NO_PAUSES;
+use crate::service::{NO_PAUSES, PAUSES_AGAIN};
 use crate::support::{is_gone, until, until_some_within};
 
 const NOT_IN_ITS_PLACE: &str = "the database is not in its place: nothing is written and no agent starts; running agents go on";
@@ -109,7 +109,7 @@ fn a_daemon_starts_and_holds_starts_although_the_store_cannot_write_the_pause_fi
     fs::write(daemon.work().join("go"), "").unwrap();
     assert_eq!(daemon.until_ended("agt")["exit_code"], 7);
 
-    database.execute_batch("DROP TRIGGER no_pauses").unwrap();
+    database.execute_batch(PAUSES_AGAIN).unwrap();
     let n_pauses = || {
         let sql = "SELECT COUNT(*) FROM pauses";
         database.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap()
