@@ -166,8 +166,12 @@ impl World for Hesitation {
     }
 }
 
-async fn check_no_start_slips_past(target: StopTarget, reason: StartReason) {
-    let store = one_pair_with_work().await;
+/// Checks that no start is granted if `hold` is called after a claim has looked at the facts.
+async fn check_no_start_slips_past(
+    store: Arc<Store>,
+    reason: StartReason,
+    hold: impl AsyncFnOnce(&Service),
+) {
     let world = Arc::new(Hesitation::default());
     let service = Arc::new(Service::new(store.clone(), world.clone(), settings(), Nudge::new()));
     let claim = tokio::spawn({
@@ -182,7 +186,7 @@ async fn check_no_start_slips_past(target: StopTarget, reason: StartReason) {
     })
     .await
     .unwrap();
-    service.launches.stop(&target, Force::No).await.unwrap();
+    hold(&service).await;
     world.may_go_on.open();
     let answer = claim.await.unwrap();
     assert_eq!((answer.reason, answer.claim.is_some()), (reason, false));
@@ -192,16 +196,33 @@ async fn check_no_start_slips_past(target: StopTarget, reason: StartReason) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_start_slips_past_a_stop_of_its_pair() {
     let InstanceKey { agent, project, .. } = key();
-    check_no_start_slips_past(
-        StopTarget::Pair { agent, project, purpose: None },
-        StartReason::Held,
-    )
+    let target = StopTarget::Pair { agent, project, purpose: None };
+    let store = one_pair_with_work().await;
+    check_no_start_slips_past(store, StartReason::Held, async |service| {
+        service.launches.stop(&target, Force::No).await.unwrap();
+    })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_start_slips_past_a_stop_of_all() {
-    check_no_start_slips_past(StopTarget::All, StartReason::Paused).await;
+    let store = one_pair_with_work().await;
+    check_no_start_slips_past(store, StartReason::Paused, async |service| {
+        service.launches.stop(&StopTarget::All, Force::No).await.unwrap();
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_start_slips_past_a_pause_file_that_the_store_cannot_write() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.db");
+    let store = with_one_pair(Store::open(&path).await.unwrap()).await;
+    Connection::open(&path).unwrap().execute_batch(NO_PAUSES).unwrap();
+    check_no_start_slips_past(store, StartReason::Paused, async |service| {
+        service.hold_starts(Some(Path::new("/state/pause"))).await.unwrap_err();
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -17,6 +17,7 @@ use store::{Read, StoreError};
 
 use super::Launches;
 use super::accounts;
+use crate::core::Core;
 use crate::tasks::mine::in_progress;
 use crate::tasks::rules::graph_above;
 use crate::{AskedBy, ClonePlace, ServiceError, Settings, checks, workspaces};
@@ -69,8 +70,7 @@ impl Launches {
         let by = coordinator.cloned();
         let settings = self.core.settings();
         let inputs = self.heard.inputs(&self.core);
-        let is_held = self.core.pause_file().is_some();
-        let question = Question { keys, by, settings, is_held };
+        let question = Question { keys, by, settings, core: Arc::clone(&self.core) };
         // Most answers are no, and do not use the only writer.
         let first = question.clone();
         let now = self.core.now();
@@ -114,8 +114,8 @@ struct Question {
     keys: Vec<InstanceKey>,
     by: Option<CoordinatorId>,
     settings: Arc<Settings>,
-    /// The pause file exists. Its row may not be written yet.
-    is_held: bool,
+    /// Knows the pause file, also before its row is written.
+    core: Arc<Core>,
 }
 
 impl Question {
@@ -149,7 +149,7 @@ impl Question {
         now: Timestamp,
     ) -> Result<ControlFlow<ShouldStart, StartFacts>, ServiceError> {
         let mut facts = startable::of_key(tx, key)?;
-        facts.is_paused |= self.is_held;
+        facts.is_paused |= self.core.pause_file().is_some();
         workspaces::look_up(tx, &mut facts, None)?;
         Ok(match facts.reason(self.settings.backoff, now) {
             StartReason::Ready if workspaces::is_elsewhere(&facts, self.by.as_ref()) => {
