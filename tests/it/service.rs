@@ -242,6 +242,11 @@ async fn a_pause_file_holds_starts_although_the_store_cannot_write_it() {
     service.hold_starts(Some(file)).await.unwrap_err();
     assert_eq!((reason().await, service.are_starts_held()), (StartReason::Paused, true));
     assert_eq!(shown().await.as_deref(), file.to_str());
+    let (coordinators, forges) = (service.listen(), service.forge_items.news());
+    assert!(service.hold_starts(None).await.unwrap(), "it was never stored, and ends");
+    assert!(coordinators.is_pending() && forges.is_pending() && !service.are_starts_held());
+    assert!(!service.hold_starts(None).await.unwrap());
+    service.hold_starts(Some(file)).await.unwrap_err();
 
     stranger.execute_batch(PAUSES_AGAIN).unwrap();
     assert!(service.hold_starts(Some(file)).await.unwrap());

@@ -61,9 +61,9 @@ impl Core {
         locks::read(&self.pause_file).clone()
     }
 
-    /// Notes the pause file, or that there is none.
-    pub(super) fn note_pause_file(&self, file: Option<String>) {
-        *locks::write(&self.pause_file) = file;
+    /// Notes the pause file, or that there is none. Returns the file that was noted before.
+    pub(super) fn note_pause_file(&self, file: Option<String>) -> Option<String> {
+        std::mem::replace(&mut *locks::write(&self.pause_file), file)
     }
 
     /// The texts for agents.

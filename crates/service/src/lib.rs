@@ -290,18 +290,25 @@ impl Service {
     }
 
     /// Holds starts while there is a pause file, or allows them again. Returns whether that has
-    /// changed in the store. Called by one task at a time.
+    /// changed in the store, or a pause that was never stored has ended. Called by one task at a
+    /// time.
     ///
     /// # Errors
     /// [`ServiceError::Store`]. Starts are held by a pause file in any case; the caller tries
     /// again, so that the end of one is stored, too.
     pub async fn hold_starts(&self, pause_file: Option<&Path>) -> Result<bool, ServiceError> {
         let file = pause_file.map(|file| file.display().to_string());
-        self.core.note_pause_file(file.clone());
+        let noted = self.core.note_pause_file(file.clone());
+        let has_ended = noted.is_some() && file.is_none();
+        if has_ended {
+            // Perhaps it was never stored, so that no change of the store tells its end.
+            self.waiting.coordinators.wake();
+            self.waiting.forges.wake();
+        }
         // Most looks at the file change nothing, and do not use the only writer.
         let before = self.core.read(|tx| Ok(pauses::file(tx)?)).await?;
         if before == file {
-            return Ok(false);
+            return Ok(has_ended);
         }
         let is_news = before.is_some() != file.is_some();
         self.core.write(move |tx| Ok(pauses::set_file(tx, file.as_deref())?)).await?;
