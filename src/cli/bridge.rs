@@ -61,10 +61,10 @@ enum Carried {
     NothingTaken,
 }
 
-/// A report that is sent again.
-struct Repeated {
-    report: Value,
-    /// The client cancelled it, and expects no answer.
+/// A request without an answer.
+struct Call {
+    request: Value,
+    /// The client cancelled it, and expects no answer. Only a report is carried out all the same.
     is_cancelled: bool,
 }
 
@@ -74,13 +74,13 @@ struct Bridge<I, O> {
     input: BufReader<I>,
     output: O,
     /// The requests that went to the server and have no answer yet, by their ids as text.
-    unanswered: BTreeMap<String, Value>,
+    unanswered: BTreeMap<String, Call>,
     /// The lines of the input that no server took as a whole. The last one is being read.
     unsent: Vec<u8>,
     /// The deadline for the last answers, after the end of the input.
     input_ended: Option<Instant>,
     /// The reports that are being sent again, by their ids as text, and their answers.
-    repeated: BTreeMap<String, Repeated>,
+    repeated: BTreeMap<String, Call>,
     repeats: JoinSet<Option<Value>>,
 }
 
@@ -223,8 +223,8 @@ impl<I: AsyncRead + Unpin, O: AsyncWrite + Unpin> Bridge<I, O> {
             return Ok(Carried::NothingTaken);
         }
         loop {
-            let is_answered = self.unanswered.is_empty() && self.repeats.is_empty();
-            if has_sent_all && is_answered {
+            let is_answered = self.unanswered.values().all(|call| call.is_cancelled);
+            if has_sent_all && is_answered && self.repeats.is_empty() {
                 return Ok(Carried::InputEnded);
             }
             let may_leave = self.input_ended.is_some() || !self.repeats.is_empty();
@@ -274,26 +274,34 @@ impl<I: AsyncRead + Unpin, O: AsyncWrite + Unpin> Bridge<I, O> {
         let Ok(message) = serde_json::from_slice::<Value>(line) else {
             // The error about such a line has no id.
             if !line.trim_ascii().is_empty() {
-                self.unanswered.insert(Value::Null.to_string(), Value::Null);
+                self.note_call(&Value::Null, Value::Null);
             }
             return;
         };
         for message in messages(&message) {
             match (message.get("id"), message.get("method")) {
-                (Some(id), Some(_)) => {
-                    self.unanswered.insert(id.to_string(), message.clone());
-                }
-                // A cancelled request gets no answer.
+                (Some(id), Some(_)) => self.note_call(id, message.clone()),
                 (None, Some(method)) if method == "notifications/cancelled" => {
-                    let id = message["params"]["requestId"].to_string();
-                    self.unanswered.remove(&id);
-                    if let Some(repeated) = self.repeated.get_mut(&id) {
-                        repeated.is_cancelled = true;
-                    }
+                    self.note_cancelled(&message["params"]["requestId"].to_string());
                 }
                 _ => {}
             }
         }
+    }
+
+    fn note_call(&mut self, id: &Value, request: Value) {
+        self.unanswered.insert(id.to_string(), Call { request, is_cancelled: false });
+    }
+
+    /// Notes that a request gets no answer. The work that a report tells of is done, so the report
+    /// is not lost with its answer.
+    fn note_cancelled(&mut self, id: &str) {
+        for calls in [&mut self.unanswered, &mut self.repeated] {
+            if let Some(call) = calls.get_mut(id) {
+                call.is_cancelled = true;
+            }
+        }
+        self.unanswered.retain(|_, it| !it.is_cancelled || report_of(&it.request).is_some());
     }
 
     /// Notes which requests have their answers. A report for which the store was away is sent
@@ -304,10 +312,10 @@ impl<I: AsyncRead + Unpin, O: AsyncWrite + Unpin> Bridge<I, O> {
         let mut is_whole = true;
         for message in messages(&line) {
             if let (Some(id), None) = (message.get("id"), message.get("method"))
-                && let Some(request) = self.unanswered.remove(&id.to_string())
-                && is_put_off(&request, message)
+                && let Some(call) = self.unanswered.remove(&id.to_string())
+                && is_put_off(&call.request, message)
             {
-                self.repeat(request);
+                self.repeat(call);
                 is_whole = false;
             } else {
                 rest.push(message);
@@ -328,22 +336,22 @@ impl<I: AsyncRead + Unpin, O: AsyncWrite + Unpin> Bridge<I, O> {
         self.unanswered.remove(&Value::Null.to_string());
         let mut written = Ok(());
         for call in std::mem::take(&mut self.unanswered).into_values() {
-            if report_of(&call).is_some() {
+            if report_of(&call.request).is_some() {
                 self.repeat(call);
             } else if written.is_ok() {
-                written = self.write_answer(&lost(&call)).await;
+                written = self.write_answer(&lost(&call.request)).await;
             }
         }
         written
     }
 
     /// Begins to send a report again, until a minute has passed. Then it is kept.
-    fn repeat(&mut self, report: Value) {
+    fn repeat(&mut self, call: Call) {
         let server = ServerAddress::Socket(self.socket.clone());
         let mailbox = self.mailbox.clone();
         let give_up_at = clock::now() + TIMEOUT;
-        let repeated = Repeated { report: report.clone(), is_cancelled: false };
-        self.repeated.insert(report["id"].to_string(), repeated);
+        let report = call.request.clone();
+        self.repeated.insert(report["id"].to_string(), call);
         let repeat = async move { send_again(&server, &report, give_up_at, &mailbox).await };
         self.repeats.spawn(repeat);
     }
@@ -371,12 +379,11 @@ impl<I: AsyncRead + Unpin, O: AsyncWrite + Unpin> Bridge<I, O> {
         let (reports, calls): (BTreeMap<_, _>, BTreeMap<_, _>) =
             std::mem::take(&mut self.unanswered)
                 .into_iter()
-                .partition(|(_, call)| report_of(call).is_some());
+                .partition(|(_, call)| report_of(&call.request).is_some());
         self.unanswered = calls;
-        let reports = reports.into_values().map(|report| Repeated { report, is_cancelled: false });
         let repeated = std::mem::take(&mut self.repeated).into_values();
-        for Repeated { report, is_cancelled } in repeated.chain(reports) {
-            let answer = self.mailbox.answer(&report).unwrap_or_else(|| lost(&report));
+        for Call { request, is_cancelled } in repeated.chain(reports.into_values()) {
+            let answer = self.mailbox.answer(&request).unwrap_or_else(|| lost(&request));
             if written.is_ok() && !is_cancelled {
                 written = self.write_answer(&answer).await;
             }

@@ -85,6 +85,12 @@ fn report() -> Value {
     json!({ "id": 7, "method": "tools/call", "params": call })
 }
 
+/// Returns the line that cancels the report.
+fn cancelled() -> String {
+    let params = json!({ "requestId": 7 });
+    format!("{}\n", json!({ "method": "notifications/cancelled", "params": params }))
+}
+
 /// Returns the result of a call with this error code.
 fn result(code: &str) -> Value {
     json!({ "structuredContent": { "error_code": code } })
@@ -356,7 +362,7 @@ async fn an_answer_that_came_just_before_the_end_is_written() {
     let mailbox = Mailbox::made_in(folder.path());
     let input = io::Cursor::new(Vec::<u8>::new());
     let mut bridge = Bridge::new(PathBuf::new(), mailbox.clone(), input, Vec::<u8>::new());
-    let repeated = Repeated { report: report(), is_cancelled: false };
+    let repeated = Call { request: report(), is_cancelled: false };
     bridge.repeated.insert("7".to_owned(), repeated);
     let answer = json!({ "id": 7, "result": result("subtasks_open") });
     bridge.repeats.spawn(std::future::ready(Some(answer.clone())));
@@ -372,16 +378,52 @@ async fn a_cancelled_report_is_kept_without_an_answer_when_the_client_leaves() {
         let mut bed = Bed::new();
         let mut again = bed.send_report_in_vain(is_answered).await;
         line(&mut again).await;
-        let params = json!({ "requestId": 7 });
-        let cancelled = json!({ "method": "notifications/cancelled", "params": params });
-        bed.send(&format!("{cancelled}\n")).await;
+        bed.send(&cancelled()).await;
         let mut server = bed.accept().await;
-        assert_eq!(line(&mut server).await, format!("{cancelled}\n"));
+        assert_eq!(line(&mut server).await, cancelled());
         drop(bed.client.take());
         assert_eq!(bed.answer().await, "", "{is_answered}: nothing waits for an answer");
         bed.end().await.unwrap();
         assert!(bed.mailbox.has_report(), "{is_answered}");
     }
+}
+
+#[tokio::test]
+async fn a_report_that_is_cancelled_before_its_answer_is_lost_or_unavailable_is_sent_again() {
+    for is_answered in [false, true] {
+        let mut bed = Bed::new();
+        bed.send(&format!("{}\n{}", report(), cancelled())).await;
+        let mut server = bed.accept().await;
+        line(&mut server).await;
+        assert_eq!(line(&mut server).await, cancelled());
+        if is_answered {
+            let answer = json!({ "id": 7, "result": result("unavailable") });
+            server.get_mut().write_all(format!("{answer}\n").as_bytes()).await.unwrap();
+        }
+        drop(server);
+        let again = tokio::time::timeout(LAST_ANSWERS, bed.accept()).await;
+        let mut again = again.expect("it is sent again");
+        let repeated: Value = serde_json::from_str(&line(&mut again).await).unwrap();
+        assert_eq!(repeated["params"], report()["params"], "{is_answered}");
+        let answer = json!({ "id": repeated["id"], "result": result("subtasks_open") });
+        again.get_mut().write_all(format!("{answer}\n").as_bytes()).await.unwrap();
+        bed.input = None;
+        assert_eq!(bed.answer().await, "", "{is_answered}: nothing waits for an answer");
+        bed.end().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_cancelled_report_that_finds_no_server_is_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let mailbox = Mailbox::made_in(folder.path());
+    let (mut client, input) = duplex(1024);
+    client.write_all(format!("{}\n{}", report(), cancelled()).as_bytes()).await.unwrap();
+    let mut output = Vec::new();
+    let socket = folder.path().join("mcp.sock");
+    run(socket, mailbox.clone(), input, &mut output, std::future::ready(())).await.unwrap();
+    assert_eq!(output, b"");
+    assert!(mailbox.has_report());
 }
 
 #[tokio::test(start_paused = true)]
