@@ -31,7 +31,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// The time for pending answers after the end of the input.
 const LAST_ANSWERS: Duration = Duration::from_secs(10);
-/// The time for lines that the client has written before the end.
+/// The time for lines that the client or a closing server has written before the end.
 const LAST_LINES: Duration = Duration::from_millis(50);
 /// The bytes of lines from which on no further line is read while there is no server.
 const MAX_UNSENT: usize = 64 * 1024;
@@ -105,6 +105,7 @@ impl<I: AsyncRead + Unpin, O: AsyncWrite + Unpin> Bridge<I, O> {
         mut client_gone: Pin<&mut impl Future<Output = ()>>,
     ) -> Result<(), CliError> {
         let mut pause = Duration::ZERO;
+        let mut give_up_at = None;
         while self.has_line(client_gone.as_mut()).await? {
             let stream = self.connect(pause, client_gone.as_mut()).await?;
             let Some(stream) = stream else { return Ok(()) };
@@ -113,11 +114,16 @@ impl<I: AsyncRead + Unpin, O: AsyncWrite + Unpin> Bridge<I, O> {
                 Carried::ConnectionLost => Duration::ZERO,
                 Carried::NothingTaken => (pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE),
             };
-            if pause.is_zero() && self.input_ended.is_none() {
-                eprintln!(
-                    "agent-coordinator mcp: the server closed the connection; the next line will \
-                     open another"
-                );
+            if pause.is_zero() {
+                give_up_at = None;
+                if self.input_ended.is_none() {
+                    eprintln!(
+                        "agent-coordinator mcp: the server closed the connection; the next line \
+                         will open another"
+                    );
+                }
+            } else if clock::now() >= *give_up_at.get_or_insert(clock::now() + TIMEOUT) {
+                return Err(no_server(&self.socket));
             }
             self.say_what_was_lost().await?;
         }
@@ -219,9 +225,11 @@ impl<I: AsyncRead + Unpin, O: AsyncWrite + Unpin> Bridge<I, O> {
         let mut reader = BufReader::new(reader);
         let mut answer = Vec::new();
         let mut has_sent_all = false;
-        if !self.send(&mut writer).await {
-            return Ok(Carried::NothingTaken);
+        if let Err(carried) = self.send(&mut writer, client_gone.as_mut()).await {
+            return Ok(carried);
         }
+        // The deadline for answers that came before a server took no further line.
+        let mut lost_at = None;
         loop {
             let is_answered = self.unanswered.values().all(|call| call.is_cancelled);
             if has_sent_all && is_answered && self.repeats.is_empty() {
@@ -239,7 +247,9 @@ impl<I: AsyncRead + Unpin, O: AsyncWrite + Unpin> Bridge<I, O> {
                     }
                     _ => return Ok(Carried::ConnectionLost),
                 },
-                has_line = read_line(&mut self.input, &mut self.unsent), if !has_sent_all => {
+                has_line = read_line(&mut self.input, &mut self.unsent),
+                    if !has_sent_all && lost_at.is_none() =>
+                {
                     if !has_line? {
                         self.note_end();
                     }
@@ -247,27 +257,42 @@ impl<I: AsyncRead + Unpin, O: AsyncWrite + Unpin> Bridge<I, O> {
                         has_sent_all = true;
                         // This tells the server that no more lines come. Its answers still come.
                         let _ = writer.shutdown().await;
-                    } else if !self.send(&mut writer).await {
-                        return Ok(Carried::ConnectionLost);
+                    } else {
+                        match self.send(&mut writer, client_gone.as_mut()).await {
+                            Err(Carried::InputEnded) => return Ok(Carried::InputEnded),
+                            Err(_) => lost_at = Some(clock::now() + LAST_LINES),
+                            Ok(()) => {}
+                        }
                     }
                 },
                 Some(repeated) = self.repeats.join_next() => self.write_repeated(repeated).await?,
+                () = sleep_until(lost_at) => return Ok(Carried::ConnectionLost),
                 () = sleep_until(self.input_ended) => return Ok(Carried::InputEnded),
                 () = &mut client_gone, if may_leave => return Ok(Carried::InputEnded),
             }
         }
     }
 
-    /// Sends the first line. It stays in `unsent` if the server did not take it as a whole. A
-    /// server ignores a line without its line end.
-    async fn send(&mut self, writer: &mut (impl AsyncWrite + Unpin)) -> bool {
+    /// Sends the first line, unless the client leaves or the time for the last answers is over. It
+    /// stays in `unsent` if the server did not take it as a whole. A server ignores a line without
+    /// its line end.
+    async fn send(
+        &mut self,
+        writer: &mut (impl AsyncWrite + Unpin),
+        client_gone: Pin<&mut impl Future<Output = ()>>,
+    ) -> Result<(), Carried> {
         let length = self.line_length();
-        if writer.write_all(&self.unsent[..length]).await.is_err() {
-            return false;
+        tokio::select! {
+            biased;
+            sent = writer.write_all(&self.unsent[..length]) => {
+                sent.map_err(|_| Carried::NothingTaken)?;
+            },
+            () = sleep_until(self.input_ended) => return Err(Carried::InputEnded),
+            () = client_gone => return Err(Carried::InputEnded),
         }
         let line: Vec<u8> = self.unsent.drain(..length).collect();
         self.note_request(&line);
-        true
+        Ok(())
     }
 
     fn note_request(&mut self, line: &[u8]) {

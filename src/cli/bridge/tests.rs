@@ -182,6 +182,73 @@ async fn a_server_that_takes_no_line_is_asked_again_after_pauses() {
     bed.end().await.unwrap();
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_server_that_takes_no_line_for_a_minute_is_given_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("mcp.sock");
+    let listener = UnixListener::bind(&socket).unwrap();
+    // No buffer of a socket has room for the line.
+    let request = format!("{{\"id\":1,\"method\":\"{}\"}}\n", "y".repeat(1 << 20));
+    let (mut client, input) = duplex(2 << 20);
+    client.write_all(request.as_bytes()).await.unwrap();
+    tokio::spawn(async move {
+        while let Ok(connection) = listener.accept().await {
+            drop(connection);
+        }
+    });
+    let began = clock::now();
+    let bridge = run(socket, Mailbox::default(), input, Vec::new(), pending());
+    let ended = tokio::time::timeout(TIMEOUT * 3, bridge).await.expect("it gives up");
+    assert!(matches!(ended, Err(CliError::NoDaemon { .. })), "{ended:?}");
+    let lasted = clock::now() - began;
+    assert!((TIMEOUT..TIMEOUT + LONGEST_PAUSE * 3).contains(&lasted), "{lasted:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_reads_no_line_does_not_keep_the_bridge() {
+    let request = format!("{{\"id\":1,\"method\":\"{}\"}}", "y".repeat(1 << 20));
+    for is_gone in [true, false] {
+        let mut bed = Bed::new();
+        let mut input = bed.input.take().unwrap();
+        input.write_all(request.as_bytes()).await.unwrap();
+        if is_gone {
+            input.write_all(b"\n").await.unwrap();
+            bed.input = Some(input);
+        } else {
+            drop(input);
+        }
+        let mut server = bed.accept().await;
+        assert!(!server.fill_buf().await.unwrap().is_empty(), "a part of the line is sent");
+        if is_gone {
+            drop(bed.client.take());
+        }
+        let answer = tokio::time::timeout(TIMEOUT, bed.answer()).await;
+        let lost: Value = serde_json::from_str(&answer.expect("the bridge ends")).unwrap();
+        assert_eq!(lost["error"]["code"], CONNECTION_LOST, "{is_gone}");
+        bed.end().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_came_before_a_line_found_the_server_gone_is_written() {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let (mut client, input) = duplex(64);
+    let mut bridge = Bridge::new(PathBuf::new(), Mailbox::default(), input, Vec::<u8>::new());
+    bridge.unsent = b"{\"id\":1,\"method\":\"x\"}\n".to_vec();
+    let server = async {
+        let mut server = BufReader::new(theirs);
+        line(&mut server).await;
+        server.get_mut().write_all(b"{\"id\":1,\"result\":{}}\n").await.unwrap();
+        drop(server);
+        client.write_all(b"the next\n").await.unwrap();
+    };
+    let client_gone = std::pin::pin!(pending());
+    let (carried, ()) = tokio::join!(bridge.carry(ours, client_gone), server);
+    assert_eq!(carried.ok(), Some(Carried::ConnectionLost));
+    assert_eq!(bridge.output, b"{\"id\":1,\"result\":{}}\n");
+    assert_eq!(bridge.unsent, b"the next\n");
+}
+
 #[tokio::test]
 async fn a_call_in_flight_is_answered_after_the_end_of_the_input() {
     let mut bed = Bed::new();
