@@ -238,7 +238,9 @@ fn a_clone_that_is_being_made_goes_after_its_task_was_deleted() {
     let gate = folder.path().join("gate");
     nix::unistd::mkfifo(&gate, nix::sys::stat::Mode::S_IRWXU).unwrap();
     let slow = "pwd >BESIDE/tree; read line <BESIDE/gate";
-    let settings = settings(folder.path(), "", &[("after_create", slow)]);
+    let last = "echo ran >>BESIDE/removed";
+    let hooks = [("after_create", slow), ("before_remove", last)];
+    let settings = settings(folder.path(), "", &hooks);
     let bed = Bed::configured(&settings, AGENT).daemon_with_clones(AGENT);
     let daemon = &bed.daemon;
     daemon.task("tsk", "prj", "one");
@@ -252,6 +254,7 @@ fn a_clone_that_is_being_made_goes_after_its_task_was_deleted() {
     // This waits until the hook reads.
     fs::write(&gate, "go\n").unwrap();
     until("its files are gone", || !tree.parent().unwrap().exists());
+    assert_eq!(fs::read_to_string(folder.path().join("removed")).unwrap(), "ran\n");
     assert!(daemon.ended("one").is_empty());
 }
 

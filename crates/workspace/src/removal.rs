@@ -69,7 +69,7 @@ impl Checkouts {
     /// in part. No other step on it may be under way. One that is gone counts as removed.
     ///
     /// # Errors
-    /// Something that cannot be removed.
+    /// Something that cannot be removed, or a keep repository that cannot be changed.
     pub async fn remove_unused(
         &self,
         project: &ProjectId,
@@ -79,15 +79,21 @@ impl Checkouts {
         let place = self.place(project, id);
         let new = place.project.join(format!(".new-{id}"));
         let gone = place.project.join(format!(".gone-{id}"));
+        let folder = place.folder.clone();
         blocking(move || {
             remove_folder(&new)?;
             remove_folder(&gone)?;
-            if place.folder.symlink_metadata().is_ok() {
-                rename(&place.folder, &gone)?;
+            if folder.symlink_metadata().is_ok() {
+                rename(&folder, &gone)?;
             }
             remove_folder(&gone)
         })
-        .await
+        .await?;
+        if place.keep().is_dir() {
+            let _locked = self.lock_keep(project, &place).await?;
+            self.guard_objects(&place).await?;
+        }
+        Ok(())
     }
 
     /// Gives a workspace its name back, if an earlier removal ended before it had looked at the

@@ -403,6 +403,12 @@ async fn take<C: ControlPlane>(
         }
         Job::Remove(order) => remove(host, control, order).await,
         Job::RemoveUnused { project, id } => {
+            if checkouts.check(project, id).is_ok()
+                && let Err(failed) = run_hook(host, control, Hook::BeforeRemove, id, None).await
+            {
+                return Ok(failed);
+            }
+            let _place = host.place().await;
             checkouts.remove_unused(project, id).await?;
             host.hooks.forget(id);
             Ok(Taken::report(WorkspaceReport::Removed))

@@ -306,3 +306,13 @@ async fn git_refuses_to_prune_what_clones_may_borrow() {
     assert_eq!(std::fs::read_to_string(tree.join("borrowed.txt")).unwrap(), "borrowed");
     assert!(!call(&["prune", "--expire=now"]).0, "there is a clone again");
 }
+
+#[tokio::test]
+async fn git_may_prune_after_the_only_clone_went_unused() {
+    let bed = Bed::new();
+    bed.prepare("one").await;
+    let (project, id) = ("shop".parse().unwrap(), "one".parse().unwrap());
+    bed.checkouts.remove_unused(&project, &id).await.unwrap();
+    assert!(!bed.tree("one").exists());
+    bed.git(&bed.keep_repository(), &["prune", "--expire=now"]);
+}
