@@ -305,8 +305,7 @@ impl Workspace {
             (Ready, WorkspaceReport::ReadyToRun) if self.waits_for_hook() => {
                 Self { reason: None, ..self }
             }
-            (Ready, WorkspaceReport::Removed) => Self { state: Removed, reason: None, ..self },
-            (Wanted, WorkspaceReport::Removed) if self.is_unused_orphan() => {
+            (_, WorkspaceReport::Removed) if self.state == Ready || self.is_unused_orphan() => {
                 Self { state: Removed, reason: None, ..self }
             }
             (Removed, WorkspaceReport::Forgotten) => Self { content: None, ..self },
@@ -314,7 +313,9 @@ impl Workspace {
                 Self { reason: Some(reason), ..self }
             }
             (Wanted | Ready | InUse, WorkspaceReport::Broken { reason }) => {
-                Self { state: Broken, reason: Some(reason), ..self }
+                // It goes without being made, so a person has nothing to mend.
+                let state = if self.is_unused_orphan() { self.state } else { Broken };
+                Self { state, reason: Some(reason), ..self }
             }
             _ => self,
         }

@@ -197,6 +197,9 @@ fn only_a_clone_that_no_launch_used_goes_with_its_deleted_task_without_being_kep
         assert!(!unused.is_unused_orphan(), "its task is there");
         let orphan = unused.orphaned(NOW);
         assert!(orphan.is_unused_orphan());
+        let broken = WorkspaceReport::Broken { reason: "it cannot be made".to_owned() };
+        let orphan = orphan.on(broken, &by);
+        assert!(orphan.is_unused_orphan(), "it still goes: {:?}", orphan.state);
         let removed = orphan.on(WorkspaceReport::Removed, &by);
         assert_eq!((removed.state, removed.content), (WorkspaceState::Removed, None));
     }
