@@ -20,12 +20,11 @@ use machine::sys::ownership::is_only_of_root;
 use machine::sys::regular_file;
 use machine::sys::usual_folders::Elsewhere;
 use runtime::clock;
+use runtime::single_look::SingleLook;
 use supervisor::coordinator::{Unstartable, command_anywhere, find_unstartable};
 use supervisor::process::{StartFault, find_program};
 use supervisor::provider::{Host, Login, Providers, login_of, program_of};
-use web::{
-    FoundProgram, MissingProgram, ProgramList, ProgramLogin, Programs, SingleLook, UnfitProgram,
-};
+use web::{FoundProgram, MissingProgram, ProgramList, ProgramLogin, Programs, UnfitProgram};
 use workspace::git_folders;
 
 /// The time that a CLI has to print its version.

@@ -35,7 +35,7 @@ const ROWS: [(&str, &[&[&str]]); 4] = [
         &[
             &["throttle"],
             &["http", "telemetry", "nudge", "peer", "folder_watch"],
-            &["clock", "lru"],
+            &["clock", "lru", "single_look"],
         ],
     ),
     ("machine", &[&["instance_dir", "cgroup", "crash_point"], &["sys"], &["locks"]]),

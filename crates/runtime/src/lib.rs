@@ -1,6 +1,6 @@
 //! What all parts of the daemon use and what knows nothing of tasks: the clock for deadlines, nudges
-//! between tasks of the runtime, watched folders, peers of a connection, HTTP connections, limits on
-//! guesses, logs and figures.
+//! between tasks of the runtime, looks at files that may hang, watched folders, peers of a
+//! connection, HTTP connections, limits on guesses, logs and figures.
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests may wait and ask the time"))]
 
 pub mod clock;
@@ -9,5 +9,6 @@ pub mod http;
 pub mod lru;
 pub mod nudge;
 pub mod peer;
+pub mod single_look;
 pub mod telemetry;
 pub mod throttle;

@@ -33,7 +33,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 
 pub use problem::{FieldProblem, Problem};
 pub use programs::{
-    FoundProgram, MissingProgram, ProgramList, ProgramLogin, Programs, SingleLook, UnfitProgram,
+    FoundProgram, MissingProgram, ProgramList, ProgramLogin, Programs, UnfitProgram,
 };
 pub use routes::configuration::{ConfigurationHandle, ReloadRefused, ReloadRequest};
 pub use routes::coordinator::{CoordinatorLook, CoordinatorState};

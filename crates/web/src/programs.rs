@@ -7,10 +7,11 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use futures::future::{BoxFuture, FutureExt as _, Shared};
+use futures::future::BoxFuture;
 
 use config::EXAMPLE;
 use machine::locks::lock;
+use runtime::single_look::SingleLook;
 
 /// The longest time that an answer waits for the look for programs that are not installed.
 const LONGEST_LOOK: Duration = Duration::from_millis(500);
@@ -91,42 +92,13 @@ pub struct Programs {
     look: Arc<dyn Fn() -> BoxFuture<'static, ProgramList> + Send + Sync>,
     find_missing: Arc<FindMissing>,
     missing: Arc<SingleLook<BTreeMap<String, MissingProgram>>>,
+    /// The AI types for which programs were looked for. A look is for all of them, because it may
+    /// answer a later question.
+    asked: Arc<Mutex<BTreeSet<String>>>,
 }
 
 /// Returns the program of a provider, if it is not installed.
 type FindMissing = dyn Fn(&str) -> Option<MissingProgram> + Send + Sync;
-
-/// A look that is under way, or has ended. A look that panicked has no result.
-type Running<T> = Shared<BoxFuture<'static, Option<T>>>;
-
-/// A look at files that may hang. At most one is under way, so that a file system that does not
-/// answer holds one thread.
-#[derive(Default)]
-pub struct SingleLook<T> {
-    last: Mutex<T>,
-    running: Mutex<Option<Running<T>>>,
-}
-
-impl<T: Clone + Send + Sync + 'static> SingleLook<T> {
-    /// Returns what `look` finds, or what the look that is under way finds. If that takes longer
-    /// than `longest`, the result of the last look counts. Cancel-safe.
-    pub async fn find(&self, longest: Duration, look: impl FnOnce() -> T + Send + 'static) -> T {
-        let running = {
-            let mut running = lock(&self.running);
-            let under_way = running.as_ref().filter(|it| it.peek().is_none()).cloned();
-            under_way.unwrap_or_else(|| {
-                // A panic was reported where it happened.
-                let found = tokio::task::spawn_blocking(look).map(Result::ok);
-                running.insert(found.boxed().shared()).clone()
-            })
-        };
-        let found = tokio::time::timeout(longest, running).await;
-        if let Ok(Some(found)) = found {
-            *lock(&self.last) = found;
-        }
-        lock(&self.last).clone()
-    }
-}
 
 impl Programs {
     /// Returns a search that `look` carries out.
@@ -139,6 +111,7 @@ impl Programs {
             look: Arc::new(look),
             find_missing: Arc::new(|_| None),
             missing: Arc::default(),
+            asked: Arc::default(),
         }
     }
 
@@ -157,7 +130,11 @@ impl Programs {
         ai_types: BTreeSet<String>,
     ) -> BTreeMap<String, MissingProgram> {
         let find = Arc::clone(&self.find_missing);
-        let asked = ai_types.clone();
+        let asked = {
+            let mut asked = lock(&self.asked);
+            asked.extend(ai_types.iter().cloned());
+            asked.clone()
+        };
         let look = move || {
             let found = asked.into_iter().filter_map(|ai_type| {
                 let missing = find(ai_type.as_str())?;
@@ -217,21 +194,17 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_look_that_hangs_is_not_repeated_and_the_last_result_counts() {
-        let single = SingleLook::<u32>::default();
-        let brief = Duration::from_millis(10);
-        let long = Duration::from_mins(1);
-        let (go_on, waits) = std::sync::mpsc::channel::<()>();
-        assert_eq!(single.find(long, || 1).await, 1);
-        let hangs = move || {
-            let _ = waits.recv();
-            2
-        };
-        assert_eq!(single.find(brief, hangs).await, 1);
-        assert_eq!(single.find(brief, || panic!("a second look")).await, 1);
-        go_on.send(()).expect("the look is under way");
-        assert_eq!(single.find(long, || panic!("a second look")).await, 2);
-        assert_eq!(single.find(long, || 3).await, 3);
+    async fn a_look_is_for_all_programs_that_were_asked_for() {
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let noted = Arc::clone(&seen);
+        let programs = Programs::default().with_missing(move |ai_type: &str| {
+            lock(&noted).push(ai_type.to_owned());
+            None
+        });
+        for ai_type in ["claude", "codex"] {
+            programs.find_missing([ai_type.to_owned()].into()).await;
+        }
+        assert_eq!(*lock(&seen), ["claude", "claude", "codex"]);
     }
 
     #[tokio::test]
