@@ -95,6 +95,7 @@ use git::Git;
 use machine::locks::lock;
 use repository::Repository;
 use rights::{Owner, run_as};
+use runtime::single_look::SingleLook;
 
 /// The rules for the ignored files of a workspace.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -130,6 +131,8 @@ pub struct Checkouts {
     merges: Mutex<BTreeMap<PathBuf, Arc<AsyncMutex<()>>>>,
     /// The merges that could not be undone, as they were found last.
     left: AsyncMutex<merging::LastLook>,
+    /// The looks whether the folders of such merges are there.
+    places: Mutex<BTreeMap<PathBuf, Arc<SingleLook<bool>>>>,
     /// The merges that go on without their callers.
     under_way: Mutex<JoinSet<()>>,
     /// Held while folders are measured.
@@ -387,6 +390,7 @@ impl Checkouts {
             locks: Mutex::default(),
             merges: Mutex::default(),
             left: AsyncMutex::default(),
+            places: Mutex::default(),
             under_way: Mutex::default(),
             meter: Mutex::default(),
             measuring: AsyncMutex::default(),

@@ -1,6 +1,7 @@
 //! Finds the merges whose files could not be put back, until a person has dealt with them.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
@@ -8,9 +9,10 @@ use tokio::time::Instant;
 use super::record::Record;
 use crate::objects::names_in;
 use crate::source::Source;
-use crate::{CheckoutError, Checkouts, blocking};
+use crate::{CheckoutError, Checkouts};
 use domain::workspace::{LeftMerge, still_left};
 use domain::{ProjectId, Timestamp};
+use machine::locks::lock;
 use runtime::clock;
 
 /// The time for which an answer counts, because inboxes are read often.
@@ -79,7 +81,7 @@ impl Checkouts {
         record: &Record,
         place: PathBuf,
     ) -> Result<Option<Vec<String>>, CheckoutError> {
-        if !blocking(move || Ok(place.try_exists().unwrap_or(true))).await? {
+        if !self.is_there(place, |place| place.try_exists().unwrap_or(true)).await {
             return Ok(None);
         }
         let Some(folder) = &record.folder else { return Ok(Some(Vec::new())) };
@@ -89,5 +91,44 @@ impl Checkouts {
         let mut differing = self.differing(&source, folder, &now.old).await?;
         differing.extend(self.unknown_in_the_way(&source, folder, &now).await?);
         Ok(Some(still_left(&of_result, differing)))
+    }
+
+    /// Returns what `look` finds at `place`. A file system that does not answer holds one thread,
+    /// and one that does not answer for [`LONGEST_LOOK`] is given up by the caller.
+    async fn is_there(
+        &self,
+        place: PathBuf,
+        look: impl FnOnce(&Path) -> bool + Send + 'static,
+    ) -> bool {
+        let single = Arc::clone(lock(&self.places).entry(place.clone()).or_default());
+        let is_there = single.find(LONGEST_LOOK * 2, {
+            let place = place.clone();
+            move || look(&place)
+        });
+        let is_there = is_there.await;
+        lock(&self.places).remove(&place);
+        is_there
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_folder_that_does_not_answer_is_asked_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let checkouts = Checkouts::new(folder.path().to_owned());
+        let place = folder.path().join("away");
+        let (answer, waits) = std::sync::mpsc::channel::<()>();
+        let brief = Duration::from_millis(10);
+        let hangs = move |_: &Path| waits.recv().is_ok();
+        let first = checkouts.is_there(place.clone(), hangs);
+        tokio::time::timeout(brief, first).await.unwrap_err();
+        let again = checkouts.is_there(place.clone(), |_| panic!("it is asked again"));
+        tokio::time::timeout(brief, again).await.unwrap_err();
+        answer.send(()).unwrap();
+        assert!(checkouts.is_there(place.clone(), |_| true).await);
+        assert!(!checkouts.is_there(place, |_| false).await, "it is asked anew");
     }
 }
