@@ -83,13 +83,11 @@ impl Life<'_> {
                     }
                 })
                 .await?;
-            match next {
-                Some(next) => return Ok(next),
-                None => {
-                    sim.talk.note_impatient(self.key, launch);
-                    sim.chronicle.note(|| format!("{launch}  gives its question up"));
-                }
+            if let Some(next) = next {
+                return Ok(next);
             }
+            sim.talk.note_impatient(self.key, launch);
+            sim.chronicle.note(|| format!("{launch}  gives its question up"));
         }
     }
 
