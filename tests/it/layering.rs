@@ -104,7 +104,7 @@ const WITH_PATHS: [(&str, usize, &str); 15] = [
     ("workspace/temporary.rs", 4, "the daemon's folder around a repository of another user"),
     (
         "workspace/upgrade.rs",
-        14,
+        16,
         "the keep repository and the mark beside it; a source from folder to folder, as its owner",
     ),
 ];
@@ -122,7 +122,7 @@ const WITH_PATHS_OF_KEEPER: [(&str, usize, &str); 10] = [
     ("workspace/restore.rs", 1, "objects for git"),
     ("workspace/snapshot.rs", 1, "writes ignored files, only without a keeper"),
     ("workspace/transfer.rs", 1, "the name of a pack, which is read as the owner"),
-    ("workspace/upgrade.rs", 3, "gives what belongs to root to the keeper"),
+    ("workspace/upgrade.rs", 4, "gives what belongs to root to the keeper"),
 ];
 
 /// Names that pure code can't contain.
