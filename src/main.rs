@@ -1,4 +1,5 @@
-//! The binary. It becomes the shim of one agent, before anything else, or runs the command line.
+//! The program. It runs the command line, or becomes the shim of one agent before anything else: if
+//! no `agent-coordinator-shim` is beside it, shims run this program.
 
 use std::env::args_os;
 use std::process::ExitCode;

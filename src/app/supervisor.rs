@@ -119,7 +119,7 @@ pub(super) async fn adopt(
 fn process_config(config: &Config, means: &Means) -> ProcessConfig {
     ProcessConfig {
         state_dir: config.paths.state_dir.clone(),
-        shim_program: means.program.clone(),
+        program: means.program.clone(),
         stop: config.stop.clone(),
         output: config.output.clone(),
         descriptors: isolation::descriptors(),

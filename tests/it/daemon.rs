@@ -20,6 +20,8 @@ use crate::support::{Mount, agent_fixture, end_all, kill, processes_of, until, u
 
 /// The program under test.
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_agent-coordinator");
+/// The program that its shims run. It is beside the other one.
+pub const SHIM_PROGRAM: &str = env!("CARGO_BIN_EXE_agent-coordinator-shim");
 
 /// The step of an agent that leaves its report as `agent-coordinator call` does if it finds no
 /// server for a minute.

@@ -14,6 +14,7 @@ mod output;
 mod postgres;
 mod restart;
 mod secrets;
+mod shim_program;
 mod starting;
 mod terminal;
 mod time_limits;

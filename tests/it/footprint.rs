@@ -7,13 +7,16 @@ use std::fs;
 use machine::sys::processes;
 
 use crate::daemon::{Daemon, PROGRAM};
+use crate::support::install;
 
 /// The greatest size of the relocated part, in bytes. The optimiser removes most of it, so that a
 /// debug build only must not grow without bounds.
 const MAX_RELOCATED: u64 = if cfg!(debug_assertions) { 1600 * 1024 } else { 512 * 1024 };
 /// The greatest private memory of a shim, in kilobytes. It includes the relocated part, so it is
 /// more in a debug build.
-const MAX_SHIM: u64 = if cfg!(debug_assertions) { 4352 } else { 768 };
+const MAX_SHIM: u64 = if cfg!(debug_assertions) { 768 } else { 384 };
+/// The same of a shim that runs the daemon's program.
+const MAX_SHIM_OF_PROGRAM: u64 = if cfg!(debug_assertions) { 4352 } else { 768 };
 
 #[test]
 fn few_pages_of_the_program_are_relocated() {
@@ -27,14 +30,27 @@ fn few_pages_of_the_program_are_relocated() {
 
 #[test]
 fn a_shim_is_small() {
-    let daemon = Daemon::running("");
+    check_shim(&Daemon::running(""), MAX_SHIM);
+}
+
+#[test]
+fn a_shim_of_the_daemons_program_is_small() {
+    let mut daemon = Daemon::configured("");
+    // No program of shims is beside it.
+    daemon.program = install(PROGRAM.as_ref(), daemon.folder(), "agent-coordinator");
+    daemon.start();
+    check_shim(&daemon, MAX_SHIM_OF_PROGRAM);
+}
+
+#[track_caller]
+fn check_shim(daemon: &Daemon, most: u64) {
     daemon.with_one_task(&["authenticate", "write:started", "sleep:600"]);
     let agent = daemon.written_pid("started");
     daemon.until_in_state("agt", "running");
     let shim = processes::read(agent).unwrap().parent;
     let status = fs::read_to_string(format!("/proc/{shim}/status")).unwrap();
     let anonymous = kilobytes(&status, "RssAnon:");
-    assert!(anonymous <= MAX_SHIM, "a shim has {anonymous} kB of its own, of at most {MAX_SHIM}");
+    assert!(anonymous <= most, "a shim has {anonymous} kB of its own, of at most {most}");
 }
 
 /// Returns a number of `/proc/<pid>/status`.

@@ -46,7 +46,7 @@ const NAMED_ONLY_BY: [(&str, &[&str]); 5] = [
     ("supervisor::process", &["app"]),
     ("supervisor::provider", &["app", "cli"]),
     ("store::rows", &["service", "app"]),
-    ("shim::", &["main.rs", "shim"]),
+    ("shim::", &["main.rs", "bin/", "shim"]),
     ("runtime::throttle", &["mcp", "web"]),
 ];
 

@@ -79,6 +79,18 @@ pub fn is_gone(pid: i32) -> bool {
     processes::read(pid).is_none_or(|process| process.is_zombie)
 }
 
+/// Installs a program in a folder, in the way in which a package manager replaces a running one.
+/// Returns its path.
+pub fn install(program: &Path, folder: &Path, name: &str) -> PathBuf {
+    let (new, installed) = (folder.join("new"), folder.join(name));
+    // `cp` writes it. A process that another test starts meanwhile would inherit the descriptor of
+    // this process, and a program that is open for writing does not start.
+    let copied = Command::new("cp").arg(program).arg(&new).status();
+    assert!(copied.unwrap().success());
+    std::fs::rename(new, &installed).unwrap();
+    installed
+}
+
 /// Returns the path of the scripted agent.
 pub fn agent_fixture() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/agent")
@@ -123,7 +135,7 @@ impl Bed {
         let state = tempfile::tempdir().unwrap();
         let mut config = ProcessConfig {
             state_dir: state.path().to_owned(),
-            shim_program: env!("CARGO_BIN_EXE_agent-coordinator").into(),
+            program: env!("CARGO_BIN_EXE_agent-coordinator").into(),
             stop: config::Stop::default(),
             output: config::Output { max_file: 1024 * 1024, files: 3 },
             descriptors: None,

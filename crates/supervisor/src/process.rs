@@ -28,6 +28,7 @@ mod launcher;
 mod orphans;
 mod output_retention;
 mod removal;
+mod shim_program;
 mod shims;
 mod start_fault;
 mod state_dir;
@@ -37,6 +38,7 @@ mod temporary;
 pub use self::adoption::Adoption;
 pub use self::launcher::find_program;
 pub use self::output_retention::remove_old;
+pub use self::shim_program::{SHIM_PROGRAM, program_of_shims};
 pub use self::start_fault::{StartFault, find_elsewhere, find_fault};
 use self::table::Request;
 pub use self::temporary::TemporaryConfig;
@@ -46,8 +48,9 @@ pub use self::temporary::TemporaryConfig;
 pub struct ProcessConfig {
     /// An existing folder that this process owns alone: it takes `coordinator.lock` in it.
     pub state_dir: PathBuf,
-    /// The path of this program, which is run as `<shim_program> shim <folder>`.
-    pub shim_program: PathBuf,
+    /// The path of this program. Shims run it as `<program> shim <folder>`, unless the program that
+    /// is only a shim is beside it: see [`program_of_shims`].
+    pub program: PathBuf,
     /// The deadlines of stop requests that name none, and of processes that an agent left behind.
     pub stop: Stop,
     /// The limits of the stored output of an instance.

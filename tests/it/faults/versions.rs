@@ -8,14 +8,13 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use machine::instance_dir;
 use rustix::process::Signal;
 
 use super::{Gate, folder, shim_of};
 use crate::daemon::{Daemon, IN_A_FILE, PROGRAM};
-use crate::support::{is_gone, kill, until};
+use crate::support::{install, is_gone, kill, until};
 
 const VARIABLE: &str = "AGENT_COORDINATOR_TEST_OTHER_PROGRAM";
 const SETTINGS: &str = "max_concurrent: 9\nbackoff: { initial: 1h, max: 1h }\nstop: { timeout: 2s }\npolling_interval: 1s";
@@ -262,24 +261,14 @@ fn agents_of_a_server_of_the_other_program_are_adopted() {
     fleet.check_end();
 }
 
-/// Installs a program in the way in which a package manager replaces a running one.
-fn install(daemon: &Daemon, program: &Path) -> PathBuf {
-    let (new, installed) = (daemon.folder().join("new"), daemon.folder().join("program"));
-    // `cp` writes it. A process that another test starts meanwhile would inherit the descriptor of
-    // this process, and a program that is open for writing does not start.
-    let copied = Command::new("cp").arg(program).arg(&new).status();
-    assert!(copied.unwrap().success());
-    fs::rename(new, &installed).unwrap();
-    installed
-}
-
-/// A daemon of one program starts an agent with a shim of the other.
+/// A daemon of one program starts an agent with a shim of the other. No program of shims is beside
+/// them.
 #[test]
 fn a_replaced_program_adopts_what_the_one_before_it_started() {
     let (this, other) = (PathBuf::from(PROGRAM), other_program());
     for (first, second) in [(&other, &this), (&this, &other)] {
         let mut daemon = Daemon::configured(&format!("{SETTINGS}\n{IN_A_FILE}"));
-        daemon.program = install(&daemon, first);
+        daemon.program = install(first, daemon.folder(), "program");
         daemon.start();
         // Its commands are of the same version.
         first.clone_into(&mut daemon.program);
@@ -292,10 +281,10 @@ fn a_replaced_program_adopts_what_the_one_before_it_started() {
             (agent, daemon.written_pid(&format!("{agent}.ready")))
         };
         let early = begin("working");
-        install(&daemon, second);
+        install(second, daemon.folder(), "program");
         let late = begin("late");
         daemon.kill();
-        daemon.program = install(&daemon, &this);
+        daemon.program = install(&this, daemon.folder(), "program");
         daemon.start();
         assert_eq!(daemon.logged("instance adopted").len(), 2);
         for (agent, pid) in [early, late] {

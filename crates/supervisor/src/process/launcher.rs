@@ -17,6 +17,7 @@ use rustix::fs::Access;
 use rustix::process::{Pid, Resource};
 
 use super::orphans::SpawnPermit;
+use super::shim_program::program_of_shims;
 use super::shims::Child;
 use super::temporary::{self, TemporaryFolders};
 use super::{ProcessConfig, StartError, StartRequest};
@@ -59,7 +60,7 @@ pub fn spawn(
     request: &StartRequest,
 ) -> Result<Spawned, StartError> {
     check_spare_descriptors()
-        .map_err(|source| StartError::Spawn { program: config.shim_program.clone(), source })?;
+        .map_err(|source| StartError::Spawn { program: config.program.clone(), source })?;
     let programs = Programs::find(&request.command)?;
     let dir = instance_dir::instance(&config.state_dir, &request.launch);
     match instance_dir::create_private(&dir) {
@@ -132,9 +133,10 @@ fn spawn_in(
         command.stdin.as_ref().map(|text| unnamed("prompt", text.reveal().as_bytes())).transpose();
     let handed =
         Handed { order: order.map_err(in_order)?, prompt: prompt.map_err(in_order)?, lock };
-    spawn_shim(&config.shim_program, dir, &handed)
+    let program = program_of_shims(&config.program);
+    spawn_shim(&program, dir, &handed)
         .map(|child| Spawned { child, watch })
-        .map_err(|source| StartError::Spawn { program: config.shim_program.clone(), source })
+        .map_err(|source| StartError::Spawn { program, source })
 }
 
 /// Makes the launch's own folder for temporary files, unless its command names another one.

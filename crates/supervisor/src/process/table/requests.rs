@@ -69,10 +69,8 @@ impl Table {
                 self.answer(reply, ());
             }
             Request::Reconfigure { config, reply } => {
-                let ProcessConfig { state_dir, shim_program, temporary, .. } =
-                    (*self.config).clone();
-                self.config =
-                    Arc::new(ProcessConfig { state_dir, shim_program, temporary, ..*config });
+                let ProcessConfig { state_dir, program, temporary, .. } = (*self.config).clone();
+                self.config = Arc::new(ProcessConfig { state_dir, program, temporary, ..*config });
                 self.answer(reply, ());
             }
             // `run` handles it and ends.
@@ -95,7 +93,7 @@ impl Table {
         let temporary = Arc::clone(&self.temporary);
         self.starts.spawn(async move {
             let launch = request.launch.clone();
-            let program = config.shim_program.clone();
+            let program = config.program.clone();
             let permit = spawning.acquire_owned().await;
             let (reply_of_thread, spawned) = oneshot::channel();
             // The spawn has a thread of its own, which costs little compared to two processes. The
