@@ -40,7 +40,7 @@ pub use store::{RestoreReport, back_up, copy_store, look_at_store, restore};
 pub use ::store::backup::{BackupContents, IfExists};
 pub use ::store::copy::{CopiedTable, Progress};
 pub use ::supervisor::coordinator::{anywhere, find_unstartable, setting_of_path};
-pub use ::supervisor::process::find_program;
+pub use ::supervisor::process::{SHIM_PROGRAM, find_program, program_of_shims};
 pub use workspace::Upgrade;
 
 use ::supervisor::coordinator::{LocalControlPlane, Mode, RemoteControlPlane};

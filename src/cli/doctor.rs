@@ -89,6 +89,7 @@ impl DoctorArguments {
         findings.extend(machine::disks(config));
         findings.push(machine::clock(config));
         findings.push(machine::service_manager(environment));
+        findings.push(runtime.block_on(shims()));
         findings.push(runtime.block_on(git(config)));
         findings.extend(machine::upgrades(config));
         findings.extend(providers::users(config));
@@ -186,6 +187,24 @@ fn store(config: &Config) -> Finding {
             let found = ErrorChain(error.as_ref()).to_string();
             Finding::new(State::Problem, "store", found, "docs/postgres.md names the causes")
         }
+    }
+}
+
+/// Returns which program the shims of this program run.
+async fn shims() -> Finding {
+    let program = std::env::current_exe().unwrap_or_default();
+    let of_shims = app::program_of_shims(&program);
+    let found = format!("they run `{}`", of_shims.display());
+    let own = format!("{} {}", app::SHIM_PROGRAM, env!("CARGO_PKG_VERSION"));
+    let remedy = format!("install `{own}` beside `{}`, with its owner", program.display());
+    let warning = |found: String| Finding::new(State::Warning, "shims", found, &remedy);
+    if of_shims == program {
+        return warning(format!("{found}, which needs more memory for each agent"));
+    }
+    match app::programs::version_of(&of_shims).await {
+        Some(other) if other != own => warning(format!("{found}, which is `{other}`")),
+        // Root runs no program only to ask for its version if others can change it.
+        Some(_) | None => Finding::ok("shims", found),
     }
 }
 

@@ -3,10 +3,12 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 
 use serde_json::Value;
 
-use crate::daemon::Daemon;
+use crate::daemon::{Daemon, PROGRAM, SHIM_PROGRAM};
+use crate::support::install;
 
 /// Runs `doctor` with a `PATH` that has only these programs. Returns its exit code and its findings.
 fn doctor(daemon: &Daemon, programs: &[&str], variables: &[(&str, &str)]) -> (i32, Vec<Value>) {
@@ -78,6 +80,28 @@ fn a_daemon_that_runs_is_reported_with_its_store_and_disks() {
     let said = daemon.done(&["doctor"]);
     assert!(said.contains("warning  daemon: it starts no agents\n"), "{said}");
     assert!(said.contains("-> `agent-coordinator resume` ends the pause"), "{said}");
+}
+
+#[test]
+fn the_program_of_shims_is_named() {
+    let mut daemon = Daemon::configured("");
+    let (_, findings) = doctor(&daemon, &[], &[]);
+    let beside = Path::new(SHIM_PROGRAM).canonicalize().unwrap();
+    let expected = format!("they run `{}`", beside.display());
+    assert_eq!(finding(&findings, "shims"), ("ok", expected.as_str()));
+
+    daemon.program = install(PROGRAM.as_ref(), daemon.folder(), "agent-coordinator");
+    let (_, findings) = doctor(&daemon, &[], &[]);
+    let (state, text) = finding(&findings, "shims");
+    assert!(state == "warning" && text.contains("/agent-coordinator`, which needs more"), "{text}");
+
+    daemon.write("old", "#!/bin/sh\necho agent-coordinator-shim 0.0.9\n");
+    let old = daemon.folder().join("old");
+    fs::set_permissions(&old, fs::Permissions::from_mode(0o755)).unwrap();
+    install(&old, daemon.folder(), "agent-coordinator-shim");
+    let (_, findings) = doctor(&daemon, &[], &[]);
+    let (state, text) = finding(&findings, "shims");
+    assert!(state == "warning" && text.contains("`agent-coordinator-shim 0.0.9`"), "{text}");
 }
 
 #[test]
