@@ -107,13 +107,13 @@ fn links_between_documents_of_the_package_lead_to_files_of_the_package() {
     let script = text("packaging/build-deb");
     let is_made = |part: &str| script.contains(part);
     assert!(is_made("cargo build --release") && is_made("generated=target/packaging"));
-    for pattern in built {
-        let is_known = pattern == "target/release/agent-coordinator"
-            || ["man/*", "bash", "zsh", "fish"]
-                .iter()
-                .any(|name| pattern == format!("target/packaging/{name}"));
-        assert!(is_known, "{pattern}");
-    }
+    let programs = ["agent-coordinator", "agent-coordinator-shim"];
+    let generated = ["man/*", "bash", "zsh", "fish"];
+    let expected = programs
+        .map(|name| format!("target/release/{name}"))
+        .into_iter()
+        .chain(generated.map(|name| format!("target/packaging/{name}")));
+    assert_eq!(built, expected.collect::<Vec<_>>());
     assert!(is_made("completions \"$shell\"") && is_made("man \"$generated/man\""));
 }
 
