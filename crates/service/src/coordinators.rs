@@ -223,7 +223,7 @@ impl Coordinators {
 
     /// Marks a launch to be ended, because its coordinator asks for it. A chat that is not at rest
     /// any more goes on: a person may have written since the coordinator looked. All else is as in
-    /// [`want_stop`].
+    /// `want_stop` of launches.
     pub async fn want_stop(&self, id: &LaunchId, reason: StopReason) -> Result<(), ServiceError> {
         if reason == StopReason::ChatIdle {
             let of = id.clone();

@@ -28,7 +28,7 @@
 //! A project without clones has snapshots of its directory in its keep repository instead.
 //!
 //! The keep repository and `lent-<uid>` belong to the keeper if this machine has that account, and
-//! else to the daemon's own user. Only the keeper opens something in them ([`Place::as_keeper`]),
+//! else to the daemon's own user. Only the keeper opens something in them (`Place::as_keeper`),
 //! and git runs on them as the keeper. Clones of root are then like those of any other user.
 //! `files.git` is always the daemon's, because git obeys it with the rights of each owner of files.
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests may wait and ask the time"))]
