@@ -54,13 +54,13 @@ impl WaitForTasks {
     }
 }
 
-/// What is printed during a wait.
+/// The lines that a wait prints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shown {
     Nothing,
-    /// How each task ended, when it is over.
+    /// The end of each task, when it is over.
     Ends,
-    /// The output of the agents. How each task ended goes to standard error.
+    /// The output of the agents. The end of each task goes to standard error.
     Output,
 }
 

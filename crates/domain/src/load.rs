@@ -17,7 +17,7 @@ pub struct Load {
     pub usage: Usage,
 }
 
-/// What the present load is compared with.
+/// The figures of an hour ago, with which the present load is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LastHour {
     /// The launches that coordinators kept an hour ago.

@@ -1,6 +1,6 @@
-//! What all parts of the daemon use and what knows nothing of tasks: the clock for deadlines, nudges
-//! between tasks of the runtime, looks at files that may hang, watched folders, peers of a
-//! connection, HTTP connections, limits on guesses, logs and figures.
+//! The means that all parts of the daemon share: the clock for deadlines, nudges between tasks of the
+//! runtime, looks at files that may hang, watched folders, peers of a connection, HTTP connections,
+//! limits on guesses, logs and figures. This crate does not know the tasks of agents.
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests may wait and ask the time"))]
 
 pub mod clock;

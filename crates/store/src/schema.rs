@@ -218,7 +218,7 @@ pub(super) fn for_postgres(sql: &str) -> String {
 mod tests {
     use super::*;
 
-    /// What a database of schema 28 has after a project was deleted, while that can be undone.
+    /// The rows of a database of schema 28 after a project was deleted, while that can be undone.
     const DELETED_28: &str = include_str!("../../../tests/fixtures/store/deletion_28.sql");
     /// Questions with the rows of their answers after the upgrade.
     const ANSWERS_31: &str = include_str!("../../../tests/fixtures/store/deletion_28.expected");

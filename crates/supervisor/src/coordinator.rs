@@ -123,9 +123,9 @@ pub struct Coordinator<C, P> {
 struct ServerContact {
     /// The run of the server that answered last.
     run: String,
-    /// What it said last.
+    /// Its last answer.
     seen: Option<SeenLast>,
-    /// What it was told last of this coordinator.
+    /// The last status that was reported to it.
     reported: Option<ReportedStatus>,
     /// The number of failed attempts in a row to get the work.
     n_failed: u32,

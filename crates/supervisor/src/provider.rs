@@ -536,7 +536,7 @@ struct OperatorProgram<'a> {
     command: &'a [String],
     /// Its own variables.
     variables: Vec<(String, String)>,
-    /// What it gets of the daemon's environment.
+    /// The part of the daemon's environment that it gets.
     passed: PassEnvironment,
 }
 

@@ -14,8 +14,8 @@ use service::ServiceError;
 
 pub use runtime::http::FieldProblem;
 
-/// What went wrong with a request: a [`http::Problem`] that refusals and faults of the service turn
-/// into.
+/// The answer to a request that failed. Refusals and faults of the service turn into it, which this
+/// crate cannot declare for [`http::Problem`] itself.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Problem(http::Problem);

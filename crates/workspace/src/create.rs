@@ -33,7 +33,7 @@ enum Next {
     Hook,
 }
 
-/// What the files of a new workspace come from.
+/// The origin of the files of a new workspace.
 pub(super) struct Beginning<'a> {
     /// The commit; `None` if the source has none yet.
     pub(super) start: Option<&'a str>,

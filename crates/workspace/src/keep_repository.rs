@@ -78,7 +78,7 @@ impl Checkouts {
             self.give_to_keeper(place).await?;
         } else {
             make_folder(&place.project)?;
-            // What root has lent goes to the keeper together with the keep repository, later.
+            // Objects that root has lent go to the keeper later, together with the keep repository.
             let has_lent = names_in(&place.project).iter().any(|name| {
                 name.starts_with(LENT) && Owner::of(&place.project.join(name)).is_none()
             });

@@ -321,7 +321,7 @@ fn check_group(place: &Place, user: &RunAs) -> Result<(), CheckoutError> {
 }
 
 /// Lets other users enter the folders of the daemon around those of a project, but not list them.
-/// What is kept is closed before that.
+/// Closes the keep repository before that.
 pub(super) fn let_others_enter(root: &Path, place: &Place) -> Result<(), CheckoutError> {
     close(place)?;
     for folder in [root, place.project.as_path()] {

@@ -34,9 +34,9 @@ const FILTER: [(&str, &str); 4] = [
 /// The files that a workspace gets in the place of pointers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LfsFill {
-    /// Those that the repository of the person has.
+    /// The files that the repository of the person has.
     FromSource,
-    /// Those that the work had, which comes back.
+    /// The files that the work had, which comes back.
     AsKept,
 }
 

@@ -25,8 +25,8 @@ pub struct ReasonRow {
     pub item: Option<ChecklistItem>,
     /// The action of a person on the page that ends it at once.
     pub action: Option<WaitAction>,
-    /// How a person ends it on the command line, if that is simple. `{agent}` and `{project}` stand
-    /// for the ids.
+    /// The command with which a person ends it, if there is a simple one. `{agent}` and `{project}`
+    /// stand for the ids.
     remedy: Option<Text>,
     /// The kind of its entry in the inbox; `None` if it has none of its own.
     pub inbox: Option<AttentionKind>,

@@ -1,4 +1,4 @@
-//! What people deleted. All of it is removed, and only the last names stay.
+//! Deletions by people. A deletion removes all rows of a thing, and only its last names stay.
 
 use crate::{BoxError, Cells, Read, StoreError, Value, cell};
 use domain::event::NewEvent;

@@ -201,7 +201,7 @@ impl Slots {
     }
 }
 
-/// How the figures changed in an hour. Each text is empty if the daemon has not run for an hour.
+/// The changes of the figures in an hour. Each text is empty if the daemon has not run for an hour.
 #[derive(Default)]
 struct Changes {
     running: String,
