@@ -163,6 +163,10 @@ async fn daemon(config: &Config) -> Vec<Finding> {
         let remedy = "`agent-coordinator resume` ends the pause";
         findings.push(Finding::new(State::Warning, subject, "it starts no agents", remedy));
     }
+    if let Some(path) = status.pause_file_path {
+        let found = format!("the pause file `{path}` keeps agents from starting");
+        findings.push(Finding::new(State::Warning, subject, found, "remove it to go on"));
+    }
     if let Some(problem) = status.store.and_then(|store| store.problem) {
         let remedy = "docs/project/faults.md names the causes";
         findings.push(Finding::new(State::Problem, "store in use", problem, remedy));

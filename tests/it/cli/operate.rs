@@ -58,6 +58,9 @@ fn the_pause_file_works_without_a_forge_and_is_named() {
     until("the folder of the pause file is made", || file.parent().unwrap().is_dir());
     std::fs::write(&file, "").unwrap();
     until("the file is noticed", || daemon.status()["pause_file"] == true);
+    let doctor = daemon.cli(&["doctor", "--offline"]).stdout;
+    let found = format!("warning  daemon: the pause file `{}` keeps", file.display());
+    assert!(doctor.contains(&found) && doctor.contains("-> remove it to go on\n"), "{doctor}");
     daemon.task("tsk", "prj", "agt");
     until("the agent waits for its end", || reason(&daemon, "agt") == "paused");
     let why = daemon.done(&["why", "agt", "prj", "--purpose", "task"]);
