@@ -299,18 +299,21 @@ pub fn login(preset: Preset, entry: &ProviderConfig, environment: &Environment) 
 /// be secrets.
 const PASSED_ON: [&str; 4] = ["HOME", "LANG", "PATH", "TMPDIR"];
 
-/// Returns the first line that a program prints for `--version`. Root runs no program that another
-/// user can change.
+/// Returns whether this process may ask a program for its version. Root runs no program that another
+/// user can change. Blocking.
+pub fn may_ask(program: &Path) -> bool {
+    !rustix::process::geteuid().is_root() || is_only_of_root(program)
+}
+
+/// Returns the first line that a program prints for `--version`, if it [may be asked](may_ask).
 pub async fn version_of(program: &Path) -> Option<String> {
     let mut command = tokio::process::Command::new(program);
     command.arg("--version").stdin(Stdio::null()).kill_on_drop(true).env_clear();
     command.envs(PASSED_ON.into_iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
     let file = program.to_owned();
     let output = async {
-        let is_root = rustix::process::geteuid().is_root();
-        let may_run = move || !is_root || is_only_of_root(&file);
-        let may_run = tokio::task::spawn_blocking(may_run).await.unwrap_or_default();
-        if may_run { command.output().await.ok() } else { None }
+        let is_allowed = tokio::task::spawn_blocking(move || may_ask(&file)).await;
+        if is_allowed.unwrap_or_default() { command.output().await.ok() } else { None }
     };
     let output = tokio::time::timeout(VERSION_TIMEOUT, output).await.ok()??;
     let text = String::from_utf8_lossy(&output.stdout);

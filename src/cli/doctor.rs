@@ -207,7 +207,11 @@ async fn shims() -> Finding {
     }
     match app::programs::version_of(&of_shims).await {
         Some(other) if other != own => warning(format!("{found}, which is `{other}`")),
-        // Root runs no program only to ask for its version if others can change it.
+        None if app::programs::may_ask(&of_shims) => {
+            let found = format!("{found}, which did not tell its version");
+            let remedy = "run it by hand; it prints its version";
+            Finding::new(State::Unknown, "shims", found, remedy)
+        }
         Some(_) | None => Finding::ok("shims", found),
     }
 }

@@ -95,13 +95,20 @@ fn the_program_of_shims_is_named() {
     let (state, text) = finding(&findings, "shims");
     assert!(state == "warning" && text.contains("/agent-coordinator`, which needs more"), "{text}");
 
-    daemon.write("old", "#!/bin/sh\necho agent-coordinator-shim 0.0.9\n");
-    let old = daemon.folder().join("old");
-    fs::set_permissions(&old, fs::Permissions::from_mode(0o755)).unwrap();
-    install(&old, daemon.folder(), "agent-coordinator-shim");
-    let (_, findings) = doctor(&daemon, &[], &[]);
-    let (state, text) = finding(&findings, "shims");
-    assert!(state == "warning" && text.contains("`agent-coordinator-shim 0.0.9`"), "{text}");
+    let old = "#!/bin/sh\necho agent-coordinator-shim 0.0.9\n";
+    for (script, expected, words) in [
+        (old, "warning", "`agent-coordinator-shim 0.0.9`"),
+        ("#!/nonexistent\n", "unknown", "which did not tell its version"),
+        ("#!/bin/sh\n", "unknown", "which did not tell its version"),
+    ] {
+        daemon.write("script", script);
+        let file = daemon.folder().join("script");
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+        install(&file, daemon.folder(), "agent-coordinator-shim");
+        let (_, findings) = doctor(&daemon, &[], &[]);
+        let (state, text) = finding(&findings, "shims");
+        assert!(state == expected && text.contains(words), "{state}: {text}");
+    }
 }
 
 #[test]
