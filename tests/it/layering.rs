@@ -203,11 +203,24 @@ fn some_modules_are_named_by_few() {
     }
 }
 
-/// Returns whether code has this path, and not only a longer one that ends like it.
+/// Returns whether code has this path, and not only a longer one that ends like it. A path may begin
+/// with `::`.
 fn names(code: &str, path: &str) -> bool {
     code.match_indices(path).any(|(at, _)| {
-        !code[..at].ends_with(|c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':')
+        let before = &code[..at];
+        let before = before.strip_suffix("::").unwrap_or(before);
+        !before.ends_with(|c: char| c.is_ascii_alphanumeric() || c == '_')
     })
+}
+
+#[test]
+fn a_path_is_named_also_from_its_crate_on() {
+    for code in ["use store::rows::A;", "use ::store::rows::A;", "(store::rows::a())"] {
+        assert!(names(code, "store::rows"), "{code}");
+    }
+    for code in ["crate::store::rows", "my_store::rows", "crate::a::store::rows"] {
+        assert!(!names(code, "store::rows"), "{code}");
+    }
 }
 
 #[test]
