@@ -162,6 +162,27 @@ fn crates_use_only_what_the_table_allows() {
     assert_eq!(found, expected);
 }
 
+/// The map leaves out the crates that most others use.
+#[test]
+fn the_map_of_the_architecture_says_the_same_as_the_table() {
+    let is_listed = |name: &&str| !["domain", "machine", "runtime"].contains(name);
+    let text = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let (_, map) = text.split_once("| crate | what it knows | uses |\n|---|---|---|\n").unwrap();
+    let rows = map.lines().map_while(|line| line.strip_prefix("| `"));
+    let mut uses = BTreeMap::new();
+    for row in rows {
+        let (name, cells) = row.split_once('`').unwrap();
+        let (_, used) = cells.trim_end_matches([' ', '|']).rsplit_once('|').unwrap();
+        let used: BTreeSet<&str> = used.split('`').skip(1).step_by(2).filter(is_listed).collect();
+        uses.insert(name, used);
+    }
+    assert!(uses.remove("src").is_some(), "the program uses all: {uses:?}");
+    let of_table = |used: &[&'static str]| used.iter().copied().filter(is_listed).collect();
+    let expected: BTreeMap<&str, BTreeSet<&str>> =
+        CRATES.iter().map(|(name, used)| (*name, of_table(used))).collect();
+    assert_eq!(uses, expected);
+}
+
 #[test]
 fn modules_use_only_what_is_below_them() {
     for (crate_name, rows) in ROWS {
