@@ -2,7 +2,7 @@
 //! texts come from the declarations of the keys.
 //!
 //! After a change of a declaration, write both files with
-//! `AGENT_COORDINATOR_WRITE_DOCUMENTS=1 cargo test --lib config::tests::documents`.
+//! `AGENT_COORDINATOR_WRITE_DOCUMENTS=1 cargo test -p agent-coordinator-config documents`.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -43,7 +43,7 @@ const EXAMPLE_INTRODUCTION: &str = "\
 const TABLE_INTRODUCTION: &str = "\
 # Configuration
 
-<!-- Written by a test from the declarations in src/config. Its `//!` says how: crates/config/src/tests/documents.rs -->
+<!-- Written by a test from the declarations in crates/config/src. Its `//!` says how: crates/config/src/tests/documents.rs -->
 
 The daemon reads one YAML file: the first of `--config FILE`, `$AGENT_COORDINATOR_CONFIG`,
 `./coordinator_config.yaml`, `~/.config/agent-coordinator/coordinator_config.yaml` and
