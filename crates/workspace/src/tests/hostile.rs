@@ -1,8 +1,10 @@
 //! Repositories of hostile users, and the steps of a daemon of root on them. A seed chooses both.
 //!
+//! A variable before `cargo test -p agent-coordinator-workspace --lib hostile` chooses the seeds:
+//!
 //! ```text
-//! AGENT_COORDINATOR_TEST_HOSTILE=20000 cargo test --lib hostile     this number, from seed 0 on
-//! AGENT_COORDINATOR_TEST_HOSTILE_SEED=42 cargo test --lib hostile   this one
+//! AGENT_COORDINATOR_TEST_HOSTILE=20000     this number, from seed 0 on
+//! AGENT_COORDINATOR_TEST_HOSTILE_SEED=42   this one
 //! ```
 //!
 //! A bed of a seed is a copy of a template, so that no repository is made anew:
