@@ -52,6 +52,7 @@ mod task;
 mod task_wait;
 mod token;
 mod tool_help;
+mod waits;
 mod why;
 mod workspace;
 

@@ -17,22 +17,14 @@ use tokio::net::UnixStream;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 
-use super::call::{CONNECTION_LOST, send_again};
+use super::call::{send_again, unanswered};
 use super::error::CliError;
 use super::kept_report::{Mailbox, is_put_off, report_of};
+use super::waits::{FIRST_PAUSE, LAST_ANSWERS, LAST_LINES, LONGEST_PAUSE, TIMEOUT};
 use domain::ServerAddress;
 use runtime::clock;
 use runtime::nudge::sleep_until;
 
-/// The longest absence of a server: a restart takes a moment, an upgrade takes longer.
-const TIMEOUT: Duration = Duration::from_mins(1);
-/// The first and the longest pause between two attempts to connect.
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// The time for pending answers after the end of the input.
-const LAST_ANSWERS: Duration = Duration::from_secs(10);
-/// The time for lines that the client or a closing server has written before the end.
-const LAST_LINES: Duration = Duration::from_millis(50);
 /// The bytes of lines from which on no further line is read while there is no server.
 const MAX_UNSENT: usize = 64 * 1024;
 
@@ -429,9 +421,8 @@ impl<I: AsyncRead + Unpin, O: AsyncWrite + Unpin> Bridge<I, O> {
 
 /// Returns the error for a call whose answer was lost.
 fn lost(call: &Value) -> Value {
-    let message = "the connection to the coordinator was lost before the answer came; call again";
-    let error = json!({ "code": CONNECTION_LOST, "message": message });
-    json!({ "jsonrpc": "2.0", "id": call["id"], "error": error })
+    let text = "the connection to the coordinator was lost before the answer came; call again";
+    unanswered(&call["id"], text)
 }
 
 /// Reads the rest of the first unsent line, if it is not whole. Returns `false` at the end of the

@@ -14,6 +14,7 @@ use super::error::CliError;
 use super::kept_report::{Mailbox, REPORT, is_unavailable, report_of};
 use super::output::print_answer;
 use super::tool_help;
+use super::waits::{FIRST_PAUSE, LONGEST_PAUSE, TIMEOUT};
 use client::{Lost, McpClient, RequestError};
 use config::Environment;
 use domain::ServerAddress;
@@ -27,11 +28,6 @@ const COORDINATOR_VARIABLE: &str = "COORDINATOR_TOKEN";
 const FROM_ENVIRONMENT: [(&str, &str); 3] =
     [("agent_id", "AGENT_ID"), ("passkey", "AGENT_PASSKEY"), ("project_id", "PROJECT_ID")];
 
-/// The time that an agent's call waits for a server that is away.
-const AGENT_TIMEOUT: Duration = Duration::from_mins(1);
-/// The first and the longest pause between two attempts.
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// JSON-RPC's code for errors of an implementation.
 pub(super) const CONNECTION_LOST: i64 = -32000;
 /// The tools that can be called again: a second call gives the same answer or changes nothing
@@ -101,7 +97,7 @@ impl CallArguments {
         // An agent outlives a restart of its server, and so must its calls. A person wants to know
         // at once.
         let timeout = if environment.variable("AGENT_LAUNCH_ID").is_some() {
-            AGENT_TIMEOUT
+            TIMEOUT
         } else {
             Duration::ZERO
         };
@@ -229,6 +225,12 @@ pub(super) async fn send_again(
     Some(message)
 }
 
+/// Returns the error for a request without an answer.
+pub(super) fn unanswered(id: &Value, text: &str) -> Value {
+    let error = json!({ "code": CONNECTION_LOST, "message": text });
+    json!({ "jsonrpc": "2.0", "id": id, "error": error })
+}
+
 /// Calls the tool until it has an answer or `give_up_at` has passed, as [`exchange`] does.
 async fn repeat(
     server: &ServerAddress,
@@ -291,7 +293,7 @@ mod tests {
             panic!("it is refused")
         };
         assert_eq!(refused, "report_completed: it is full");
-        assert_eq!(ask(AGENT_TIMEOUT).await.ok(), Some(json!({ "done": true })));
+        assert_eq!(ask(TIMEOUT).await.ok(), Some(json!({ "done": true })));
         server.join().unwrap();
     }
 
@@ -304,7 +306,7 @@ mod tests {
             let arguments = [("session_token", "sess_1"), ("result", "success")];
             let arguments = arguments.map(|(name, value)| (name.to_owned(), value.into()));
             let arguments = Map::from_iter(arguments);
-            let answer = exchange(&nowhere, tool, arguments, AGENT_TIMEOUT, &mailbox).await;
+            let answer = exchange(&nowhere, tool, arguments, TIMEOUT, &mailbox).await;
             assert_eq!(answer.is_ok(), is_kept, "{tool}");
         }
     }

@@ -6,18 +6,18 @@ use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader, Split};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::call::{CONNECTION_LOST, send_again};
+use super::call::{send_again, unanswered};
 use super::error::CliError;
 use super::kept_report::{Mailbox, is_put_off};
+use super::waits::{FIRST_PAUSE, LAST_ANSWERS, LAST_LINES, LONGEST_PAUSE, TIMEOUT};
 use client::Lost;
 use client::http::HttpEndpoint;
 use domain::ServerAddress;
@@ -25,15 +25,6 @@ use machine::locks::lock;
 use runtime::clock;
 use runtime::nudge::sleep_until;
 
-/// The longest absence of a server: a restart takes a moment, an upgrade takes longer.
-const TIMEOUT: Duration = Duration::from_mins(1);
-/// The first and the longest pause between two attempts to connect.
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// The time for pending answers after the end of the input.
-const LAST_ANSWERS: Duration = Duration::from_secs(10);
-/// The time for lines that the client has written before the end.
-const LAST_LINES: Duration = Duration::from_millis(50);
 /// The number of requests on their way at the same time. Further lines wait in the input.
 const MAX_IN_FLIGHT: usize = 64;
 
@@ -375,12 +366,6 @@ impl<O: AsyncWrite + Unpin> Bridge<O> {
 /// Returns the id of a request. A notification has no caller that waits for an answer.
 fn request_id(message: &Value) -> Option<&Value> {
     message.get("id").filter(|_| message.get("method").is_some())
-}
-
-/// Returns the error for a request without an answer.
-fn unanswered(id: &Value, text: &str) -> Value {
-    let error = json!({ "code": CONNECTION_LOST, "message": text });
-    json!({ "jsonrpc": "2.0", "id": id, "error": error })
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use super::*;
+use crate::cli::call::CONNECTION_LOST;
 
 /// A bridge, its client's ends, and the socket that it connects to.
 struct Bed {

@@ -1,11 +1,14 @@
 //! Tests of the bridge over HTTP with a server whose answers the test gives.
 
 use std::io::Cursor;
+use std::time::Duration;
 
+use serde_json::json;
 use tokio::io::{AsyncReadExt as _, duplex};
 use tokio::net::TcpListener;
 
 use super::*;
+use crate::cli::call::CONNECTION_LOST;
 
 const HEAD: &str = "HTTP/1.1 200 OK\r\nContent-Type:";
 
