@@ -61,7 +61,13 @@ mod tests {
             2
         };
         assert_eq!(single.find(brief, hangs).await, 1);
-        assert_eq!(single.find(brief, || panic!("a second look")).await, 1);
+        let (begun, begins) = std::sync::mpsc::channel();
+        let second = move || {
+            let _ = begun.send(());
+            9
+        };
+        assert_eq!(single.find(brief, second).await, 1);
+        begins.recv().expect_err("no second look is begun");
         go_on.send(()).expect("the look is under way");
         // It ends without a caller.
         let mut running = lock(&single.running).clone().expect("a look was begun");
