@@ -8,7 +8,7 @@ use std::sync::Arc;
 use domain::agent::{AgentEdit, AgentStatus, ProjectEdit, ProjectStatus};
 use domain::{AgentId, InstanceKey, ProjectId, Purpose, Refusal, Removable, TaskId, TaskStatus};
 use runtime::nudge::Nudge;
-use serde_json::Value;
+use serde_json::{Value, json};
 use service::world::SystemWorld;
 use service::{ArchivedTasks, NewTask, Service, ServiceError, TaskEdit, TaskFilter};
 use store::rows::Store;
@@ -239,6 +239,29 @@ async fn a_project_goes_with_its_tasks_and_its_key_is_free_but_not_its_numbers()
 }
 
 #[tokio::test]
+async fn each_thing_that_is_deleted_has_an_event() {
+    let (store, service) = shop().await;
+    for name in ["tsk", "tsk_2", "tsk_3"] {
+        add_done(&service, new_task(name)).await;
+    }
+    let before = store.event_span().await.unwrap().newest;
+    for of in [task("tsk_3"), project("shop"), agent("ann")] {
+        service.removals.delete(&of, false).await.unwrap();
+    }
+    let events = store.events(before, 9).await.unwrap();
+    let events: Vec<_> =
+        events.iter().map(|event| (event.kind.as_str(), event.detail.as_deref())).collect();
+    let expected = [
+        ("task.deleted", Some("SHOP-3")),
+        ("task.deleted", Some("SHOP-1")),
+        ("task.deleted", Some("SHOP-2")),
+        ("project.deleted", Some("Shop")),
+        ("agent.deleted", Some("Ann")),
+    ];
+    assert_eq!(events, expected);
+}
+
+#[tokio::test]
 async fn an_archived_task_is_left_out_of_lists_until_it_is_shown_again_or_reopened() {
     let (_store, service) = shop().await;
     add_done(&service, new_task("tsk")).await;
@@ -325,13 +348,19 @@ fn the_command_line_asks_before_it_deletes_for_good() {
 
     let deleted = daemon.json(&["agent", "delete", "agt", "--yes"]);
     assert_eq!((&deleted["kind"], &deleted["id"]), (&"agent".into(), &"agt".into()));
-    assert!(deleted.get("undo_until").is_none(), "{deleted}");
     let said = daemon.done(&["project", "delete", "prj", "--dry-run"]);
     assert!(said.starts_with("Project prj, with:\n") && said.contains("1 launch with"), "{said}");
     daemon.done(&["project", "delete", "prj", "--yes"]);
     assert_eq!(daemon.json(&["project", "list", "--all"]), Value::Array(Vec::new()));
-    let audit = daemon.log();
-    assert!(audit.contains("PRJ-1 a title"), "{audit}");
+    let audit = daemon.logged("done by a person").into_iter();
+    let deletions = audit.filter(|line| line["action"] == "delete");
+    let deletions = deletions.map(|line| json!([line["what"], line["id"], line["before"]]));
+    let expected = json!([
+        ["task", "tsk", r#"{"name":"PRJ-1 a title"}"#],
+        ["agent", "agt", r#"{"name":"agt"}"#],
+        ["project", "prj", r#"{"name":"prj"}"#],
+    ]);
+    assert_eq!(deletions.collect::<Value>(), expected);
 }
 
 #[test]
@@ -388,7 +417,7 @@ fn bad_requests_are_answered_with_what_is_wrong() {
 #[test]
 fn no_tool_of_agents_deletes() {
     let daemon = Daemon::running("");
-    let answer = daemon.client().request("tools/list", &serde_json::json!({}));
+    let answer = daemon.client().request("tools/list", &json!({}));
     let tools = answer["tools"].as_array().or_else(|| answer["result"]["tools"].as_array());
     let names: Vec<&str> =
         tools.unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
