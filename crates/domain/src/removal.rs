@@ -3,7 +3,6 @@
 //! Archived things can be shown and brought back at any time. A deletion is final: only the last
 //! names stay.
 
-use super::agent::{Agent, Assignment, Project};
 use super::id::{AgentId, ProjectId, TaskId, WorkspaceId};
 use super::refusal::Refusal;
 use super::short_id::ShortId;
@@ -211,15 +210,6 @@ fn first(mut all: Vec<String>) -> Vec<String> {
         all.push(format!("{n_more} more"));
     }
     all
-}
-
-/// The things that a deletion takes out of their tables.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct DeletedContent {
-    pub projects: Vec<Project>,
-    pub agents: Vec<Agent>,
-    pub tasks: Vec<Task>,
-    pub assignments: Vec<Assignment>,
 }
 
 #[cfg(test)]

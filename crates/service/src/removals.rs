@@ -9,11 +9,11 @@ mod facts;
 use std::sync::Arc;
 
 use domain::agent::{AgentStatus, ProjectStatus};
-use domain::removal::{Affected, DeletedContent, RemovalAction, RemovalFacts};
+use domain::removal::{Affected, RemovalAction, RemovalFacts};
 use domain::task::Actor;
 use domain::workspace::WorkspaceState;
-use domain::{Agent, Assignment, Project, Refusal, Removable, Task, TaskId};
-use store::rows::{Transaction, agents, assignments, deletions, projects, tasks, workspaces};
+use domain::{Agent, Project, Refusal, Removable, Task, TaskId};
+use store::rows::{Transaction, agents, deletions, projects, tasks, workspaces};
 use store::{Read, StoreError};
 
 use super::core::Core;
@@ -85,7 +85,7 @@ impl Removals {
                 let facts = facts::of(tx, &of)?;
                 facts.check(RemovalAction::Delete, discards)?;
                 let view = facts::view(tx, &of, &facts)?;
-                delete(tx, &inputs, &of, facts)?;
+                delete(tx, &inputs, &of, &facts, &view.name)?;
                 Ok(view)
             })
             .await
@@ -180,31 +180,20 @@ pub(super) fn refuse_id(tx: &mut Read<'_>, of: &Removable) -> Result<Option<Refu
     Ok(was_deleted.then(refusal))
 }
 
+/// Deletes the thing with these facts. `name` is its last name.
 fn delete(
     tx: &mut Transaction<'_>,
     inputs: &Inputs,
     of: &Removable,
-    facts: RemovalFacts,
+    facts: &RemovalFacts,
+    name: &str,
 ) -> Result<(), ServiceError> {
     let RemovalFacts { tasks, dependents, .. } = facts;
-    let mut content = DeletedContent { tasks, ..DeletedContent::default() };
-    let is_concerned = |assignment: &Assignment| match of {
-        Removable::Task(_) => false,
-        Removable::Agent(agent) => assignment.agent == *agent,
-        Removable::Project(project) => assignment.project == *project,
-    };
-    let all = assignments::list(tx)?;
-    content.assignments = all.into_iter().filter(is_concerned).collect();
-    match of {
-        Removable::Task(_) => {}
-        Removable::Agent(id) => content.agents.extend(agents::get(tx, id)?),
-        Removable::Project(id) => content.projects.extend(projects::get(tx, id)?),
-    }
-    unlink(tx, inputs, &content.tasks, &dependents)?;
-    deletions::add(tx, of, &content)?;
+    unlink(tx, inputs, tasks, dependents)?;
+    deletions::add(tx, of, name, tasks)?;
     // The coordinator removes the files of workspaces.
     let now = tx.now();
-    for task in &content.tasks {
+    for task in tasks {
         for workspace in workspaces::list_of_task(tx, &task.id)? {
             let orphan = workspace.clone().orphaned(now);
             if orphan != workspace {

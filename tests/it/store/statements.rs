@@ -17,7 +17,6 @@ use domain::creation::Creations;
 use domain::event::NewEvent;
 use domain::launch::Outcome;
 use domain::notice::WorkChange;
-use domain::removal::DeletedContent;
 use domain::repeat::Content;
 use domain::{
     Account, Agent, AttentionId, Credential, Execution, ForgeItem, Launch, LaunchState, Notice,
@@ -40,7 +39,7 @@ use self::sources::{is_in, is_sql, literals, literals_after, sources};
 use super::observed::{Observed, Observer};
 use super::old::WRITTEN;
 use super::rows::{
-    agent, assignment, at, check, comment, execution, id, launch, message, project, task, task_key,
+    assignment, at, check, comment, execution, id, launch, message, project, task, task_key,
     ticket, workspace,
 };
 
@@ -258,22 +257,17 @@ fn changes(bed: &Bed) {
 /// Deletes things of each kind.
 fn deletion(bed: &Bed) {
     bed.write("deletions", move |tx| {
-        let mut content = DeletedContent {
-            projects: vec![project("p_gone")],
-            agents: vec![agent("a_gone")],
-            tasks: vec![task("t_gone", "p_gone", Some("a_gone"))],
-            assignments: vec![assignment("p_gone", "a_gone")],
-        };
-        for of in [
-            Removable::Task(id("t_gone")),
-            Removable::Agent(id("a_gone")),
-            Removable::Project(id("p_gone")),
+        let task = task("t_gone", "p_gone", Some("a_gone"));
+        for (of, tasks) in [
+            (Removable::Task(id("t_gone")), vec![task]),
+            (Removable::Agent(id("a_gone")), Vec::new()),
+            (Removable::Project(id("p_gone")), Vec::new()),
         ] {
             deletions::count_messages(tx, &of)?;
             deletions::count_launches(tx, &of)?;
             deletions::list_wanted_chats(tx, &of)?;
-            deletions::add(tx, &of, &std::mem::take(&mut content))?;
-            assert!(deletions::name(tx, &of)?.is_some());
+            deletions::add(tx, &of, of.id(), &tasks)?;
+            assert_eq!(deletions::name(tx, &of)?.as_deref(), Some(of.id()));
         }
         assert_eq!(deletions::list_with_launches(tx)?.len(), 1);
         deletions::note_without_launches(tx, &id("p_gone"))?;

@@ -2,8 +2,8 @@
 
 use crate::{BoxError, Cells, Read, StoreError, Value, cell};
 use domain::event::NewEvent;
-use domain::removal::{DeletedContent, RemovableKind};
-use domain::{Assignment, ProjectId, Removable, ShortId, TaskId};
+use domain::removal::RemovableKind;
+use domain::{Assignment, ProjectId, Removable, ShortId, Task, TaskId};
 
 use super::audit::{Entry, Fields, plain};
 use super::record::Record as _;
@@ -21,33 +21,39 @@ pub(super) fn key_values(of: &Removable) -> [Value<'_>; 2] {
     [of.kind().into(), of.id().into()]
 }
 
-/// Removes things with all that belongs to them, except for the launches of a project and the
-/// workspaces of tasks. Their last names stay. `of` is the thing that a person deleted.
+/// Removes a thing with all that belongs to it, except for the launches of a project and the
+/// workspaces of tasks. `name` is its name. `tasks` are those that go with it; a task itself is the
+/// first of them. Their last names stay.
 pub fn add(
     tx: &mut Transaction<'_>,
     of: &Removable,
-    content: &DeletedContent,
+    name: &str,
+    tasks: &[Task],
 ) -> Result<(), StoreError> {
-    for task in &content.tasks {
+    for task in tasks {
         tx.execute("DELETE FROM tasks WHERE id = ?1", &[(&task.id).into()])?;
         forget_task(tx, &task.id)?;
         let of = Removable::Task(task.id.clone());
         leave_name(tx, &of, Some(task.short_id.to_string()), &task.title)?;
     }
-    for Assignment { project, agent } in &content.assignments {
-        let sql = "DELETE FROM assignments WHERE project_id = ?1 AND agent_id = ?2";
-        tx.execute(sql, &[project.into(), agent.into()])?;
+    match of {
+        Removable::Task(_) => {}
+        Removable::Agent(agent) => {
+            tx.execute("DELETE FROM agents WHERE id = ?1", &[agent.into()])?;
+            tx.execute("DELETE FROM assignments WHERE agent_id = ?1", &[agent.into()])?;
+            tx.execute("DELETE FROM messages WHERE agent_id = ?1", &[agent.into()])?;
+            tx.execute("DELETE FROM pairs WHERE agent_id = ?1", &[agent.into()])?;
+            leave_name(tx, of, None, name)?;
+        }
+        Removable::Project(project) => {
+            tx.execute("DELETE FROM projects WHERE id = ?1", &[project.into()])?;
+            tx.execute("DELETE FROM assignments WHERE project_id = ?1", &[project.into()])?;
+            tx.execute("DELETE FROM messages WHERE project_id = ?1", &[project.into()])?;
+            tx.execute("DELETE FROM pairs WHERE project_id = ?1", &[project.into()])?;
+            leave_name(tx, of, None, name)?;
+        }
     }
-    for agent in &content.agents {
-        tx.execute("DELETE FROM agents WHERE id = ?1", &[(&agent.id).into()])?;
-        leave_name(tx, &Removable::Agent(agent.id.clone()), None, &agent.name)?;
-    }
-    for project in &content.projects {
-        tx.execute("DELETE FROM projects WHERE id = ?1", &[(&project.id).into()])?;
-        leave_name(tx, &Removable::Project(project.id.clone()), None, &project.name)?;
-    }
-    forget_chats(tx, of)?;
-    tell(tx, of, content)
+    tell(tx, of, name, tasks)
 }
 
 /// Stores the last name of a thing, in place of the request that created it.
@@ -106,21 +112,6 @@ fn forget_task(tx: &mut Transaction<'_>, task: &TaskId) -> Result<(), StoreError
     tx.execute("DELETE FROM comments WHERE task_id = ?1", &[task.into()]).map(drop)
 }
 
-/// Removes what belongs to a deleted agent or project.
-fn forget_chats(tx: &mut Transaction<'_>, of: &Removable) -> Result<(), StoreError> {
-    match of {
-        Removable::Task(_) => Ok(()),
-        Removable::Agent(agent) => {
-            tx.execute("DELETE FROM messages WHERE agent_id = ?1", &[agent.into()])?;
-            tx.execute("DELETE FROM pairs WHERE agent_id = ?1", &[agent.into()]).map(drop)
-        }
-        Removable::Project(project) => {
-            tx.execute("DELETE FROM messages WHERE project_id = ?1", &[project.into()])?;
-            tx.execute("DELETE FROM pairs WHERE project_id = ?1", &[project.into()]).map(drop)
-        }
-    }
-}
-
 /// Returns the number of messages in all chats of an agent or a project.
 pub fn count_messages(tx: &mut Read<'_>, of: &Removable) -> Result<usize, StoreError> {
     let n = match of {
@@ -175,27 +166,16 @@ pub fn forget_workspaces(tx: &mut Transaction<'_>) -> Result<(), StoreError> {
     tx.execute(&format!("DELETE {ORPHANS}"), &[]).map(drop)
 }
 
-fn name_of(of: &Removable, content: &DeletedContent) -> String {
-    let task = || content.tasks.first().map(|task| format!("{} {}", task.short_id, task.title));
-    let agent = || content.agents.first().map(|agent| agent.name.clone());
-    let project = || content.projects.first().map(|project| project.name.clone());
-    let name = match of {
-        Removable::Task(_) => task(),
-        Removable::Agent(_) => agent(),
-        Removable::Project(_) => project(),
-    };
-    name.unwrap_or_default()
-}
-
 /// Adds the events and the entry of the audit log, and wakes the listeners that a deletion
 /// concerns.
 fn tell(
     tx: &mut Transaction<'_>,
     of: &Removable,
-    content: &DeletedContent,
+    name: &str,
+    tasks: &[Task],
 ) -> Result<(), StoreError> {
     let now = tx.now();
-    for task in &content.tasks {
+    for task in tasks {
         tx.event(NewEvent {
             project: Some(task.project.clone()),
             task: Some(task.id.clone()),
@@ -203,24 +183,29 @@ fn tell(
             ..NewEvent::new("task.deleted", now)
         });
     }
-    for agent in &content.agents {
-        tx.event(NewEvent {
-            agent: Some(agent.id.clone()),
-            detail: Some(agent.name.clone()),
+    let detail = Some(name.to_owned());
+    match of {
+        // It is one of `tasks`.
+        Removable::Task(_) => {}
+        Removable::Agent(agent) => tx.event(NewEvent {
+            agent: Some(agent.clone()),
+            detail,
             ..NewEvent::new("agent.deleted", now)
-        });
-    }
-    for project in &content.projects {
-        tx.event(NewEvent {
-            project: Some(project.id.clone()),
-            detail: Some(project.name.clone()),
+        }),
+        Removable::Project(project) => tx.event(NewEvent {
+            project: Some(project.clone()),
+            detail,
             ..NewEvent::new("project.deleted", now)
-        });
+        }),
     }
     let what = of.kind().as_str();
     let id = of.id().to_owned();
     // The id says nothing to a reader when the row is gone.
-    let before = Fields::from([("name", plain(name_of(of, content)))]);
+    let shown = match (of, tasks) {
+        (Removable::Task(_), [task, ..]) => format!("{} {name}", task.short_id),
+        _ => name.to_owned(),
+    };
+    let before = Fields::from([("name", plain(shown))]);
     tx.audit(|_| Ok(Some(Entry::bare("delete", what, id).with_before(before))))?;
     tx.wake(Wake::Coordinators);
     tx.wake(Wake::ChatExport);
