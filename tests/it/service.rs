@@ -243,6 +243,9 @@ async fn a_pause_file_holds_starts_although_the_store_cannot_write_it() {
     assert_eq!((reason().await, service.are_starts_held()), (StartReason::Paused, true));
     assert_eq!(shown().await.as_deref(), file.to_str());
     let (coordinators, forges) = (service.listen(), service.forge_items.news());
+    stranger.execute_batch("ALTER TABLE pauses RENAME TO hidden").unwrap();
+    service.hold_starts(None).await.unwrap_err();
+    stranger.execute_batch("ALTER TABLE hidden RENAME TO pauses").unwrap();
     assert!(service.hold_starts(None).await.unwrap(), "it was never stored, and ends");
     assert!(coordinators.is_pending() && forges.is_pending() && !service.are_starts_held());
     assert!(!service.hold_starts(None).await.unwrap());

@@ -295,9 +295,15 @@ impl Service {
     ///
     /// # Errors
     /// [`ServiceError::Store`]. Starts are held by a pause file in any case; the caller tries
-    /// again, so that the end of one is stored, too.
+    /// again, so that the end of one is noticed and stored, too.
     pub async fn hold_starts(&self, pause_file: Option<&Path>) -> Result<bool, ServiceError> {
         let file = pause_file.map(|file| file.display().to_string());
+        if file.is_some() {
+            self.core.note_pause_file(file.clone());
+        }
+        // Most looks at the file change nothing, and do not use the only writer.
+        let before = self.core.read(|tx| Ok(pauses::file(tx)?)).await?;
+        // If the read failed or was dropped, the next call still finds what was noted.
         let noted = self.core.note_pause_file(file.clone());
         let has_ended = noted.is_some() && file.is_none();
         if has_ended {
@@ -305,8 +311,6 @@ impl Service {
             self.waiting.coordinators.wake();
             self.waiting.forges.wake();
         }
-        // Most looks at the file change nothing, and do not use the only writer.
-        let before = self.core.read(|tx| Ok(pauses::file(tx)?)).await?;
         if before == file {
             return Ok(has_ended);
         }
