@@ -100,6 +100,7 @@ impl Server {
             service.hold_starts(forge::pause_file(&config.forges.pause_resume)).await
         {
             tracing::warn!(
+                file = %config.forges.pause_resume.signal_file.display(),
                 error = %ErrorChain(&error),
                 "could not store whether the pause file exists; will try again"
             );

@@ -115,8 +115,9 @@ fn a_daemon_starts_and_holds_starts_although_the_store_cannot_write_the_pause_fi
         database.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap()
     };
     until("the pause is written", || n_pauses() == 1);
-    let told = "could not store whether the pause file exists; will try again";
-    assert!((1..=2).contains(&daemon.logged(told).len()), "{}", daemon.log());
+    let told = daemon.logged("could not store whether the pause file exists; will try again");
+    assert!((1..=2).contains(&told.len()), "{}", daemon.log());
+    assert!(told.iter().all(|line| line["file"] == file.to_str().unwrap()), "{told:?}");
     fs::remove_file(&file).unwrap();
     daemon.written_pid("other");
 }
