@@ -234,7 +234,7 @@ mod tests {
         let mut connection = Connection::open_in_memory().unwrap();
         apply(&mut connection, ..=28).unwrap();
         connection.execute_batch(DELETED_28).unwrap();
-        apply(&mut connection, 29..).unwrap();
+        apply(&mut connection, 29..=31).unwrap();
         for answer in ANSWERS_31.split("\n\n") {
             let (sql, rows) = answer.split_once('\n').unwrap();
             assert_eq!(texts(&connection, sql), rows.lines().collect::<Vec<_>>(), "{sql}");
