@@ -386,8 +386,8 @@ impl Workspace {
         content.n_uncommitted > 0 || content.is_undecided || has_result || has_more
     }
 
-    /// Returns the workspace after its task was deleted for good: its files go, and its kept state
-    /// 14 days later.
+    /// Returns the workspace after its task was deleted: its files go, and its kept state 14 days
+    /// later.
     #[must_use]
     pub fn orphaned(self, at: Timestamp) -> Self {
         let discarded_at = Some(self.discarded_at.unwrap_or(at));

@@ -138,8 +138,8 @@ pub fn list_to_forget(tx: &mut Read<'_>) -> Result<Vec<Workspace>, StoreError> {
     tx.list(rest, &[])
 }
 
-/// Returns the workspaces of closed tasks, and of tasks that were deleted for good, that no launch
-/// uses. Those of deleted tasks may still be wanted.
+/// Returns the workspaces that no launch uses, and whose tasks are closed or were deleted. A
+/// workspace of a deleted task may still be wanted.
 pub fn list_finished(tx: &mut Read<'_>) -> Result<Vec<Workspace>, StoreError> {
     let rest = "WHERE state = 'ready' AND (EXISTS (SELECT 1 FROM tasks \
             WHERE tasks.id = workspaces.task_id AND tasks.status IN ('done', 'cancelled')) \
