@@ -1,7 +1,7 @@
 //! The configuration of a running daemon, and its relation to the file. The last valid
 //! configuration stays in use, even if the file becomes invalid.
 //!
-//! This module is pure: `app` reads files and distributes the configuration. `rest` and the command
+//! This module is pure: `app` reads files and distributes the configuration. `web` and the command
 //! line show the [`ConfigurationState`].
 
 use std::path::PathBuf;

@@ -4,7 +4,7 @@
 //! A connection may wait for its client (idle between two requests, or in the middle of sending
 //! one) for a limited time. When there is no slot for another, the connection that has waited
 //! longest closes. A request that may change something is carried out once it has come. Any other
-//! request ends when its client goes. This module does not know the routes. `mcp`, `rest` and `app`
+//! request ends when its client goes. This module does not know the routes. `mcp`, `web` and `app`
 //! call it.
 
 pub mod body;

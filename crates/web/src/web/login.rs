@@ -1,4 +1,4 @@
-//! The page of a login. `rest::login` contains the login itself and its checks.
+//! The page of a login. `crate::login` contains the login itself and its checks.
 
 use askama::Template;
 use axum::http::{HeaderMap, StatusCode};
