@@ -37,7 +37,8 @@ pub struct Loads(VecDeque<(Steady, Load)>);
 const HOUR: Duration = Duration::from_hours(1);
 
 impl Loads {
-    /// Adds the present load. Of those that are at least an hour old, it keeps the newest.
+    /// Adds the present load. It drops all loads that are older than the newest one of at least an
+    /// hour ago.
     pub fn add(&mut self, at: Steady, load: Load) {
         self.0.push_back((at, load));
         while self.0.get(1).is_some_and(|(second, _)| at.since(*second) >= HOUR) {

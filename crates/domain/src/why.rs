@@ -81,8 +81,9 @@ impl Why {
     }
 }
 
-/// Returns the rules of the server with those of coordinators. `pause_file` is the pause file, if
-/// it exists; `deferred` the last report of a coordinator that defers the start.
+/// Returns the rules of the server with those of coordinators. `pause_file` is the path of the
+/// pause file, if that exists. `deferred` is the last report of a coordinator that defers the
+/// start.
 pub fn all_rules(
     of_server: Vec<Ruling>,
     pause_file: Option<&str>,

@@ -34,7 +34,7 @@ pub enum Forge {
 }
 
 impl Forge {
-    /// Creates a client. `gate` is passed by each request to the host.
+    /// Creates a client. Each request to the host passes `gate`.
     ///
     /// # Errors
     /// A base URL that is not that of an API, and a token that cannot be sent.

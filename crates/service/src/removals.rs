@@ -1,8 +1,8 @@
 //! Archiving and deleting: what people do with tasks, agents and projects that have ended.
 //!
-//! A deletion is final, and removes its rows in one transaction. So no other code has to know of
-//! deleted things: the next transaction finds that they do not exist. `maintenance` then removes
-//! the launches of a deleted project.
+//! A deletion is final. One transaction removes the rows of the thing, so other code needs no rule
+//! for deleted things. The launches of a deleted project and the workspaces of deleted tasks stay
+//! at first, and `maintenance` removes them later.
 
 mod facts;
 

@@ -69,8 +69,8 @@ impl ClaimProgress {
         if self.claims(item, claimants).is_some_and(|claims| claims.is_of_another) {
             return ClaimStep::Lose;
         }
-        // A coordinator that has claimed the item before the comments were read has set the label
-        // before that. So an item that is read after the comments is not free.
+        // Another coordinator sets the label before it claims the item. If its claim came before
+        // the comments were read, an item that is read after them has that label.
         let Some(Ok(facts)) = &self.found else {
             return ClaimStep::ReadItem;
         };

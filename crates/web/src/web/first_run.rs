@@ -130,8 +130,9 @@ impl FirstRun {
     }
 }
 
-/// Returns the agent CLIs of this machine for a reader. Those that cannot start are left out while
-/// a coordinator elsewhere may start their agents. A CLI may take seconds to print its version.
+/// Returns the agent CLIs of this machine, or none if the reader may not change agents. CLIs that
+/// cannot start here are left out while a coordinator on another host may start their agents. This
+/// takes seconds if a CLI is slow to print its version.
 pub(super) async fn programs_for(frame: &Frame, state: &RestState) -> ProgramList {
     // Only those who may make or change an agent learn what is installed.
     if !frame.may_change() {
