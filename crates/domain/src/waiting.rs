@@ -95,6 +95,12 @@ impl Waiting {
         }
     }
 
+    /// Returns the wait with these facts.
+    #[must_use]
+    pub fn with_facts(self, facts: WaitFacts) -> Self {
+        Self { facts: Some(Box::new(facts)), ..self }
+    }
+
     /// Returns the facts that the sentence names.
     pub fn facts(&self) -> &WaitFacts {
         static NONE: LazyLock<WaitFacts> = LazyLock::new(WaitFacts::default);

@@ -48,8 +48,7 @@ impl Why {
     /// already or has no work.
     pub fn waiting(&self) -> Option<Waiting> {
         if self.is_host_silent {
-            let facts = Some(Box::new(self.facts.clone()));
-            return Some(Waiting { facts, ..Waiting::of(WaitReason::HostSilent) });
+            return Some(Waiting::of(WaitReason::HostSilent).with_facts(self.facts.clone()));
         }
         self.wait_for(self.keeping()?)
     }

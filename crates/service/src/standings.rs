@@ -65,9 +65,8 @@ impl Standings {
         });
         let silent = open.values().filter_map(|launch| {
             let silent_host = Some(service.launches.silent_host_of(launch)?);
-            let facts = Some(Box::new(WaitFacts { silent_host, ..WaitFacts::default() }));
-            let waiting = Waiting { facts, ..Waiting::of(WaitReason::HostSilent) };
-            Some((launch.key.clone(), waiting))
+            let facts = WaitFacts { silent_host, ..WaitFacts::default() };
+            Some((launch.key.clone(), Waiting::of(WaitReason::HostSilent).with_facts(facts)))
         });
         Ok(Self { waits: waits.chain(silent).collect(), open, by_task, short_ids, blocked_by })
     }
@@ -79,8 +78,7 @@ impl Standings {
         let waiting = Waiting::of_task(task.status, task.assignee.is_some(), reason, of_agent)?;
         Some(match self.blocked_by.get(&task.id).cloned() {
             stopped_by @ Some(_) => {
-                let facts = Some(Box::new(WaitFacts { stopped_by, ..WaitFacts::default() }));
-                Waiting { facts, ..waiting }
+                waiting.with_facts(WaitFacts { stopped_by, ..WaitFacts::default() })
             }
             None => waiting,
         })
