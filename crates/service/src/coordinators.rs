@@ -146,7 +146,7 @@ impl Coordinators {
         let backoff = settings.backoff;
         let aging = settings.start.aging;
         let checkouts = Arc::clone(&self.checkouts);
-        let is_held = self.core.pause_file().is_some();
+        let is_held = self.core.are_starts_held();
         let read = self.core.read_now(move |tx| {
             let mut startable = startable::list(tx)?;
             let no_room = workspaces::no_room(tx, &checkouts, settings.workspace.max_disk)?;

@@ -61,6 +61,11 @@ impl Core {
         locks::read(&self.pause_file).clone()
     }
 
+    /// Returns whether the last look found the pause file, which keeps agents from starting.
+    pub(super) fn are_starts_held(&self) -> bool {
+        locks::read(&self.pause_file).is_some()
+    }
+
     /// Notes the pause file, or that there is none. Returns the file that was noted before.
     pub(super) fn note_pause_file(&self, file: Option<String>) -> Option<String> {
         std::mem::replace(&mut *locks::write(&self.pause_file), file)

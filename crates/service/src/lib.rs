@@ -322,7 +322,7 @@ impl Service {
 
     /// Returns whether the pause file keeps agents from starting.
     pub fn are_starts_held(&self) -> bool {
-        self.core.pause_file().is_some()
+        self.core.are_starts_held()
     }
 
     /// Ends all waits for news. Later calls do not wait either.

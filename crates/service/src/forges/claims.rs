@@ -147,7 +147,7 @@ impl Forges {
         let backoff = self.core.settings().backoff;
         let now = self.core.now();
         let reason = move |facts: StartFacts| facts.reason(backoff, now);
-        let is_held = self.core.pause_file().is_some();
+        let is_held = self.core.are_starts_held();
         let work = self.core.read(move |tx| {
             let is_paused = is_held || pauses::is_paused(tx)?;
             Ok(if is_paused { None } else { Some(read_open_work(tx, reason)?) })

@@ -149,7 +149,7 @@ impl Question {
         now: Timestamp,
     ) -> Result<ControlFlow<ShouldStart, StartFacts>, ServiceError> {
         let mut facts = startable::of_key(tx, key)?;
-        facts.is_paused |= self.core.pause_file().is_some();
+        facts.is_paused |= self.core.are_starts_held();
         workspaces::look_up(tx, &mut facts, None)?;
         Ok(match facts.reason(self.settings.backoff, now) {
             StartReason::Ready if workspaces::is_elsewhere(&facts, self.by.as_ref()) => {
