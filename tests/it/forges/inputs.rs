@@ -39,7 +39,7 @@ fn n_lists(bed: &Bed) -> usize {
 
 /// Waits until the repository is looked at three times more.
 #[track_caller]
-fn until_looked(bed: &Bed) {
+pub(super) fn until_looked(bed: &Bed) {
     let before = n_lists(bed);
     until("it is looked at again", || n_lists(bed) >= before + 3);
 }

@@ -2,6 +2,7 @@
 
 use domain::forge::ForgeKind;
 
+use super::inputs::until_looked;
 use super::{BOT, Bed, n_comments};
 use crate::forge::fake::{Fault, Times};
 use crate::support::until;
@@ -135,9 +136,12 @@ fn the_pause_file_pauses_and_its_end_resumes() {
     assert_eq!(state["uuid"], item["id"]);
     assert_eq!(bed.daemon.status()["pause_file"], true);
 
-    // No new work is begun while the file exists.
-    let other = bed.issue("Logout fails");
+    // No new work is begun while the file exists, although the agent is free.
+    bed.daemon.until_ended("agt");
     bed.daemon.steps("agt", WORKS);
+    let other = bed.issue("Logout fails");
+    until_looked(&bed);
+    assert_eq!((other.labels(), bed.items().len()), (vec!["coding agent".to_owned()], 1));
     std::fs::remove_file(&signal).unwrap();
     until("both are done", || {
         other.labels() == ["coding agent done"] && issue.labels() == ["coding agent done"]
