@@ -164,7 +164,7 @@ reasons! {
         DirectoryInUse = "directory_in_use", ends: ByItself, item: Place {
             sentence: "As many agents as may work in its directory", "ディレクトリで作業中のエージェントが上限";
             demand: "Its directory has room for another agent", "ディレクトリで作業中のエージェントが上限未満";
-            rule: "less than `workspace.shared_at_once` work in its git work tree";
+            rule: "fewer than `workspace.shared_at_once` agents work in its git work tree";
             with is_of_coordinator: true;
         }
         /// A snapshot of its git work tree is being taken.
@@ -197,7 +197,7 @@ reasons! {
             named: "{project} runs {running} of {limit}",
                 "{project} は上限 {limit} 件中 {running} 件を実行中";
             demand: "The project is below its limit", "プロジェクトが上限未満";
-            rule: "its project has less than `limits.per_project`";
+            rule: "its project runs fewer agents than `limits.per_project`";
             with action: Some(WaitAction::ChangeLimits), limit: Some("limits.per_project"),
                 is_of_coordinator: true;
         }
@@ -206,7 +206,7 @@ reasons! {
             sentence: "The agent runs as often as it may", "エージェントの同時実行が上限";
             named: "{agent} runs {running} of {limit}", "{agent} は上限 {limit} 件中 {running} 件を実行中";
             demand: "The agent is below its limit", "エージェントが上限未満";
-            rule: "the agent has less than `limits.per_agent`";
+            rule: "the agent has fewer instances than `limits.per_agent`";
             with action: Some(WaitAction::ChangeLimits), limit: Some("limits.per_agent"),
                 is_of_coordinator: true;
         }
@@ -216,7 +216,7 @@ reasons! {
             named: "{provider} runs {running} of {limit}",
                 "{provider} は上限 {limit} 件中 {running} 件を実行中";
             demand: "The provider is below its limit", "プロバイダーが上限未満";
-            rule: "its provider has less than `limits.per_provider`";
+            rule: "its provider runs fewer agents than `limits.per_provider`";
             with action: Some(WaitAction::ChangeLimits), limit: Some("limits.per_provider"),
                 is_of_coordinator: true;
         }
