@@ -1,7 +1,10 @@
 //! A client of an MCP server over its Unix socket or its URL. It connects, and calls tools.
 //!
-//! A failed connection is not repaired: its owner makes another one. This module knows no tool.
-//! `coordinator` and `cli` call it. The bridge carries messages by [`http`] alone.
+//! A failed connection is not repaired: its owner makes another one. This crate knows no tool.
+//!
+//! The coordinator in `supervisor` asks a remote server with an [`McpClient`], and the command
+//! `call` makes single calls with one. The bridge of `cli` to a URL carries messages by [`http`]
+//! alone. `forge` uses only [`http::http_client`], which knows the certificates of the machine.
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests may wait and ask the time"))]
 
 pub mod http;

@@ -1,5 +1,5 @@
-//! `coordinator_config.yaml`: turns the text of a person into values that the rest of the program
-//! trusts.
+//! `coordinator_config.yaml` and the [`manifest`]: turns the text of a person into values that the
+//! rest of the program trusts.
 //!
 //! ```text
 //! file ─ source ─► text ─ tree ─► values with places ─ reader, one file per section ─►
@@ -9,9 +9,13 @@
 //! The file of a section declares each of its keys once (`declaration`): effect, type, default,
 //! kind of values, and the time when a change counts. The reader, the comparison for a reload, the
 //! list of settings, `config/coordinator_config.yaml` and `docs/configuration.md` come from this
-//! declaration. The environment is an argument, so that nothing here asks the process for anything.
-//! This module does not know the use of the settings. `cli` and `app` call it, and `service` takes
-//! the structs of the sections.
+//! declaration. [`Live`] is the configuration of a running daemon, which may be read again.
+//!
+//! The environment is an argument ([`Environment`]). Only two checks look at the machine: `run_as`
+//! must not be a name of the keeper, and `workspace.root` must not be a symbolic link.
+//!
+//! This crate does not know the use of the settings. `cli` and `app` load them. `service`,
+//! `supervisor`, `forge` and `web` take the structs of the sections that they need.
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests may wait and ask the time"))]
 
 mod agents;

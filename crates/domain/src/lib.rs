@@ -1,6 +1,19 @@
 //! The decisions, as plain functions of values: no clock, no files, no sockets, no environment, no
-//! `async`. All other code in this crate fetches facts, calls the domain, and carries the decision
-//! out.
+//! `async`. All other crates fetch facts, call the domain, and carry the decisions out.
+//!
+//! | module | what it decides or defines |
+//! |---|---|
+//! | [`start_history`] | whether the server lets a key start, and the reasons if it does not |
+//! | [`plan`] | the actions of a coordinator in one cycle: what starts, and what ends |
+//! | [`launch`] | the life of a launch, from its claim to the end of its process tree |
+//! | [`task`] | how tasks are created and changed through every interface |
+//! | [`workspace`] | the states of a clone, and when its files may be removed |
+//! | [`forge`] | the meaning of what a forge answers about an item |
+//! | [`attention`] | the conditions that need a person |
+//! | [`refusal`] | all refusals, with their codes and texts |
+//!
+//! A function that depends on the time takes it as an argument. An id is parsed once, where it
+//! comes in, and trusted afterwards ([`id`]).
 
 pub mod account;
 pub mod activity;

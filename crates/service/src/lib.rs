@@ -1,8 +1,18 @@
-//! Use cases: the requests that the server answers, one file each, with the check of the caller's
-//! rights.
+//! Use cases: the requests that the server answers, with the check of the caller's rights.
+//!
+//! ```text
+//!  mcp, web, forge, supervisor ──► Service, with an owner for each subject
+//!                                     │ one transaction: facts ─► domain ─► rows
+//!                                     └ after the commit: wakes the listeners of the change
+//! ```
 //!
 //! A use case is one transaction: it reads facts from the store, lets `domain` decide, and writes.
-//! Listeners (`mcp`, `rest`, `coordinator`) call this module and nothing below it.
+//! Its closure may run more than once, so it takes the time and the settings from outside (`core`).
+//! `waiting` has the listeners that a change wakes, such as coordinators and waiting agents.
+//!
+//! [`Service`] has an owner for each subject, such as [`Tasks`] and [`Launches`]. An owner is one
+//! file, with a folder beside it if it has many use cases. The crates above call this one, and none
+//! of them knows the store. `app` opens the store and makes the [`Service`].
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests may wait and ask the time"))]
 
 mod attention;

@@ -1,10 +1,11 @@
 //! The shim of one agent: a process of its own that starts the agent, copies its output and
 //! records its end. It ends only when the agent's whole process tree has ended.
 //!
-//! It has a program of its own. Where that is missing, it runs in the daemon's, whose `main`
-//! branches here before anything else. The code is plain and blocking, in one thread: PDEATHSIG
-//! fires when the *thread* that forked ends, and its memory counts once per agent. It knows only an
-//! instance folder and an order; the daemon may die and come back without the shim noticing.
+//! It has a program of its own. If that program is missing, it runs in the daemon's program, whose
+//! `main` branches here before anything else. The code is plain and blocking, in one thread:
+//! PDEATHSIG fires when the *thread* that forked ends, and its memory counts once per agent. It
+//! knows only an instance folder and an order; the daemon may die and come back without the shim
+//! noticing.
 //!
 //! ```text
 //! take over ─► start agent ─► keep ─ leader gone: `exited` ─► end the rest ─ ECHILD: `ended`

@@ -1,8 +1,19 @@
-//! The store: transactions on the database that holds all state that outlives a process.
+//! The store: the database that holds all state that outlives a process.
+//!
+//! ```text
+//!  service ──► rows: a file for each entity, with its columns, its SQL and what it publishes
+//!                │ closures with SQL
+//!                └► engine: threads, groups, answers after the commit
+//!                     └► sqlite, postgres: one connection each
+//! ```
 //!
 //! A transaction is one closure. [`Engine`] runs it, in a group with others, and answers after the
-//! commit. Entities are in `rows`, and rules are in `domain`: this module knows tables only by the
-//! SQL that it is given.
+//! commit. It knows tables only by the SQL of [`rows`], which is the part of SQL that both
+//! databases have in common.
+//!
+//! [`open`] checks a database before its first write, and applies the migrations of `schema`.
+//! [`backup`] and [`copy`] work on whole databases. The rules are in `domain`. `service` uses
+//! [`rows`], and `app` opens, copies and restores the store.
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests may wait and ask the time"))]
 
 pub mod backup;

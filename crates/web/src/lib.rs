@@ -1,8 +1,23 @@
-//! REST for people and their scripts: on the control socket, which the command line uses, and over
-//! HTTP for those who log in (`auth`). JSON is in camelCase, and errors are problem+json (RFC
-//! 9457). Each resource has a file of its own.
+//! The listener for people and their scripts: the REST routes and the page.
 //!
-//! The rules are in `service` and `domain`. This module contains only their form.
+//! ```text
+//!  control socket ─► guard: no agents ──────┐
+//!  HTTP ─┬─────────► auth: token or cookie ─┴─► routes: /api, web: /ui ─► service
+//!        ├─────────► login: a link becomes a cookie
+//!        └─────────► webhook: wakes the workers of a forge
+//! ```
+//!
+//! Both listeners serve the same routes. The command line uses the control socket, where the kernel
+//! names the user. Over HTTP, only a few routes need no token and no cookie, such as the login and
+//! the health of the server. `auth` also refuses requests that the page of another site makes a
+//! browser send. `webhook` checks the signature of each message of a forge.
+//!
+//! [`routes`] has a file for each resource. JSON is in camelCase, and errors are problem+json (RFC
+//! 9457). `web` makes the pages from the same use cases. A coordinator without its server has only
+//! the routes of [`coordinator_router`].
+//!
+//! The rules are in `service` and `domain`, and this crate contains only their form. `app` serves
+//! the routers. `cli` sends and reads the types of [`routes`].
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests may wait and ask the time"))]
 
 mod answers;
