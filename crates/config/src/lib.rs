@@ -106,7 +106,6 @@ pub use store::{Store, StoreUrl, StoreUrlError};
 pub use templates::{Template, fill};
 pub use workspace::Workspace;
 
-/// The name of the configuration file in every folder.
 /// The name of the configuration in each of its usual places.
 pub const FILE_NAME: &str = "coordinator_config.yaml";
 /// The variable that names the file if the command line doesn't.
