@@ -28,11 +28,9 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use sha2::{Digest as _, Sha256};
-
 use super::git::GitError;
 use super::keeping::{Files, size_of};
-use super::objects::{lines, open};
+use super::objects::{lines, open, short_hash};
 use super::refs::{Refs, read_text, refs_in};
 use super::repository::Repository;
 use super::rights::{blocking_as, open_passage, run_as};
@@ -304,9 +302,8 @@ impl Checkouts {
         taking: &mut Taking<'_>,
         left_out: &mut Vec<String>,
     ) -> Result<String, CheckoutError> {
-        let name = Sha256::digest(part.path.as_os_str().as_bytes());
-        let name = name.iter().take(8).fold(0_u64, |all, byte| (all << 8) | u64::from(*byte));
-        let folder = place.folder.join(PARTS).join(format!("{name:016x}"));
+        let name = short_hash(part.path.as_os_str().as_bytes());
+        let folder = place.folder.join(PARTS).join(name);
         make_folder(&folder)?;
         if place.owner.is_some() {
             open_passage(&place.folder.join(PARTS))?;

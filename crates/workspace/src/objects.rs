@@ -7,6 +7,8 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
+use sha2::{Digest as _, Sha256};
+
 use super::git::Call;
 use super::keep_repository::make_new;
 use super::rights::{Owner, hand_over, run_as};
@@ -220,6 +222,13 @@ pub(super) fn lines<'a>(ids: impl IntoIterator<Item = &'a String>) -> String {
     ids.into_iter().flat_map(|id| [id.as_str(), "\n"]).collect()
 }
 
+/// Returns a short name for content: the first 16 hexadecimal digits of its SHA-256.
+pub(super) fn short_hash(content: &[u8]) -> String {
+    let digest = Sha256::digest(content);
+    let hash = digest.iter().take(8).fold(0_u64, |hash, byte| (hash << 8) | u64::from(*byte));
+    format!("{hash:016x}")
+}
+
 /// The objects of a workspace that were copied.
 struct Copied {
     /// The ids of objects in files of their own.
@@ -336,4 +345,15 @@ pub(super) fn open(path: &Path) -> io::Result<File> {
     let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
     let file = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
     if file.metadata()?.is_file() { Ok(file) } else { Err(io::ErrorKind::InvalidInput.into()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_hash_is_the_beginning_of_the_long_one() {
+        assert_eq!(short_hash(b""), "e3b0c44298fc1c14");
+        assert_eq!(short_hash(b"abc"), "ba7816bf8f01cfea");
+    }
 }

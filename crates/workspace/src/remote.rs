@@ -4,10 +4,9 @@
 //! clone has the address, and no token. Redirects are not followed. A push makes a new branch of a
 //! task, or adds commits to a branch, so that no commits of other people are lost.
 
-use sha2::{Digest as _, Sha256};
-
 use super::git::{Ended, GitError};
 use super::keep_repository::FETCH;
+use super::objects::short_hash;
 use super::source::Head;
 use super::submodules::Origin;
 use super::{CheckoutError, Checkouts, Place};
@@ -299,11 +298,10 @@ impl Listed {
 
 /// Returns the ref of the keep repository that follows a ref of a remote.
 fn local_name(remote: &Remote, name: &str) -> String {
-    let digest = Sha256::digest(remote.url.as_bytes());
-    let hash = digest.iter().take(8).fold(0_u64, |hash, byte| (hash << 8) | u64::from(*byte));
+    let hash = short_hash(remote.url.as_bytes());
     // A flat name, because the remote may replace the branch `release` with `release/1`.
     let flat = name.strip_prefix("refs/").unwrap_or(name).replace('%', "%25").replace('/', "%2F");
-    format!("{FORGE}/{hash:016x}/{flat}")
+    format!("{FORGE}/{hash}/{flat}")
 }
 
 /// Returns git's message about a push, with the reason of the remote.

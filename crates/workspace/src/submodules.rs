@@ -10,13 +10,11 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use sha2::{Digest as _, Sha256};
-
 use super::inside::Inside;
 use super::keep_repository::{FETCH, SOURCE};
 use super::lending::alternates;
 use super::nested::path_in;
-use super::objects::{is_folder, open};
+use super::objects::{is_folder, open, short_hash};
 use super::repository::Repository;
 use super::rights::{Owner, blocking_as, run_as};
 use super::source::{Source, entries};
@@ -595,7 +593,5 @@ fn name_submodule(name: &str, error: CheckoutError) -> CheckoutError {
 
 /// Returns the beginning of the refs that follow a repository.
 fn name_of(address: &OsStr) -> String {
-    let digest = Sha256::digest(address.as_bytes());
-    let hash = digest.iter().take(8).fold(0_u64, |hash, byte| (hash << 8) | u64::from(*byte));
-    format!("{SUBMODULES}/{hash:016x}")
+    format!("{SUBMODULES}/{}", short_hash(address.as_bytes()))
 }

@@ -10,9 +10,8 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use sha2::{Digest as _, Sha256};
-
 use super::inside::{InTheWay, Inside};
+use super::objects::short_hash;
 use super::rights::{Owner, give, run_as};
 use super::{CheckoutError, make_folder};
 
@@ -104,9 +103,7 @@ impl Drop for TemporaryRepository {
 /// Returns the beginning of the names that folders for `parent` have in the system's folder for
 /// temporary files. Other daemons have other ones.
 fn elsewhere(parent: &Path) -> String {
-    let digest = Sha256::digest(parent.as_os_str().as_bytes());
-    let mark = digest.iter().take(8).fold(0_u64, |all, byte| (all << 8) | u64::from(*byte));
-    format!("agent-coordinator-{mark:016x}")
+    format!("agent-coordinator-{}", short_hash(parent.as_os_str().as_bytes()))
 }
 
 /// Removes the folders for `parent` that an earlier process of the daemon left. Blocks.
