@@ -27,19 +27,21 @@ pub fn program_of_shims(program: &Path) -> PathBuf {
     if is_usable { beside } else { program.to_owned() }
 }
 
-/// Returns whether only those can change a file who can change `program`. In a folder like `/tmp`,
-/// any user can add a file or a link.
+/// Returns whether each user who can change a file can change `program` as well. In a folder like
+/// `/tmp`, any user can add a file or a link.
 fn is_as_safe(file: &Path, program: &Path) -> io::Result<bool> {
     let file = fs::symlink_metadata(file)?;
     let program = fs::metadata(program)?;
-    let more_writers = file.mode() & !program.mode() & OTHERS_WRITE;
+    // With two groups, the same mode lets other users write.
+    let allowed = if file.gid() == program.gid() { program.mode() } else { 0 };
+    let more_writers = file.mode() & !allowed & OTHERS_WRITE;
     Ok(file.is_file() && file.uid() == program.uid() && more_writers == 0)
 }
 
 #[cfg(test)]
 mod tests {
     use std::fs::Permissions;
-    use std::os::unix::fs::{PermissionsExt as _, symlink};
+    use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
 
     use super::*;
 
@@ -74,8 +76,11 @@ mod tests {
         assert_eq!(program_of_shims(&program), beside);
         // Only root can give a file away.
         if rustix::process::geteuid().is_root() {
-            std::os::unix::fs::chown(&beside, Some(65534), None).unwrap();
-            assert_eq!(program_of_shims(&program), program);
+            let own = program.metadata().unwrap();
+            for (uid, gid) in [(own.uid(), 65534), (65534, own.gid())] {
+                chown(&beside, Some(uid), Some(gid)).unwrap();
+                assert_eq!(program_of_shims(&program), program, "{uid}:{gid}");
+            }
         }
         fs::remove_file(&beside).unwrap();
         symlink(&program, &beside).unwrap();
