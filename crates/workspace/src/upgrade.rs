@@ -197,7 +197,7 @@ impl Checkouts {
                 lock(&upgrading).insert(project.clone(), copying);
             };
             let copied = shared_files(&objects, keeper)
-                .and_then(|shared| replace_shared(shared, || n_free(&objects), note));
+                .and_then(|shared| replace_shared(&objects, shared, || n_free(&objects), note));
             lock(&upgrading).remove(&project);
             copied
         })
@@ -277,7 +277,7 @@ fn hand_over(place: &Place, keeper: Owner) -> Result<(), CheckoutError> {
             Ok(())
         })?;
     }
-    replace_shared(shared, || n_free(&place.project), |_| ())?;
+    replace_shared(&place.project, shared, || n_free(&place.project), |_| ())?;
     let mark = place.project.join(HANDOVER);
     let mut has_begun = mark.symlink_metadata().is_ok();
     if !has_begun {
@@ -394,9 +394,10 @@ fn new_copy(file: &Path) -> PathBuf {
     file.with_file_name(".new-copy")
 }
 
-/// Replaces files that another user can change by copies, if the disk has room for all of them.
-/// Calls `note` before each one. Returns their paths. Blocks.
+/// Replaces files in `folder` that another user can change by copies, if the disk has room for all
+/// of them. Calls `note` before each one. Returns their paths. Blocks.
 fn replace_shared(
+    folder: &Path,
     shared: Vec<(PathBuf, u64)>,
     n_free: impl Fn() -> Option<u64>,
     note: impl Fn(Copying),
@@ -407,7 +408,7 @@ fn replace_shared(
     }
     let is_copied = |(file, _): &&(PathBuf, u64)| !can_share(file);
     let n_bytes: u64 = shared.iter().filter(is_copied).map(|(_, n_bytes)| n_bytes).sum();
-    check_room(n_bytes, n_free())?;
+    check_room(folder, n_bytes, n_free())?;
     replace_by_copies(shared, note)
 }
 
@@ -421,13 +422,15 @@ fn can_share(file: &Path) -> bool {
     shared.is_ok()
 }
 
-/// Checks that there is room for copies of so many bytes, so that nothing changes without it.
-fn check_room(n_bytes: u64, n_free: Option<u64>) -> Result<(), CheckoutError> {
+/// Checks that there is room in `folder` for copies of so many bytes, so that nothing changes
+/// without it.
+fn check_room(folder: &Path, n_bytes: u64, n_free: Option<u64>) -> Result<(), CheckoutError> {
     match n_free.filter(|n_free| *n_free < n_bytes) {
         None => Ok(()),
         Some(n_free) => Err(CheckoutError::NoRoom(format!(
-            "the first use of the project after version 0.1.0 copies {n_bytes} bytes, but only \
-             {n_free} are free on the disk of the clones; make room there"
+            "`{}` has files that other users can change; their replacement copies {n_bytes} bytes, \
+             but only {n_free} are free; make room on that disk",
+            folder.display()
         ))),
     }
 }

@@ -8,12 +8,14 @@ use crate::rights::set_mode;
 
 #[test]
 fn an_upgrade_without_room_changes_nothing_and_names_the_bytes() {
+    let objects = Path::new("/srv/shop/keep.git/objects");
     for n_free in [None, Some(1_234), Some(5_000)] {
-        assert!(check_room(1_234, n_free).is_ok(), "{n_free:?}");
+        assert!(check_room(objects, 1_234, n_free).is_ok(), "{n_free:?}");
     }
-    let refused = check_room(1_234, Some(1_233)).unwrap_err().to_string();
+    let refused = check_room(objects, 1_234, Some(1_233)).unwrap_err().to_string();
+    assert!(refused.starts_with("`/srv/shop/keep.git/objects` has files"), "{refused}");
     assert!(refused.contains("copies 1234 bytes, but only 1233 are free"), "{refused}");
-    assert!(check_room(0, Some(0)).is_ok());
+    assert!(check_room(objects, 0, Some(0)).is_ok());
 }
 
 /// Makes a folder of objects with a pack that has a second name. Returns the paths of both.
@@ -34,7 +36,7 @@ fn the_copy_of_a_killed_attempt_takes_no_room_from_the_next_one() {
     std::fs::write(&left, "half").unwrap();
     let n_free = || Some(if left.exists() { 0 } else { 7 });
     let shared = shared_files(&objects, None).unwrap();
-    let copied = replace_shared(shared, n_free, |_| ()).unwrap();
+    let copied = replace_shared(&objects, shared, n_free, |_| ()).unwrap();
     assert_eq!(copied, std::slice::from_ref(&pack));
     assert_eq!(std::fs::read_to_string(&pack).unwrap(), "content");
     assert!(pack.metadata().unwrap().nlink() == 1 && !left.exists());
@@ -102,7 +104,7 @@ fn an_upgrade_tells_how_much_it_has_copied() {
         said.borrow_mut().extend(checkouts.upgrade_progress(&project));
     };
     let shared = shared_files(&objects, None).unwrap();
-    replace_shared(shared, || None, note).unwrap();
+    replace_shared(&objects, shared, || None, note).unwrap();
     let said = said.into_inner();
     assert!(said.contains("the upgrade has copied 0 B of 12 B") && said.len() == 2, "{said:?}");
     assert_eq!(checkouts.upgrade_progress(&"other".parse().unwrap()), None);
@@ -121,5 +123,5 @@ fn a_full_disk_refuses_only_copies_that_do_not_share_their_content() {
     assert!(!can_share(&pack));
     assert_eq!(std::fs::read_to_string(folder.path().join("linked")).unwrap(), "content");
     let shared = shared_files(&objects, None).unwrap();
-    assert_eq!(replace_shared(shared, || Some(0), |_| ()).is_ok(), is_shared);
+    assert_eq!(replace_shared(&objects, shared, || Some(0), |_| ()).is_ok(), is_shared);
 }
