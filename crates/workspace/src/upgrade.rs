@@ -54,7 +54,7 @@ struct Left {
 #[derive(Debug, PartialEq, Eq)]
 pub struct Upgrade {
     pub project: String,
-    /// The bytes that its first use copies.
+    /// The most bytes that its first use copies. Copies that share their content need no room.
     pub n_bytes: u64,
     /// The owner of its repository, as `chown` takes it.
     pub owner: String,

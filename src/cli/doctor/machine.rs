@@ -141,17 +141,7 @@ pub(super) fn upgrades(config: &Config) -> Vec<Finding> {
     let mut findings = Vec::new();
     for Upgrade { project, n_bytes, owner, left } in app::list_upgrades(config) {
         let subject = format!("upgrade of {project}");
-        if n_bytes > 0 {
-            let mib = n_bytes.div_ceil(1 << 20);
-            let found =
-                format!("its first use copies {n_bytes} bytes; {} MiB are free", free >> 20);
-            findings.push(if n_bytes < free {
-                Finding::ok(&subject, found)
-            } else {
-                let remedy = format!("free {mib} MiB; the tasks of the project wait until then");
-                Finding::new(State::Problem, &subject, found, &remedy)
-            });
-        }
+        findings.extend((n_bytes > 0).then(|| room_for_copies(&subject, n_bytes, free)));
         if !left.is_empty() {
             let quoted = |path: &String| format!("'{}'", path.replace('\'', r"'\''"));
             let left: Vec<String> = left.iter().map(quoted).collect();
@@ -164,6 +154,17 @@ pub(super) fn upgrades(config: &Config) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// Returns the finding about the room for the copies of an upgrade, which may need less.
+fn room_for_copies(subject: &str, n_bytes: u64, free: u64) -> Finding {
+    let found = format!("its first use copies up to {n_bytes} bytes; {} MiB are free", free >> 20);
+    if n_bytes <= free {
+        return Finding::ok(subject, found);
+    }
+    let mib = n_bytes.div_ceil(1 << 20);
+    let remedy = format!("free {mib} MiB; without room, the tasks of the project wait");
+    Finding::new(State::Warning, subject, found, &remedy)
 }
 
 /// Compares the clock with the last changes in the state directory.
@@ -246,7 +247,7 @@ mod tests {
         let found = upgrades(&config);
         let [before] = &found[..] else { panic!("{found:?}") };
         assert_eq!((before.state, before.subject.as_str()), (State::Ok, "upgrade of prj"));
-        assert!(before.found.starts_with("its first use copies 5 bytes; "), "{before:?}");
+        assert!(before.found.starts_with("its first use copies up to 5 bytes; "), "{before:?}");
         // Afterwards, only what is root's still is named. There are files of root everywhere.
         let mine = folder.path().join("it's mine");
         fs::write(&mine, "").unwrap();
@@ -264,6 +265,15 @@ mod tests {
         assert!(after.remedy.ends_with(&format!("run: chown -h 7:8 {named}")), "{after:?}");
         fs::write(keep.join("mended"), "").unwrap();
         assert_eq!(upgrades(&config).len(), 0);
+    }
+
+    #[test]
+    fn a_disk_that_may_have_no_room_for_copies_is_a_warning() {
+        assert_eq!(room_for_copies("prj", 5 << 20, 5 << 20).state, State::Ok);
+        let short = room_for_copies("prj", (5 << 20) + 1, 5 << 20);
+        assert_eq!(short.state, State::Warning);
+        assert_eq!(short.found, "its first use copies up to 5242881 bytes; 5 MiB are free");
+        assert!(short.remedy.starts_with("free 6 MiB; "), "{short:?}");
     }
 
     #[test]
