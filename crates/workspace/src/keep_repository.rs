@@ -9,6 +9,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use rustix::io::Errno;
+use tokio::sync::OwnedMutexGuard;
 
 use super::lending::let_others_enter;
 use super::objects::{is_folder, names_in};
@@ -119,24 +120,23 @@ impl Checkouts {
         Ok((has_way && !is_changed_by_others(&root)).then_some(keeper))
     }
 
-    /// Removes what an earlier process of the daemon left half-done. Only one process changes a
-    /// keep repository, so a lock file in it has no holder.
-    async fn tidy(&self, state: &mut KeepState, place: &Place) -> Result<(), CheckoutError> {
+    /// Makes the locked keep repository of a project ready for a step. Completes a handover, and
+    /// removes what earlier processes of the daemon and killed calls left.
+    async fn made_ready(
+        &self,
+        mut state: OwnedMutexGuard<KeepState>,
+        place: &Place,
+    ) -> Result<OwnedMutexGuard<KeepState>, CheckoutError> {
         finish_handover(place).await?;
+        if let Some(keeper) = place.keeper().or(self.keeper) {
+            // This may wait for a directory on the network. Afterwards the groups are known, so
+            // that no thread of the runtime waits for them.
+            keeper.groups().await;
+        }
         self.check_keepers_way(place)?;
-        if std::mem::replace(&mut state.is_tidied, true) || !place.project.is_dir() {
-            return Ok(());
-        }
-        let read = std::fs::read_dir(&place.project);
-        for entry in read.map_err(CheckoutError::io("read", &place.project))?.flatten() {
-            let name = entry.file_name();
-            let name = name.to_string_lossy();
-            if name.starts_with(".new-") || name.starts_with(".q-") {
-                remove_unfinished(&entry.path())?;
-            }
-        }
-        remove_remains(&place.project);
-        place.remove_locks()
+        place.tidy(&mut state)?;
+        self.remove_left_locks(&mut state, place)?;
+        Ok(state)
     }
 
     /// Checks that the keeper can enter the keep repository of a project. One that it cannot see
@@ -208,16 +208,13 @@ impl Checkouts {
         Ok((ended.code == Some(0) && !printed.is_empty()).then_some(printed))
     }
 
-    /// Locks the keep repository of a project, and removes the remains of an earlier process.
+    /// Locks the keep repository of a project, and makes it ready for a step.
     pub(super) async fn lock_keep(
         &self,
         project: &ProjectId,
         place: &Place,
-    ) -> Result<tokio::sync::OwnedMutexGuard<KeepState>, CheckoutError> {
-        let mut state = self.lock(project).await;
-        self.tidy(&mut state, place).await?;
-        self.remove_left_locks(&mut state, place)?;
-        Ok(state)
+    ) -> Result<OwnedMutexGuard<KeepState>, CheckoutError> {
+        self.made_ready(self.lock(project).await, place).await
     }
 
     /// Locks the keep repository like [`Checkouts::lock_keep`]; `None` if another step has it.
@@ -225,13 +222,11 @@ impl Checkouts {
         &self,
         project: &ProjectId,
         place: &Place,
-    ) -> Result<Option<tokio::sync::OwnedMutexGuard<KeepState>>, CheckoutError> {
-        let Ok(mut state) = self.lock_of(project).try_lock_owned() else {
-            return Ok(None);
-        };
-        self.tidy(&mut state, place).await?;
-        self.remove_left_locks(&mut state, place)?;
-        Ok(Some(state))
+    ) -> Result<Option<OwnedMutexGuard<KeepState>>, CheckoutError> {
+        match self.lock_of(project).try_lock_owned() {
+            Ok(state) => self.made_ready(state, place).await.map(Some),
+            Err(_) => Ok(None),
+        }
     }
 }
 
@@ -256,6 +251,24 @@ impl Place {
         let files = self.files();
         remove_folder(&files)?;
         rename(&new, &files)
+    }
+
+    /// Removes what an earlier process of the daemon left half-done, once in this process. Only one
+    /// process changes a keep repository, so a lock file in it has no holder.
+    fn tidy(&self, state: &mut KeepState) -> Result<(), CheckoutError> {
+        if std::mem::replace(&mut state.is_tidied, true) || !self.project.is_dir() {
+            return Ok(());
+        }
+        let read = std::fs::read_dir(&self.project);
+        for entry in read.map_err(CheckoutError::io("read", &self.project))?.flatten() {
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            if name.starts_with(".new-") || name.starts_with(".q-") {
+                remove_unfinished(&entry.path())?;
+            }
+        }
+        remove_remains(&self.project);
+        self.remove_locks()
     }
 
     /// Removes the locks of the keep repository, and the parts of objects. No call has them.
