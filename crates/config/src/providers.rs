@@ -12,7 +12,8 @@ use super::reader::{Field, Section};
 use super::report::Problem;
 use super::templates::{self, Template};
 
-/// The account that is reserved for the daemon's repositories. The packages create it.
+/// The account that is reserved for the daemon's repositories. The Debian package creates it, or a
+/// person does with `systemd/system/sysusers.conf`.
 pub const KEEPER: &str = "agent-coordinator-keep";
 
 /// The variables that every agent gets from the daemon. A `*` at the end stands for any rest. All

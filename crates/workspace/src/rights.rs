@@ -6,9 +6,10 @@
 //! opens nothing below such a tree with its own rights: a thread with the file rights of the owner
 //! does, and git runs as that user. The names above the tree are root's.
 //!
-//! A step runs as the owner of the files that it is about ([`Owner::of`]), or as the user for whom
-//! a clone is made ([`Owner::from_user`]). Nothing else decides that. The coordinator's
-//! repositories may belong to another user, too: the keeper.
+//! Work on a tree has the rights of its owner ([`Owner::of`]), and work on a new clone those of the
+//! user who gets it ([`Owner::of_order`]). Work on the coordinator's repositories has the rights of
+//! their owner. That may be an account of their own, the keeper. Clones of root then have an owner
+//! like those of other users ([`Owner::ROOT`]).
 
 use std::cell::Cell;
 use std::collections::BTreeMap;

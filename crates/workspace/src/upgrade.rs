@@ -1,9 +1,9 @@
 //! Mends what version 0.1.0 left, once for each project.
 //!
 //! That version ran git as root in the repositories of people, and linked their packs into the keep
-//! repository. Files of root in a source keep its owner from working there. A pack with a second
-//! name can be overwritten by the owner of that name. The coordinator's repositories of a project
-//! that belong to root go to the keeper as soon as this machine has that account.
+//! repository. The owner of a repository cannot change the files of root in it, but can overwrite a
+//! pack that the keep repository shares. The coordinator's repositories of a project that belong to
+//! root go to the keeper as soon as this machine has that account.
 
 use std::ffi::{CStr, OsStr};
 use std::fmt::Display;
@@ -260,12 +260,13 @@ fn write_mark(mark: &Path, keeper: Owner) -> Result<(), CheckoutError> {
     Ok(())
 }
 
-/// Gives the coordinator's repositories of a project to the keeper. A mark says that this goes on.
-/// The folder `keep.git` comes last: until then root is the keeper. Blocks.
+/// Gives the coordinator's repositories of a project to the keeper. From the first change of an
+/// owner to the last one, the mark [`HANDOVER`] is beside them. The folder `keep.git` comes last:
+/// until then root is the keeper. Blocks.
 ///
 /// # Errors
 /// `NoRoom`, before anything changes, for copies of the files that have a second name. `Refused` if
-/// an entry cannot be given. The mark stays then, unless that is the first one.
+/// an entry cannot be given. If others were given before it, the mark stays.
 fn hand_over(place: &Place, keeper: Owner) -> Result<(), CheckoutError> {
     let folders = given_folders(place);
     let mut shared = Vec::new();

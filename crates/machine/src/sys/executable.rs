@@ -67,8 +67,8 @@ pub fn interpreter_in_path(program: &Path) -> Option<String> {
     (is_name && Path::new(env).file_name() == Some(OsStr::new("env"))).then(|| (*name).to_owned())
 }
 
-/// Returns the words behind `#!` in the first line of a script. A pipe that is put in its place is
-/// not waited for.
+/// Returns the words behind `#!` in the first line of a script. Does not wait if a pipe is in its
+/// place.
 fn first_line(program: &Path) -> Option<Vec<String>> {
     let mut start = [0; 256];
     let mut script = regular_file::open_followed(program).ok()?;

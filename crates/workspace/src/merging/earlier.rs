@@ -57,7 +57,8 @@ struct Noted {
     into: Option<String>,
 }
 
-/// Returns the names of the notes about the merges of a branch, up to the number.
+/// Returns the beginning of the names of the notes about the merges of a branch. A slash and the
+/// number of the merge follow.
 pub(crate) fn merged_ref(branch: &str) -> String {
     format!("refs/agent-coordinator/merged/{branch}")
 }
