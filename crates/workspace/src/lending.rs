@@ -46,6 +46,12 @@ pub(super) fn alternates(owner: Option<Owner>) -> String {
     format!("../../../../{}/objects\n", folder.as_deref().unwrap_or("keep.git"))
 }
 
+/// Returns whether the clone with these files borrows from the keep repository.
+pub(super) fn borrows_from_keep(tree: &Path) -> bool {
+    let borrowed = read_text(&tree.join(".git/objects/info/alternates"));
+    borrowed.is_some_and(|text| text.contains("/keep.git/"))
+}
+
 impl Checkouts {
     /// Opens the way to the workspaces of a project for a user, and lends what a new one needs.
     /// `start` is the commit that it begins at.
@@ -294,10 +300,10 @@ pub(super) fn close(place: &Place) -> Result<(), CheckoutError> {
 
 /// Returns whether a clone of the daemon's user borrows from the keep repository.
 fn has_old_clone(place: &Place) -> bool {
-    names_in(&place.project).iter().map(|name| place.project.join(name).join("tree")).any(|tree| {
-        let borrowed = || read_text(&tree.join(".git/objects/info/alternates"));
-        Owner::of(&tree).is_none() && borrowed().is_some_and(|text| text.contains("/keep.git/"))
-    })
+    names_in(&place.project)
+        .iter()
+        .map(|name| place.project.join(name).join("tree"))
+        .any(|tree| Owner::of(&tree).is_none() && borrows_from_keep(&tree))
 }
 
 /// Checks that a user is not in the group of root while that group can enter the keep repository.

@@ -437,10 +437,8 @@ impl Checkouts {
     /// user who owns the workspace.
     pub fn lending_folder(&self, project: &ProjectId, workspace: &WorkspaceId) -> PathBuf {
         let place = self.place(project, workspace);
-        let alternates = place.tree.join(".git/objects/info/alternates");
         // A clone of root that is older than the keeper's repositories borrows from there.
-        let is_old =
-            || refs::read_text(&alternates).is_some_and(|text| text.contains("/keep.git/"));
+        let is_old = || lending::borrows_from_keep(&place.tree);
         let owner = place.owner.filter(|owner| *owner != Owner::ROOT || !is_old());
         owner.map_or_else(|| place.keep(), |owner| place.lent(owner))
     }
