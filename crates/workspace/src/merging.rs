@@ -271,9 +271,9 @@ impl Checkouts {
             }
         }
         let new = self.signed(&sides, &target, new).await?;
-        self.note_merge(&place, &order.branch, &branch, [&new, &result, &target]).await?;
-        crash_point::reach(CrashPoint::MergeMade);
         let moved = BranchMove { branch: &branch, target: &target, new: &new };
+        self.note_merge(&place, &order.branch, &result, moved).await?;
+        crash_point::reach(CrashPoint::MergeMade);
         let delivered = self.deliver(&source, &place, moved).await?;
         crash_point::reach(CrashPoint::MergeDelivered);
         match delivered {

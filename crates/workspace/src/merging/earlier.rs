@@ -7,7 +7,7 @@
 
 use std::path::PathBuf;
 
-use super::{MergeOrder, Merged, ON_THE_WAY, Sides};
+use super::{BranchMove, MergeOrder, Merged, ON_THE_WAY, Sides};
 use crate::refs::is_id;
 use crate::source::Source;
 use crate::{CheckoutError, Checkouts, Place};
@@ -75,22 +75,23 @@ impl Noted {
 }
 
 impl Checkouts {
-    /// Notes a merge of the branch of a task into another one, with its commits: the new one, the
-    /// result, and the one at which the other branch was.
+    /// Notes a merge of the result of a task into a branch of the source. `branch` is that of the
+    /// task.
     pub(super) async fn note_merge(
         &self,
         place: &Place,
         branch: &str,
-        into: &str,
-        commits: [&String; 3],
+        result: &str,
+        moved: BranchMove<'_>,
     ) -> Result<(), CheckoutError> {
-        let [new, result, target] = commits;
+        let BranchMove { branch: into, target, new } = moved;
         let number = self.noted(place, branch).await?.first().map_or(1, |last| last.number + 1);
         let tree = format!("{new}^{{tree}}");
-        let is_first = self.resolve(place, target).await?.is_none();
-        let parents = commits.into_iter().filter(|commit| !(is_first && *commit == target));
+        let mut parents = vec![new.clone(), result.to_owned()];
+        // A branch without commits has none before.
+        parents.extend(self.resolve(place, target).await?);
         let subject = format!("{new} {result} {target} {into}\n");
-        let note = self.commit(place, &tree, parents, &subject, ON_THE_WAY).await?;
+        let note = self.commit(place, &tree, parents.iter(), &subject, ON_THE_WAY).await?;
         let name = format!("{}/{number}", merged_ref(branch));
         self.git.on(&place.keep(), ["update-ref", &name, &note]).run().await?;
         Ok(())

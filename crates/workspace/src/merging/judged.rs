@@ -136,8 +136,8 @@ impl Checkouts {
         }
         record.new = self.signed(sides, &record.old, record.new).await?;
         record.write(path)?;
-        let commits = [&record.new, &result.to_owned(), &record.old];
-        self.note_merge(place, &order.branch, &branch, commits).await?;
+        let moved = BranchMove { branch: &branch, target: &record.old, new: &record.new };
+        self.note_merge(place, &order.branch, result, moved).await?;
         crash_point::reach(CrashPoint::MergeJudged);
         if let Err(message) = self.move_branch(source, &record).await? {
             return Ok(self.in_the_way(order, sides, &branch, message).await);
