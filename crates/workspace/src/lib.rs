@@ -132,7 +132,7 @@ pub struct Checkouts {
     /// The merges that could not be undone, as they were found last.
     left: AsyncMutex<merging::LastLook>,
     /// The looks whether the folders of such merges are there.
-    places: Mutex<BTreeMap<PathBuf, Arc<SingleLook<bool>>>>,
+    folder_looks: Mutex<BTreeMap<PathBuf, Arc<SingleLook<bool>>>>,
     /// The merges that go on without their callers.
     under_way: Mutex<JoinSet<()>>,
     /// Held while folders are measured.
@@ -390,7 +390,7 @@ impl Checkouts {
             locks: Mutex::default(),
             merges: Mutex::default(),
             left: AsyncMutex::default(),
-            places: Mutex::default(),
+            folder_looks: Mutex::default(),
             under_way: Mutex::default(),
             meter: Mutex::default(),
             measuring: AsyncMutex::default(),

@@ -11,7 +11,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::git::Call;
 use super::keep_repository::make_new;
-use super::rights::{Owner, hand_over, run_as};
+use super::rights::{Owner, pass_on, run_as};
 use super::trees::MAX_BYTES;
 use super::{CheckoutError, Checkouts, Place, blocking, make_folder, remove_folder, rename};
 use domain::WorkspaceId;
@@ -281,7 +281,7 @@ fn copy_objects(
         }
         Ok(())
     };
-    hand_over(users, |found| find_objects(from, found), take)?;
+    pass_on(users, |found| find_objects(from, found), take)?;
     Ok(copied)
 }
 

@@ -164,7 +164,7 @@ pub(super) fn run_as<T: Send>(
 
 /// Runs `find` with the rights of the first user. `take` gets each finding in turn, with the rights
 /// of the second one. Blocks until both have ended.
-pub(super) fn hand_over<T: Send>(
+pub(super) fn pass_on<T: Send>(
     [finder, taker]: [Option<Owner>; 2],
     find: impl FnOnce(&mut dyn FnMut(T) -> Result<(), CheckoutError>) -> Result<(), CheckoutError>
     + Send,

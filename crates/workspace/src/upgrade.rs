@@ -271,7 +271,7 @@ fn hand_over(place: &Place, keeper: Owner) -> Result<(), CheckoutError> {
     let folders = given_folders(place);
     let mut shared = Vec::new();
     for folder in &folders {
-        each_of_root(folder, keeper, &mut |path, found| {
+        each_not_given(folder, keeper, &mut |path, found| {
             if found.is_file() && found.nlink() > 1 {
                 shared.push((path.to_owned(), found.len()));
             }
@@ -285,7 +285,7 @@ fn hand_over(place: &Place, keeper: Owner) -> Result<(), CheckoutError> {
         write_mark(&mark, keeper)?;
     }
     for folder in &folders {
-        each_of_root(folder, keeper, &mut |path, found| {
+        each_not_given(folder, keeper, &mut |path, found| {
             // The group of what is lent is that of its user. Old clones of root need that of the
             // keep repository.
             let gid = (found.gid() == 0 && path != place.keep()).then_some(keeper.gid);
@@ -293,7 +293,7 @@ fn hand_over(place: &Place, keeper: Owner) -> Result<(), CheckoutError> {
                 if !has_begun {
                     let _ = std::fs::remove_file(&mark);
                 }
-                return Err(not_given(path, keeper, &error));
+                return Err(refuse_entry(path, keeper, &error));
             }
             has_begun = true;
             crash_point::reach(CrashPoint::EntryHandedOver);
@@ -302,13 +302,13 @@ fn hand_over(place: &Place, keeper: Owner) -> Result<(), CheckoutError> {
     }
     close(place)?;
     if place.keeper().is_none_or(|owner| owner.uid != keeper.uid) {
-        return Err(not_given(&place.keep(), keeper, &"its owner stayed the same"));
+        return Err(refuse_entry(&place.keep(), keeper, &"its owner stayed the same"));
     }
     std::fs::remove_file(&mark).map_err(CheckoutError::io("remove", &mark))
 }
 
 /// Returns the error for an entry that cannot be given to the keeper.
-fn not_given(path: &Path, keeper: Owner, error: &dyn Display) -> CheckoutError {
+fn refuse_entry(path: &Path, keeper: Owner, error: &dyn Display) -> CheckoutError {
     CheckoutError::Refused(format!(
         "`{}` cannot be given to the user with id {}: {error}; remove what prevents it, such as \
          `chattr +i`",
@@ -334,7 +334,7 @@ fn find_obstacle(
     let mut obstacle = None;
     for folder in given_folders(place) {
         let alternates = folder.join("objects/info/alternates");
-        each_of_root(&folder, keeper, &mut |path, found| {
+        each_not_given(&folder, keeper, &mut |path, found| {
             let reason = if !found.is_dir() && !found.is_file() {
                 "is neither a folder nor a regular file"
             } else if found.is_dir() && found.dev() != disk {
@@ -352,7 +352,7 @@ fn find_obstacle(
 }
 
 /// Calls `work` with each entry that the keeper does not have, a folder after all that is in it.
-fn each_of_root(
+fn each_not_given(
     path: &Path,
     keeper: Owner,
     work: &mut dyn FnMut(&Path, &Metadata) -> Result<(), CheckoutError>,
@@ -364,7 +364,7 @@ fn each_of_root(
     if found.is_dir() {
         for entry in path.read_dir().map_err(CheckoutError::io("read", path))? {
             let entry = entry.map_err(CheckoutError::io("read", path))?;
-            each_of_root(&entry.path(), keeper, work)?;
+            each_not_given(&entry.path(), keeper, work)?;
         }
     }
     work(path, &found)

@@ -49,8 +49,7 @@ impl Checkouts {
     /// while its folder is gone. It may come back, as after a mount.
     async fn look_at_left(&self, project: &ProjectId, path: &Path) -> Option<LeftMerge> {
         let (workspace, record) = Record::read_left(path)?;
-        let folder = record.folder.as_ref().unwrap_or(&record.directory).clone();
-        let look = self.files_left(&record, folder.clone());
+        let look = self.files_left(&record);
         // The folder may not answer, and git may not know them now.
         let files = match tokio::time::timeout(LONGEST_LOOK, look).await {
             Ok(Ok(None)) => return None,
@@ -67,7 +66,7 @@ impl Checkouts {
         Some(LeftMerge {
             workspace,
             project: project.clone(),
-            folder,
+            folder: record.changed_folder().to_owned(),
             branch: record.branch,
             files: files.unwrap_or_default(),
             since: Timestamp::from_millis(since),
@@ -75,13 +74,10 @@ impl Checkouts {
     }
 
     /// Returns the files of the result that differ from the commit that is checked out now; `None`
-    /// if `place`, the folder of the merge, is gone.
-    async fn files_left(
-        &self,
-        record: &Record,
-        place: PathBuf,
-    ) -> Result<Option<Vec<String>>, CheckoutError> {
-        if !self.is_there(place, |place| place.try_exists().unwrap_or(true)).await {
+    /// if the folder of the merge is gone.
+    async fn files_left(&self, record: &Record) -> Result<Option<Vec<String>>, CheckoutError> {
+        let changed = record.changed_folder().to_owned();
+        if !self.is_there(changed, |folder| folder.try_exists().unwrap_or(true)).await {
             return Ok(None);
         }
         let Some(folder) = &record.folder else { return Ok(Some(Vec::new())) };
@@ -93,20 +89,20 @@ impl Checkouts {
         Ok(Some(still_left(&of_result, differing)))
     }
 
-    /// Returns what `look` finds at `place`. A file system that does not answer holds one thread,
+    /// Returns what `look` finds at `folder`. A file system that does not answer holds one thread,
     /// and one that does not answer for [`LONGEST_LOOK`] is given up by the caller.
     async fn is_there(
         &self,
-        place: PathBuf,
+        folder: PathBuf,
         look: impl FnOnce(&Path) -> bool + Send + 'static,
     ) -> bool {
-        let single = Arc::clone(lock(&self.places).entry(place.clone()).or_default());
+        let single = Arc::clone(lock(&self.folder_looks).entry(folder.clone()).or_default());
         let is_there = single.find(LONGEST_LOOK * 2, {
-            let place = place.clone();
-            move || look(&place)
+            let folder = folder.clone();
+            move || look(&folder)
         });
         let is_there = is_there.await;
-        lock(&self.places).remove(&place);
+        lock(&self.folder_looks).remove(&folder);
         is_there
     }
 }
@@ -119,16 +115,16 @@ mod tests {
     async fn a_folder_that_does_not_answer_is_asked_once() {
         let folder = tempfile::tempdir().unwrap();
         let checkouts = Checkouts::new(folder.path().to_owned());
-        let place = folder.path().join("away");
+        let away = folder.path().join("away");
         let (answer, waits) = std::sync::mpsc::channel::<()>();
         let brief = Duration::from_millis(10);
         let hangs = move |_: &Path| waits.recv().is_ok();
-        let first = checkouts.is_there(place.clone(), hangs);
+        let first = checkouts.is_there(away.clone(), hangs);
         tokio::time::timeout(brief, first).await.unwrap_err();
-        let again = checkouts.is_there(place.clone(), |_| panic!("it is asked again"));
+        let again = checkouts.is_there(away.clone(), |_| panic!("it is asked again"));
         tokio::time::timeout(brief, again).await.unwrap_err();
         answer.send(()).unwrap();
-        assert!(checkouts.is_there(place.clone(), |_| true).await);
-        assert!(!checkouts.is_there(place, |_| false).await, "it is asked anew");
+        assert!(checkouts.is_there(away.clone(), |_| true).await);
+        assert!(!checkouts.is_there(away, |_| false).await, "it is asked anew");
     }
 }

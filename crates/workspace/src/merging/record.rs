@@ -60,6 +60,12 @@ impl Record {
         read.map_err(malformed).or_else(|()| Self::set_aside(path).map(|()| None)).ok()?
     }
 
+    /// Returns the folder whose files the merge changes; the directory of the project if the branch
+    /// is checked out in no work tree.
+    pub(super) fn changed_folder(&self) -> &Path {
+        self.folder.as_ref().unwrap_or(&self.directory)
+    }
+
     /// Writes the record, so that it also outlives the host.
     pub(super) fn write(&self, path: &Path) -> Result<(), CheckoutError> {
         let new = path.with_extension("new");
