@@ -89,6 +89,7 @@ impl Checkouts {
             remove_folder(&gone)
         })
         .await?;
+        // The attempt to make it may have failed before the project had a keep repository.
         if place.keep().is_dir() {
             let _locked = self.lock_keep(project, &place).await?;
             self.guard_objects(&place).await?;
