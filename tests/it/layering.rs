@@ -87,12 +87,13 @@ const BY_PATH: [&str; 20] = [
 
 /// The files of `workspace` with such calls, their number, and the reason why no link of another
 /// user leads the daemon elsewhere. All other code uses `crates/workspace/src/inside.rs`.
-const WITH_PATHS: [(&str, usize, &str); 15] = [
+const WITH_PATHS: [(&str, usize, &str); 16] = [
     ("workspace.rs", 6, "helpers for the daemon's own folders"),
     ("workspace/clean.rs", 2, "the daemon's note of a fresh clone; root changes no mode there"),
     ("workspace/create.rs", 2, "the daemon's notes of a workspace"),
     ("workspace/disk.rs", 3, "the reserve, in the folder of all clones"),
     ("workspace/git.rs", 3, "the home and the configuration of git, in the same folder"),
+    ("workspace/handover.rs", 6, "repositories of root, and the mark beside them"),
     ("workspace/inside.rs", 5, "goes from folder to folder"),
     ("workspace/keep_repository.rs", 5, "the keep repository"),
     ("workspace/keeping/files.rs", 4, "removes the name of an index, and copies one as its owner"),
@@ -102,19 +103,16 @@ const WITH_PATHS: [(&str, usize, &str); 15] = [
     ("workspace/rights.rs", 2, "gives and opens the folders that the daemon has just made"),
     ("workspace/snapshot.rs", 3, "the daemon's index; makes the named folder as its owner"),
     ("workspace/temporary.rs", 4, "the daemon's folder around a repository of another user"),
-    (
-        "workspace/upgrade.rs",
-        16,
-        "the keep repository and the mark beside it; a source from folder to folder, as its owner",
-    ),
+    ("workspace/upgrade.rs", 10, "the keep repository; a source folder by folder, as its owner"),
 ];
 
 /// The files of `workspace` with lines that use a path of the coordinator's repositories, the
 /// number of these lines, and their use. All other code leaves the path to git, which runs as the
 /// owner of the repository, or works as that owner (`Place::as_keeper`).
-const WITH_PATHS_OF_KEEPER: [(&str, usize, &str); 10] = [
+const WITH_PATHS_OF_KEEPER: [(&str, usize, &str); 11] = [
     ("workspace.rs", 3, "finds the owner, and works as the owner"),
     ("workspace/disk.rs", 1, "compares the name"),
+    ("workspace/handover.rs", 3, "gives what belongs to root to the keeper"),
     ("workspace/keep_repository.rs", 3, "gives new folders their names; makes the settings"),
     ("workspace/keeping/files.rs", 1, "the settings for reading files, which are root's"),
     ("workspace/lending.rs", 1, "changes modes of the settings"),
@@ -122,7 +120,7 @@ const WITH_PATHS_OF_KEEPER: [(&str, usize, &str); 10] = [
     ("workspace/restore.rs", 1, "objects for git"),
     ("workspace/snapshot.rs", 1, "writes ignored files, only without a keeper"),
     ("workspace/transfer.rs", 1, "the name of a pack, which is read as the owner"),
-    ("workspace/upgrade.rs", 4, "gives what belongs to root to the keeper"),
+    ("workspace/upgrade.rs", 1, "copies files only without a keeper"),
 ];
 
 /// Names that pure code can't contain.

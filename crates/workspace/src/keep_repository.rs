@@ -11,13 +11,14 @@ use std::path::Path;
 use rustix::io::Errno;
 use tokio::sync::OwnedMutexGuard;
 
+use super::handover::finish_handover;
 use super::lending::let_others_enter;
 use super::objects::{is_folder, names_in};
 use super::refs::read_text;
 use super::rights::{Owner, give, run_as};
 use super::source::{Head, Source};
 use super::temporary::{Settings, make_repository, remove_remains};
-use super::upgrade::{MENDED, finish_handover};
+use super::upgrade::MENDED;
 use super::{
     CheckoutError, Checkouts, KeepState, LENT, Place, make_folder, remove_folder, rename, write,
 };

@@ -42,6 +42,7 @@ mod disk;
 mod folder;
 mod forget;
 mod git;
+mod handover;
 mod inside;
 mod keep_repository;
 mod keeping;
