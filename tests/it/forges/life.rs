@@ -146,8 +146,9 @@ fn the_pause_file_pauses_and_its_end_resumes() {
     until("both are done", || {
         other.labels() == ["coding agent done"] && issue.labels() == ["coding agent done"]
     });
+    until("its context is kept as completed", || bed.folder("completed", &item).is_dir());
+    assert!(!bed.folder("paused", &item).exists());
     assert_eq!((n_comments(&issue, "Task resumed"), n_comments(&issue, "Task done")), (1, 1));
-    assert!(bed.folder("completed", &item).is_dir() && !bed.folder("paused", &item).exists());
 }
 
 #[test]
