@@ -2,8 +2,8 @@
 //! of a database that no daemon uses.
 //!
 //! ```text
-//!  database and its log ──bytes──► <file>.partial: checked, synced ──rename──► <file>
-//!  <file> ──bytes──► <database>.restoring: checked, migrated, counters ──rename──► <database>
+//!  database: one state ──pages──► <file>.partial: checked, synced ──rename──► <file>
+//!  <file> ──pages──► <database>.restoring: checked, migrated, counters ──rename──► <database>
 //! ```
 //!
 //! If a backup or a restore ends early, the file with the final name is whole or does not exist.
@@ -23,7 +23,6 @@ use rusqlite::{Connection, OpenFlags};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 pub use self::restore::{Restore, Restored, prepare_restore};
-use self::source::Source;
 use super::db::BoxError;
 use super::open::{self, OpenError, OpenErrorKind, beside};
 use machine::sys::regular_file;
@@ -123,10 +122,9 @@ impl BackupError {
 }
 
 /// Copies the database at `store` into `file` (mode 0600) while other processes use it. The copy is
-/// one state of the database, and it was checked. `must_stop` is asked before each part of 512 KiB.
+/// one state of the database, and it was checked. `must_stop` is asked before each part of 1 MiB.
 ///
-/// Blocks, so it is not called on a thread that drives asynchronous tasks. A process that has the
-/// database open does not call it, because the end of the copy ends all its locks on the file.
+/// Blocks, so it is not called on a thread that drives asynchronous tasks.
 ///
 /// # Errors
 /// [`BackupError`] names the file, the problem and the remedy. `file` is then as it was.
@@ -139,9 +137,11 @@ pub fn back_up(
 ) -> Result<BackupContents, BackupError> {
     check_target(store, file, if_exists)?;
     let draft = Draft::make(beside(file, ".partial"), file)?;
-    let source = Source::open(store)?;
-    let difference = source.difference();
-    source.copy_to(&draft.path, &draft.lock, must_stop)?;
+    let connection = source::connect(store)?;
+    let difference = source::difference(&connection);
+    source::copy(&connection, store, &draft, must_stop)?;
+    // The log of the database can shrink again.
+    drop(connection);
     let contents = draft.complete(|connection| {
         connection.execute_batch(ORIGIN_TABLE)?;
         let Origin { coordinator, place, made_at, version } = origin;
@@ -238,13 +238,9 @@ impl Draft {
         let failed = |error: rusqlite::Error| open::failed(&self.path, error);
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let mut connection = Connection::open_with_flags(&self.path, flags).map_err(failed)?;
-        // The copied log is moved into the file here. One file without a log can be moved and
-        // copied by any program. The pages of the check are mapped, because reading them costs more.
+        // One file without a log can be moved and copied by any program.
         connection
-            .execute_batch(&format!(
-                "PRAGMA synchronous = OFF; PRAGMA journal_mode = DELETE; PRAGMA mmap_size = {}",
-                i64::MAX
-            ))
+            .execute_batch("PRAGMA synchronous = OFF; PRAGMA journal_mode = DELETE")
             .map_err(failed)?;
         change(&mut connection).map_err(failed)?;
         let finding: String =
@@ -357,6 +353,24 @@ mod tests {
         assert_eq!(prepared.origin(), Some(&origin));
         prepared.finish(None, 0).unwrap();
         drop(open::file(&restored, open::Settings::default()).unwrap());
+    }
+
+    #[test]
+    fn a_database_that_is_replaced_during_its_backup_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = folder.path().join("store.db");
+        drop(open::file(&store, open::Settings::default()).unwrap());
+        let file = folder.path().join("saved.db");
+        let replace = || {
+            fs::rename(&store, beside(&store, ".former")).unwrap();
+            fs::write(&store, "another").unwrap();
+            false
+        };
+        let refused = back_up(&store, &file, IfExists::Refuse, &origin(), &replace).unwrap_err();
+        assert!(matches!(&refused, BackupError::Io { action: "copy", .. }), "{refused:?}");
+        let cause = std::error::Error::source(&refused).unwrap().to_string();
+        assert!(cause.contains("was replaced by another one"), "{cause}");
+        assert!(!file.exists() && !beside(&file, ".partial").exists());
     }
 
     #[test]

@@ -9,10 +9,9 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _};
 
-use super::source::{self, Source};
 use super::{
     BackupContents, BackupError, Draft, IfExists, ORIGIN, Origin, damage_is_of, has_log,
-    is_same_file,
+    is_same_file, source,
 };
 use crate::open::{self, OpenErrorKind, beside};
 use crate::{schema, sqlite};
@@ -63,9 +62,10 @@ pub fn prepare_restore(
     if has_log(file) {
         return Err(BackupError::InUse(file.to_owned()));
     }
-    let source = Source::open(file).map_err(no_backup)?;
+    let connection = source::connect(file).map_err(no_backup)?;
     let draft = Draft::make(beside(store, ".restoring"), store)?;
-    source.copy_to(&draft.path, &draft.lock, must_stop)?;
+    source::copy(&connection, file, &draft, must_stop)?;
+    drop(connection);
     check_schema(&draft.path, file).map_err(no_backup)?;
     let mut origin = None;
     draft
