@@ -1,4 +1,4 @@
-//! Files without a name, reserved space, and writes that begin early.
+//! Files without a name, reserved space, and shared content.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
@@ -30,9 +30,3 @@ pub fn reserve(mut file: &File, length: u64) -> io::Result<()> {
 pub fn share(_from: &File, _to: &File) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
-
-/// Does nothing: macOS has no call that begins to write a part of a file.
-pub fn begin_to_write(_file: &File, _offset: u64, _length: u64) {}
-
-/// Does nothing, for the same reason.
-pub fn finish_to_write(_file: &File, _offset: u64, _length: u64) {}
