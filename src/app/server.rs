@@ -74,12 +74,7 @@ impl Server {
     ) -> anyhow::Result<Self> {
         // The manifest is read before anything is made: a daemon that refuses to start leaves
         // nothing behind.
-        let manifest = config
-            .general
-            .manifest
-            .as_deref()
-            .map(|path| manifest::load(path, environment))
-            .transpose()?;
+        let manifest = manifest::load_configured(config, environment)?;
         let state_dir = &config.paths.state_dir;
         create_state_dir(state_dir)?;
         let lock = lock::RoleLock::take(&state_dir.join("server.lock")).await?;
@@ -132,12 +127,7 @@ impl Server {
         environment: &Environment,
         invocation: &str,
     ) -> anyhow::Result<()> {
-        let manifest = config
-            .general
-            .manifest
-            .as_deref()
-            .map(|path| manifest::load(path, environment))
-            .transpose()?;
+        let manifest = manifest::load_configured(config, environment)?;
         self.learn_from(config, manifest, invocation).await
     }
 

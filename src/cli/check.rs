@@ -86,12 +86,8 @@ fn check(
     printer: &mut Printer,
 ) -> Result<(), CliError> {
     let config = &loaded.config;
-    let manifest = match &config.general.manifest {
-        Some(path) => {
-            Some((path, manifest::load(path, environment).map_err(CliError::Configuration)?))
-        }
-        None => None,
-    };
+    let manifest =
+        manifest::load_configured(config, environment).map_err(CliError::Configuration)?;
     // This check comes before the output calls anything correct.
     app::check_users(config)
         .map_err(|problem| CliError::File(format!("agent-coordinator: {problem}\n")))?;
@@ -99,7 +95,7 @@ fn check(
         Some(path) => printer.line(&format!("{}: correct", path.display()))?,
         None => printer.line("no configuration file found: all settings have their defaults")?,
     }
-    if let Some((path, manifest)) = &manifest {
+    if let (Some(path), Some(manifest)) = (&config.general.manifest, &manifest) {
         printer.line(&format!(
             "{}: correct ({} agents, {} projects, {} tasks)",
             path.display(),
@@ -140,7 +136,7 @@ fn check(
             "warning: `http.agents` is off: agents of `supervise` reach that server over HTTP only",
         )?;
     }
-    let secrets = app::secrets(config, manifest.as_ref().map(|(_, manifest)| manifest));
+    let secrets = app::secrets(config, manifest.as_ref());
     for setting in secrets.too_short() {
         printer.line(&format!(
             "warning: the secret in `{setting}` has fewer than 12 characters: it is not taken out of what agents write and print"
@@ -154,8 +150,7 @@ fn check(
         host: app::programs::HOST,
         ..app::programs::providers(config, environment)
     };
-    let agents =
-        manifest.as_ref().map(|(_, manifest)| manifest.agents.as_slice()).unwrap_or_default();
+    let agents = manifest.as_ref().map(|manifest| manifest.agents.as_slice()).unwrap_or_default();
     let ai_types: BTreeSet<&str> = agents.iter().map(|agent| agent.ai_type.as_str()).collect();
     let in_need = names_of(&ai_types, &providers)
         .into_iter()

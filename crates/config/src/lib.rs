@@ -266,8 +266,8 @@ pub enum ConfigError {
     #[error("could not read `{}`{}", .path.display(), .named_by.map(|by| format!(", which {by} names")).unwrap_or_default())]
     Unreadable {
         path: PathBuf,
-        /// The option or variable that named the file; `None` if the file was found in a usual
-        /// place.
+        /// The option, variable or setting that named the file; `None` if the file was found in
+        /// a usual place.
         named_by: Option<&'static str>,
         #[source]
         source: io::Error,

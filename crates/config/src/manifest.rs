@@ -20,7 +20,7 @@ use super::reader::{Field, Name, Reader, Section};
 use super::report::{Problem, Report, Transcript};
 use super::source::Source;
 use super::tree::Span;
-use super::{ConfigError, open};
+use super::{Config, ConfigError, open};
 use cycles::Cycle;
 
 /// The number of tasks of a circle that a message names.
@@ -115,7 +115,27 @@ pub struct TaskEntry {
 /// # Errors
 /// Fails if the file can't be read or has problems. The report contains all problems at once.
 pub fn load(path: &Path, environment: &Environment) -> Result<Manifest, ConfigError> {
-    parse(&open(path, None, environment)?, environment).map_err(ConfigError::Invalid)
+    load_named(path, None, environment)
+}
+
+/// Reads the manifest that the configuration names, if it names one.
+///
+/// # Errors
+/// Fails like [`load`]. The error for a file that can't be read names the setting.
+pub fn load_configured(
+    config: &Config,
+    environment: &Environment,
+) -> Result<Option<Manifest>, ConfigError> {
+    let path = config.general.manifest.as_deref();
+    path.map(|path| load_named(path, Some("the setting `manifest`"), environment)).transpose()
+}
+
+fn load_named(
+    path: &Path,
+    named_by: Option<&'static str>,
+    environment: &Environment,
+) -> Result<Manifest, ConfigError> {
+    parse(&open(path, named_by, environment)?, environment).map_err(ConfigError::Invalid)
 }
 
 fn parse(source: &Source, environment: &Environment) -> Result<Manifest, Report> {

@@ -258,11 +258,15 @@ fn a_pipe_is_named_and_never_waited_for_unless_a_shell_passes_it_on() {
     let copy = |from, to| ["store", "copy", "--from", from, "--to", to];
     let a_pipe = "it is a pipe, not a regular file; name another path";
     let of_config = format!("could not read `pipe`, which --config names: {a_pipe}");
+    let of_setting = format!("/pipe`, which the setting `manifest` names: {a_pipe}");
+    daemon.write("piped.yaml", "state_dir: other\nmanifest: pipe\n");
     let a_pipe = format!("could not read `pipe`: {a_pipe}");
     for (arguments, code, why) in [
         (&["import", "pipe", "--yes"][..], 1, a_pipe.as_str()),
         (&["apply", "pipe"], 78, &a_pipe),
         (&["check", "--config", "pipe"], 78, &of_config),
+        (&["check", "--config", "piped.yaml"], 78, &of_setting),
+        (&["run", "--config", "piped.yaml"], 78, &of_setting),
         (&["backup", "pipe", "--force"], 1, "pipe` is not a file"),
         (&["export", "pipe", "--force"], 1, "pipe` is not a file"),
         (&copy("sqlite:pipe", "sqlite:other.db"), 1, "pipe` is not a file"),
