@@ -341,7 +341,7 @@ fn the_command_line_asks_before_it_deletes_for_good() {
     for path in ["/api/tasks/PRJ-1/undelete", "/api/tasks/tsk/undelete"] {
         let answer = ask(&daemon, "POST", path);
         assert_eq!(answer.status, 410, "{}", answer.body);
-        for words in ["deletion_is_final", "A deletion is final: the task ", "archive what"] {
+        for words in ["deletion_is_final", "A deletion is final: if the task ", "archive what"] {
             assert!(answer.body.contains(words), "{words}: {}", answer.body);
         }
     }

@@ -470,14 +470,14 @@ refusals! {
         }
         DeletionIsFinal { kind: RemovableKind, id: String } => {
             code: "deletion_is_final", Gone;
-            en: "A deletion is final: the {kind} {id} can't be brought back";
-            ja: "{id} の削除は元に戻せません";
+            en: "A deletion is final: if the {kind} {id} was deleted, it can't be brought back";
+            ja: "削除したものは元に戻せません: {id}";
             hint: "archive what may be needed again: `unarchive` shows it at any time",
                 "後で必要になるものは、削除せずにアーカイブしてください";
         }
         DeletedId { kind: RemovableKind, id: String } => {
             code: "deleted_id", Conflict;
-            en: "A {kind} `{id}` was deleted, and an id is never given again";
+            en: "{} `{id}` was deleted, and an id is never given again", with_article(*kind);
             ja: "ID {id} は削除されたものに使われていたため、使えません";
             hint: "choose another id", "別の ID を入力してください";
         }
@@ -557,6 +557,11 @@ fn did_you_mean(name: Option<&str>) -> String {
 
 fn and_more(n: usize) -> String {
     if n == 0 { String::new() } else { format!(" and {n} more") }
+}
+
+/// Returns the kind with its article, as a sentence begins with it.
+fn with_article(kind: RemovableKind) -> String {
+    if kind == RemovableKind::Agent { format!("An {kind}") } else { format!("A {kind}") }
 }
 
 fn of_process(pid: Option<i32>) -> String {

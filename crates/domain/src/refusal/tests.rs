@@ -53,3 +53,20 @@ fn the_detail_names_what_the_text_for_agents_leaves_out() {
     assert_eq!(refusal.detail(), "no project `prj_shop`");
     assert_eq!(Refusal::Inactive.detail(), Refusal::Inactive.to_string());
 }
+
+#[test]
+fn a_deleted_id_is_refused_with_the_article_of_its_kind() {
+    let refused = |kind| Refusal::DeletedId { kind, id: "x".to_owned() }.to_string();
+    let why = "`x` was deleted, and an id is never given again";
+    assert_eq!(refused(RemovableKind::Task), format!("A task {why}"));
+    assert_eq!(refused(RemovableKind::Agent), format!("An agent {why}"));
+    assert_eq!(refused(RemovableKind::Project), format!("A project {why}"));
+}
+
+#[test]
+fn a_deletion_is_final_whether_or_not_there_was_one() {
+    let refusal = Refusal::DeletionIsFinal { kind: RemovableKind::Task, id: "x".to_owned() };
+    let text = "A deletion is final: if the task x was deleted, it can't be brought back";
+    assert_eq!(refusal.to_string(), text);
+    assert_eq!(refusal.japanese(), Some(whole("削除したものは元に戻せません: x")));
+}
