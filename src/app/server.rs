@@ -1,5 +1,6 @@
 //! The server's half of a daemon: the store, the use cases, and the listeners that serve them.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -16,7 +17,7 @@ use super::{
 };
 use ::mcp::{self, McpServer};
 use ::store::rows::Store;
-use config::manifest::{self, Manifest};
+use config::manifest::{self, Manifest, TaskEntry};
 use config::{Config, Environment, Forges, Secrets};
 use domain::Secret;
 use domain::redact::Redactor;
@@ -24,7 +25,7 @@ use machine::locks;
 use runtime::nudge::{Nudge, Nudges};
 use runtime::telemetry::ErrorChain;
 use service::world::SystemWorld;
-use service::{AppliedAs, ApplyError, Service, Settings, Wanted};
+use service::{Applied, AppliedAs, ApplyError, Service, Settings, Wanted};
 use supervisor::provider::Providers;
 use web::{self, ConfigurationHandle, Programs, RestState, WebhookEndpoint};
 use workspace::Checkouts;
@@ -305,7 +306,7 @@ async fn apply_manifest(
     manifest: &Manifest,
     invocation: &str,
 ) -> anyhow::Result<()> {
-    let applied = match service.catalog.apply(&Wanted::from(manifest)).await {
+    let mut applied = match service.catalog.apply(&Wanted::from(manifest)).await {
         Ok(applied) => applied,
         Err(ApplyError::Problems(problems)) => {
             let located =
@@ -316,23 +317,34 @@ async fn apply_manifest(
             return Err(error).context("could not apply the manifest");
         }
     };
-    let n_changed = applied.iter().filter(|entry| entry.what != AppliedAs::Unchanged).count();
+    let n_changed = applied.iter().filter(|entry| entry.what.is_change()).count();
+    for entry in &mut applied {
+        entry.locate_warnings(manifest);
+        for warning in &entry.warnings {
+            tracing::warn!(problem = warning.message, "a part of the manifest is left out");
+        }
+    }
     tracing::info!(manifest = %path.display(), n_entries = applied.len(), n_changed, "manifest applied");
-    say_what_is_left(service, manifest, invocation).await
+    let is_left_out = |entry: &&Applied| entry.what == AppliedAs::LeftOut && entry.kind == "task";
+    let left_out: BTreeSet<&str> =
+        applied.iter().filter(is_left_out).map(|entry| entry.id.as_str()).collect();
+    let is_applied = |task: &&TaskEntry| !left_out.contains(task.id.value.as_str());
+    let tasks: Vec<&TaskEntry> = manifest.tasks.iter().filter(is_applied).collect();
+    say_what_is_left(service, &tasks, invocation).await
 }
 
-/// Logs that all tasks of a manifest are finished, and how to add the next one: such a manifest
-/// starts nothing.
+/// Logs that all applied tasks of a manifest are finished, and how to add the next one: such a
+/// manifest starts nothing.
 async fn say_what_is_left(
     service: &Service,
-    manifest: &Manifest,
+    tasks: &[&TaskEntry],
     invocation: &str,
 ) -> anyhow::Result<()> {
     let mut open = 0;
-    for task in &manifest.tasks {
+    for task in tasks {
         open += usize::from(service.tasks.view(&task.id.value).await?.task.status.is_open());
     }
-    if let (Some(last), 0) = (manifest.tasks.last(), open) {
+    if let (Some(last), 0) = (tasks.last(), open) {
         let assignee = last.assignee.as_ref().map_or("AGENT", |assignee| assignee.value.as_str());
         tracing::info!(
             task_id = %last.id.value, status = "done",

@@ -25,7 +25,7 @@ pub(super) async fn apply(
         }
     }
     let answer = client.post_or_problem::<Vec<Applied>>("/apply", &Wanted::from(&manifest)).await?;
-    let applied = match answer {
+    let mut applied = match answer {
         Ok(applied) => applied,
         Err(problem) if problem.problems.is_empty() => return Err(problem.into()),
         Err(problem) => {
@@ -36,17 +36,31 @@ pub(super) async fn apply(
             return Err(CliError::File(manifest.report(located).to_string()));
         }
     };
+    for entry in &mut applied {
+        entry.locate_warnings(&manifest);
+        for warning in &entry.warnings {
+            eprintln!("agent-coordinator: warning: {}", warning.message);
+        }
+    }
     if form.json {
         return print_json(&applied);
     }
     if applied.is_empty() {
         return print_line("nothing to apply");
     }
-    for entry in applied.iter().filter(|entry| entry.what != AppliedAs::Unchanged) {
-        let what = if entry.what == AppliedAs::Created { "created" } else { "updated" };
+    let mut n_unchanged = 0;
+    for entry in &applied {
+        let what = match entry.what {
+            AppliedAs::Created => "created",
+            AppliedAs::Updated => "updated",
+            AppliedAs::LeftOut => "left out",
+            AppliedAs::Unchanged => {
+                n_unchanged += 1;
+                continue;
+            }
+        };
         print_line(&format!("{} {} {what}", entry.kind, entry.id))?;
     }
-    let n_unchanged = applied.iter().filter(|entry| entry.what == AppliedAs::Unchanged).count();
     if n_unchanged > 0 { print_line(&format!("{n_unchanged} unchanged")) } else { Ok(()) }
 }
 

@@ -48,7 +48,7 @@ words! {
 }
 
 /// A thing that people archive and delete.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Removable {
     Task(TaskId),
     Agent(AgentId),

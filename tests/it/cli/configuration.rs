@@ -333,6 +333,83 @@ tasks: { tsk_first: { project: prj, title: the first, priority: high, assignee: 
     assert_eq!(daemon.apply("{}"), "nothing to apply\n");
 }
 
+const WITH_DELETED: &str = "\
+agents:
+  agt_gone: {}
+  agt: {}
+projects:
+  prj_gone: { working_directory: work }
+  prj: { working_directory: work, agents: [agt_gone, agt] }
+tasks:
+  tsk_hello: { project: prj, title: hello, status: done }
+  tsk_of_project: { project: prj_gone, title: goes along, status: done }
+  tsk_of_agent: { project: prj, title: stays, assignee: agt_gone, status: done }
+  tsk_after: { project: prj, title: after, dependencies: [tsk_hello] }
+";
+
+#[test]
+fn what_a_person_deleted_is_left_out_of_the_manifest_and_the_rest_is_applied() {
+    let mut daemon = Daemon::configured("manifest: manifest.yaml");
+    daemon.write("manifest.yaml", WITH_DELETED);
+    daemon.start();
+    for [kind, id] in [["task", "tsk_hello"], ["project", "prj_gone"], ["agent", "agt_gone"]] {
+        daemon.done(&[kind, "delete", id, "--yes"]);
+    }
+    assert_eq!(daemon.terminate().code(), Some(0), "{}", daemon.log());
+
+    let more = format!(
+        "{WITH_DELETED}  tsk_new: {{ project: prj, title: new, assignee: agt }}\n  \
+         tsk_late: {{ project: prj_gone, title: too late }}\n"
+    );
+    daemon.write("manifest.yaml", more);
+    daemon.start();
+    assert_eq!(daemon.task_status("tsk_new"), "todo");
+    assert_eq!(daemon.task_status("tsk_after"), "todo");
+    assert_eq!(daemon.task_status("tsk_of_agent"), "done");
+    for [kind, id] in [["task", "tsk_hello"], ["task", "tsk_late"], ["agent", "agt_gone"]] {
+        assert_eq!(daemon.cli(&[kind, "show", id]).code, 1, "{id}");
+    }
+    let warnings = [
+        "manifest.yaml:2:3: the agent `agt_gone` was deleted, so it is left out; \
+         remove the entry, or give it another id",
+        "manifest.yaml:5:3: the project `prj_gone` was deleted, so it is left out",
+        "manifest.yaml:6:44: the agent `agt_gone` was deleted, so it is left out of the agents of `prj`",
+        "manifest.yaml:8:3: the task `tsk_hello` was deleted, so it is left out",
+        "manifest.yaml:9:3: the task `tsk_of_project` was deleted, so it is left out",
+        "manifest.yaml:10:57: the task `tsk_of_agent` is left out, because its assignee `agt_gone` was deleted",
+        "manifest.yaml:11:59: the task `tsk_hello` was deleted, so it is left out of the dependencies of `tsk_after`",
+        "manifest.yaml:13:24: the task `tsk_late` is left out, because its project `prj_gone` was deleted",
+    ];
+    let logged = daemon.logged("a part of the manifest is left out");
+    assert_eq!(logged.len(), warnings.len(), "{logged:?}");
+    for warning in warnings {
+        let found = logged.iter().find(|line| line["problem"].as_str().unwrap().contains(warning));
+        assert_eq!(found.expect(warning)["level"], "warn");
+    }
+
+    let said = daemon.cli(&["apply", "manifest.yaml"]);
+    assert_eq!(
+        said.stdout,
+        "agent agt_gone left out\nproject prj_gone left out\ntask tsk_hello left out\n\
+         task tsk_of_project left out\ntask tsk_of_agent left out\ntask tsk_late left out\n\
+         4 unchanged\n",
+        "{said:?}"
+    );
+    for warning in warnings {
+        let line = format!("agent-coordinator: warning: {warning}");
+        assert!(said.stderr.contains(&line), "{line}: {}", said.stderr);
+    }
+    let applied = daemon.json(&["apply", "manifest.yaml"]);
+    let of = |id: &str| applied.as_array().unwrap().iter().find(|entry| entry["id"] == id).unwrap();
+    let hello = of("tsk_hello");
+    assert_eq!((&hello["kind"], &hello["what"]), (&"task".into(), &"left_out".into()));
+    assert!(hello["warnings"][0]["message"].as_str().unwrap().starts_with(warnings[3]), "{hello}");
+    let after = of("tsk_after");
+    assert_eq!(after["what"], "unchanged");
+    assert_eq!(after["warnings"][0]["key"], "dependencies");
+    assert_eq!(of("tsk_new").get("warnings"), None);
+}
+
 #[test]
 fn a_manifest_with_problems_is_told_their_places_and_changes_nothing() {
     let daemon = Daemon::running("");

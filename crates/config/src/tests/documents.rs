@@ -79,6 +79,7 @@ start until enough have ended. A lowered time limit (`run`, `session`) ends the 
 - `coordinator_token`: the server refuses the old token at once, so change it there first. Coordinators (`supervise`) ask
   again until the server accepts theirs.
 - `manifest`: the daemon applies it if the setting or the content of the file changed. It removes nothing.
+  What a person deleted stays deleted: it is left out with a warning, also by `apply`.
 - `${…}` are the variables that the daemon was started with. A new value of a variable needs a restart.
 - A daemon that was started without any file looks for one on SIGHUP and `reload` only.
 ";

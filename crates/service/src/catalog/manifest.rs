@@ -1,6 +1,8 @@
 //! `apply`: the agents, projects and tasks of a file, in one transaction. Applying the file again
 //! changes nothing. Entries that the file does not list stay as they are.
 
+mod left_out;
+
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -21,9 +23,12 @@ use domain::{
 use store::rows::{Transaction, agents, assignments, project_keys, projects, tasks};
 use store::{Read, StoreError};
 
+pub use self::left_out::LeftOut;
+
+use self::left_out::{Facts, add_warnings, restore_places, take_out};
 use super::{Catalog, keys, write_agent, write_project};
 use crate::ServiceError;
-use crate::removals::{check_archive, refuse_id};
+use crate::removals::check_archive;
 use crate::tasks::release_for;
 use crate::tasks::rules::{Wish, graph_around, write_changed};
 
@@ -130,6 +135,9 @@ pub struct Applied {
     pub kind: String,
     pub id: String,
     pub what: AppliedAs,
+    /// The reasons why the entry or parts of it are left out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<LeftOut>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -138,6 +146,15 @@ pub enum AppliedAs {
     Created,
     Updated,
     Unchanged,
+    /// It was deleted, or cannot exist without something that was.
+    LeftOut,
+}
+
+impl AppliedAs {
+    /// Returns whether the entry changed anything.
+    pub const fn is_change(self) -> bool {
+        matches!(self, Self::Created | Self::Updated)
+    }
 }
 
 /// A problem of one entry.
@@ -256,7 +273,8 @@ struct Applying {
 }
 
 impl Catalog {
-    /// Applies all of `wanted` or nothing, and returns the result of each entry.
+    /// Applies all of `wanted` or nothing, and returns the result of each entry. What was deleted,
+    /// and what cannot exist without it, is left out.
     ///
     /// # Errors
     /// All problems at once: unknown objects, cycles, tasks that may not have the wanted state.
@@ -267,15 +285,23 @@ impl Catalog {
         let ai_types = self.ai_types();
         let inputs = self.heard.inputs(&self.core);
         let applied = self.core.try_write(move |tx| {
+            let facts = Facts::read(tx, &wanted)?;
+            let mut wanted = wanted.clone();
+            let left_out = take_out(&mut wanted, &facts);
+            let is_deleted =
+                |new: &Agent| facts.deleted.contains(&Removable::Agent(new.id.clone()));
+            let agents = agents.iter().filter(|entry| !is_deleted(&entry.new));
             let mut applying = Applying::default();
-            applying.agents(tx, &agents, &ai_types)?;
+            applying.agents(tx, agents, &ai_types)?;
             applying.projects(tx, &wanted.projects)?;
             applying.tasks(tx, &wanted.tasks)?;
             applying.check_archived(tx)?;
             if !applying.problems.is_empty() {
+                restore_places(&mut applying.problems, &left_out);
                 return Err(ApplyError::Problems(applying.problems));
             }
             inputs.tell_agents(tx, &applying.news, None)?;
+            add_warnings(&mut applying.applied, left_out);
             Ok(applying.applied)
         });
         applied.await
@@ -297,10 +323,10 @@ impl Catalog {
 // An entry with a problem is written all the same, as far as it is right. Then entries that name it
 // have no problem because of it. Nothing of a manifest with a problem is committed.
 impl Applying {
-    fn agents(
+    fn agents<'a>(
         &mut self,
         tx: &mut Transaction<'_>,
-        entries: &[AgentEntry],
+        entries: impl Iterator<Item = &'a AgentEntry>,
         ai_types: &AiTypes,
     ) -> Result<(), StoreError> {
         let mut seen = BTreeSet::new();
@@ -312,9 +338,6 @@ impl Applying {
                 continue;
             }
             let before = agents::get(tx, id)?;
-            if before.is_none() {
-                self.note_deleted(tx, "agents", &Removable::Agent(id.clone()))?;
-            }
             let after = edit.apply(before.clone().unwrap_or_else(|| new.clone()), *salt);
             let checked =
                 after.and_then(|after| ai_types.check(before.as_ref(), &after).map(|()| after));
@@ -355,10 +378,6 @@ impl Applying {
                 continue;
             }
             let before = projects::get(tx, &entry.id)?;
-            let of = Removable::Project(entry.id.clone());
-            if before.is_none() {
-                self.note_deleted(tx, "projects", &of)?;
-            }
             let edit = ProjectEdit {
                 name: Some(entry.name.clone()),
                 working_directory: Some(entry.working_directory.clone()),
@@ -381,7 +400,7 @@ impl Applying {
                 None => Project { key: keys::claim_suggested(tx, &after)?, ..after },
             };
             if after.is_archived() && !before.as_ref().is_some_and(Project::is_archived) {
-                self.to_archive.push(("projects", of));
+                self.to_archive.push(("projects", Removable::Project(entry.id.clone())));
             }
             self.news.extend(write_project(tx, before.as_ref(), &after)?);
             let is_assigned = self.assign(tx, entry)?;
@@ -390,19 +409,6 @@ impl Applying {
                 what => what,
             };
             self.note("project", id, what);
-        }
-        Ok(())
-    }
-
-    /// Complains about the id of a thing that was deleted.
-    fn note_deleted(
-        &mut self,
-        tx: &mut Transaction<'_>,
-        section: &'static str,
-        of: &Removable,
-    ) -> Result<(), StoreError> {
-        if let Some(refusal) = refuse_id(tx, of)? {
-            self.complain(section, of.id(), None, refusal.to_string());
         }
         Ok(())
     }
@@ -457,10 +463,6 @@ impl Applying {
                 continue;
             }
             let before = tasks::get(tx, &entry.id)?;
-            let of = Removable::Task(entry.id.clone());
-            if before.is_none() {
-                self.note_deleted(tx, "tasks", &of)?;
-            }
             let short_id = match &before {
                 Some(task) => task.short_id.clone(),
                 None => project_keys::take_short_id(tx, &entry.project)?
@@ -513,7 +515,8 @@ impl Applying {
     }
 
     fn note(&mut self, kind: &str, id: &str, what: AppliedAs) {
-        self.applied.push(Applied { kind: kind.to_owned(), id: id.to_owned(), what });
+        let kind = kind.to_owned();
+        self.applied.push(Applied { kind, id: id.to_owned(), what, warnings: Vec::new() });
     }
 
     fn complain(&mut self, section: &'static str, id: &str, field: Option<Field>, message: String) {

@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use crate::api::{Api, about};
 use crate::extract::InBody;
 use crate::{FieldProblem, Problem, RestState};
-use service::{Applied, AppliedAs, ApplyError, Wanted};
+use service::{Applied, ApplyError, Wanted};
 
 pub(super) fn routes() -> Api {
     let text = "Creates and changes projects, agents and tasks as a manifest lists them";
@@ -19,7 +19,7 @@ async fn apply(
     InBody(wanted): InBody<Wanted>,
 ) -> Result<Json<Vec<Applied>>, Problem> {
     let applied = state.service.catalog.apply(&wanted).await?;
-    let n_changed = applied.iter().filter(|entry| entry.what != AppliedAs::Unchanged).count();
+    let n_changed = applied.iter().filter(|entry| entry.what.is_change()).count();
     tracing::info!(n_entries = applied.len(), n_changed, "manifest applied");
     Ok(Json(applied))
 }
