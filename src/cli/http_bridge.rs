@@ -28,7 +28,8 @@ use runtime::nudge::sleep_until;
 /// The number of requests on their way at the same time. Further lines wait in the input.
 const MAX_IN_FLIGHT: usize = 64;
 
-/// Carries messages until the input ends, and the answers until `client_gone`.
+/// Carries messages until the input ends, and the answers until `client_gone`. A message that waits
+/// for a slot then is not carried.
 pub(super) async fn run<O: AsyncWrite + Unpin + Send + 'static>(
     url: &str,
     mailbox: Mailbox,
@@ -71,8 +72,17 @@ pub(super) async fn run<O: AsyncWrite + Unpin + Send + 'static>(
                 bridge.give_up(&message["params"]["requestId"]);
             }
             let cancelled = bridge.begin(&message);
-            let slot =
-                Arc::clone(&slots).acquire_owned().await.expect("the semaphore is never closed");
+            let slot = tokio::select! {
+                // A free slot counts, even if the client has left.
+                biased;
+                slot = Arc::clone(&slots).acquire_owned() => slot,
+                () = client_gone.as_mut() => {
+                    bridge.closing.cancel();
+                    input.ahead.push_front(line);
+                    return Ok(());
+                }
+            };
+            let slot = slot.expect("the semaphore is never closed");
             let bridge = Arc::clone(&bridge);
             requests.spawn(async move {
                 let carried = bridge.carry(&line, &message, &cancelled).await;

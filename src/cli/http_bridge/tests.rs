@@ -197,6 +197,32 @@ async fn a_report_behind_a_handshake_is_kept_when_the_client_leaves() {
     }
 }
 
+#[tokio::test]
+async fn a_report_that_waits_for_a_slot_is_kept_when_the_client_leaves() {
+    let folder = tempfile::tempdir().unwrap();
+    let mailbox = Mailbox::made_in(folder.path());
+    // The server answers no request.
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let (mut client, input) = duplex(64 * 1024);
+    for id in 0..MAX_IN_FLIGHT {
+        let ping = json!({ "id": format!("ping {id}"), "method": "ping" });
+        client.write_all(format!("{ping}\n").as_bytes()).await.unwrap();
+    }
+    client.write_all(format!("{}\n", report()).as_bytes()).await.unwrap();
+    let (output, mut written) = duplex(4096);
+    let ended = run(&url, mailbox.clone(), input, output, std::future::ready(()));
+    let ended = tokio::time::timeout(LAST_ANSWERS / 2, ended).await;
+    ended.expect("it does not wait for a slot").unwrap();
+    let mut answers = String::new();
+    written.read_to_string(&mut answers).await.unwrap();
+    let answer: Value = serde_json::from_str(&answers).unwrap();
+    assert_eq!(answer["id"], 7, "{answer}");
+    assert_eq!(answer["result"]["structuredContent"]["success"], true, "{answer}");
+    assert!(mailbox.has_report());
+    drop((listener, client));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_handshake_without_an_answer_fails_ten_seconds_after_the_end_of_the_input() {
     let folder = tempfile::tempdir().unwrap();
