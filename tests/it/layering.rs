@@ -35,6 +35,7 @@ const ROWS: [(&str, &[&[&str]]); 4] = [
         &[
             &["throttle"],
             &["http", "telemetry", "nudge", "peer", "folder_watch"],
+            &["connections"],
             &["clock", "lru", "single_look"],
         ],
     ),

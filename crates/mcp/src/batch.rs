@@ -10,7 +10,7 @@ use rmcp::model::{ClientRequest, JsonRpcMessage, ProtocolVersion, RequestId, Ser
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use serde_json::Value;
 
-use super::admission::HeldBytes;
+use super::connections::HeldBytes;
 use super::malformed::{self, INVALID_REQUEST, complaint};
 
 use machine::locks::lock;

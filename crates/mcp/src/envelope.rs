@@ -10,7 +10,7 @@ use rmcp::model::{CallToolResult, ContentBlock, JsonObject};
 use serde_json::{Value, json};
 
 use super::arguments::UnknownArguments;
-use super::gate::Gate;
+use super::call_limits::Gate;
 use super::sender::Sender;
 use super::tools::Audience;
 use super::tools::Entry;

@@ -6,10 +6,11 @@
 
 mod arguments;
 mod batch;
+mod call_limits;
 mod cancels;
 mod compat;
 mod envelope;
-mod gate;
+mod identification;
 mod lines;
 mod malformed;
 mod progress;
@@ -18,9 +19,8 @@ mod refusals;
 mod sender;
 mod server;
 mod tools;
-mod turns;
 
-pub mod admission;
+pub mod connections;
 pub mod http;
 pub mod socket;
 

@@ -4,7 +4,7 @@
 //! stopped sending still gets its answers. If a peer is gone, its waiting calls end.
 //!
 //! A line that has begun must end within [`MAX_LINE_TIME`]. The lines and requests of a client
-//! together are limited as well (`admission`).
+//! together are limited as well (`connections`).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -24,8 +24,8 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::admission::{Busy, HeldBytes, Registered};
 use super::batch::{Answered, Batch, OpenBatches};
+use super::connections::{Busy, HeldBytes, Registered};
 use super::{MAX_MESSAGE, malformed};
 use machine::sys::sockets::ONLY_HANG_UP;
 use runtime::clock;

@@ -6,8 +6,8 @@ use std::fmt;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use super::call_limits::calls_of;
 use super::envelope::Incoming;
-use super::gate::calls_of;
 use super::rate::CallsOf;
 use domain::Refusal;
 use domain::rate::LogInterval;

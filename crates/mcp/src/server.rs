@@ -24,8 +24,8 @@ use tokio_util::task::TaskTracker;
 use tracing::Instrument as _;
 use tracing::field::Empty;
 
+use super::call_limits::Gate;
 use super::envelope::{CallError, Incoming, answer, refused, refused_arguments};
-use super::gate::Gate;
 use super::progress::CallProgress;
 use super::refusals::RefusalLog;
 use super::sender::Sender;

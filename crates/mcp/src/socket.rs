@@ -10,11 +10,11 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::admission::{ConnectionRegister, Registered};
+use super::connections::{ConnectionRegister, Registered};
+use super::identification::Turns;
 use super::lines::LineTransport;
 use super::malformed;
 use super::server::McpServer;
-use super::turns::Turns;
 use domain::admission::{ConnectionLimits, Refused};
 use machine::sys::peers;
 use runtime::http::share_of_descriptors;

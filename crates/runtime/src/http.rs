@@ -9,7 +9,6 @@
 
 pub mod body;
 mod connection;
-pub mod connection_pool;
 mod guard;
 mod headers;
 pub mod problem;
@@ -31,7 +30,7 @@ pub use guard::{guarded, only_header};
 pub use headers::with_security_headers;
 pub use problem::{FieldProblem, Problem};
 
-use connection_pool::ConnectionPool;
+use crate::connections::ConnectionPool;
 
 /// The limits of a listener for its clients.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,6 +4,7 @@
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests may wait and ask the time"))]
 
 pub mod clock;
+pub mod connections;
 pub mod folder_watch;
 pub mod http;
 pub mod lru;

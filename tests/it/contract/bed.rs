@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, mpsc};
 
-use ::mcp::admission::ConnectionRegister;
+use ::mcp::connections::ConnectionRegister;
 use ::mcp::{self, McpServer};
 use config::manifest;
 use config::{ConfigurationState, Environment, Start};

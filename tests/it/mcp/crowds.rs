@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ::mcp::admission::ConnectionRegister;
+use ::mcp::connections::ConnectionRegister;
 use ::mcp::{self, McpServer};
 use domain::admission::{ConnectionLimits, Refused};
 use domain::peer::ProcessId;

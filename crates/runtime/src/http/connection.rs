@@ -38,9 +38,9 @@ use tokio_util::task::TaskTracker;
 
 use super::HttpLimits;
 use super::body::Received;
-use super::connection_pool::{ConnectionSlot, ConnectionState};
 use super::problem::panicked;
 use super::unread::Unread;
+use crate::connections::{ConnectionSlot, ConnectionState};
 
 /// The time for the rest of a request that was answered before it was read. Closing at once would
 /// destroy the answer for a client that still sends.

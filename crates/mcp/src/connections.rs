@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use domain::admission::{Admission, Client, ConnectionLimits, Occupancy, Refused};
 use machine::locks::lock;
 use runtime::clock;
-use runtime::http::connection_pool::ConnectionState;
+use runtime::connections::ConnectionState;
 use runtime::peer::{LocalPeer, PeerKind};
 
 /// The time for the first message of a new connection. Afterwards it may be silent for hours,
