@@ -11,19 +11,19 @@ use domain::secret::TICKET_PREFIX;
 use domain::{Refusal, Secret};
 use runtime::clock;
 use runtime::peer::{LocalPeer, Peer, PeerKind};
-use runtime::throttle::{Admission, Attempt, Guesser, Throttle};
+use runtime::throttle::{Attempt, Guesser, SlotRule, Throttle};
 use service::ServiceError;
 
-/// The gate of all connections.
+/// The limits for the calls of all connections together.
 #[derive(Debug, Default)]
-pub(super) struct Gate {
+pub(super) struct CallLimits {
     rate: RateLimit,
     passkeys: Arc<Throttle>,
     /// The throttle for tokens of sessions and coordinators.
     tokens: Arc<Throttle>,
 }
 
-impl Gate {
+impl CallLimits {
     /// Admits a call, with the attempt at a passkey that it makes.
     ///
     /// # Errors
@@ -44,8 +44,8 @@ impl Gate {
         }
         let peer = &incoming.sender.peer;
         let is_ticket = text(incoming, "passkey").starts_with(TICKET_PREFIX);
-        let admission = if is_ticket { Admission::Always } else { Admission::of(peer) };
-        let attempt = self.passkeys.try_passkey(Guesser::of(peer), admission, now).await;
+        let slot_rule = if is_ticket { SlotRule::Exempt } else { SlotRule::of(peer) };
+        let attempt = self.passkeys.try_passkey(Guesser::of(peer), slot_rule, now).await;
         attempt.map(Some).ok_or(Refusal::TooManyAttempts)
     }
 
@@ -92,7 +92,7 @@ impl Gate {
         let attempt = self.tokens.try_token(
             Guesser::of(peer),
             token.token_hash(),
-            Admission::NeedsSlot,
+            SlotRule::Needed,
             clock::unpaused(),
         );
         let attempt = attempt.await.ok_or(Refusal::TooManyAttempts)?;

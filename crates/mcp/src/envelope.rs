@@ -10,7 +10,7 @@ use rmcp::model::{CallToolResult, ContentBlock, JsonObject};
 use serde_json::{Value, json};
 
 use super::arguments::UnknownArguments;
-use super::call_limits::Gate;
+use super::call_limits::CallLimits;
 use super::sender::Sender;
 use super::tools::Audience;
 use super::tools::Entry;
@@ -32,7 +32,7 @@ const LONGEST_PROBLEM: usize = 400;
 /// One call, before its caller is known.
 pub(super) struct Incoming<'a> {
     pub(super) service: &'a Service,
-    pub(super) gate: &'a Gate,
+    pub(super) limits: &'a CallLimits,
     pub(super) sender: &'a Sender,
     pub(super) coordinator_token: &'a Secret,
     pub(super) arguments: &'a JsonObject,
@@ -116,7 +116,7 @@ impl Who for Visitor {
             let checked = async {
                 incoming.is_good(&token).await?.then_some(()).ok_or(Refusal::InvalidSession.into())
             };
-            match incoming.gate.check_token(&incoming.sender.peer, &token, checked).await {
+            match incoming.limits.check_token(&incoming.sender.peer, &token, checked).await {
                 Ok(()) => {
                     return Ok(Self { is_known: true, has_notices: incoming.has_notices().await });
                 }
@@ -178,7 +178,7 @@ impl Who for AgentSession {
         let identified = async {
             Ok(incoming.service.sessions.identify(&token, incoming.sender.presenter()).await?)
         };
-        let caller = incoming.gate.check_token(&incoming.sender.peer, &token, identified).await?;
+        let caller = incoming.limits.check_token(&incoming.sender.peer, &token, identified).await?;
         incoming.check_own_session(&caller)?;
         Ok(Self(Box::new(noted(caller))))
     }
@@ -202,7 +202,7 @@ impl Who for Asker {
         let identified =
             async { Ok(incoming.service.sessions.identify_unless_over(&token, presenter).await?) };
         let Some(caller) =
-            incoming.gate.check_token(&incoming.sender.peer, &token, identified).await?
+            incoming.limits.check_token(&incoming.sender.peer, &token, identified).await?
         else {
             return Ok(Self(None));
         };
@@ -278,7 +278,7 @@ impl Who for Reporter {
                 .identify_reporter(&token, incoming.sender.presenter())
                 .await?)
         };
-        let caller = incoming.gate.check_token(&incoming.sender.peer, &token, identified).await?;
+        let caller = incoming.limits.check_token(&incoming.sender.peer, &token, identified).await?;
         incoming.check_own_session(&caller)?;
         Ok(Self(for_purpose(Purpose::Task, "logout", Box::new(noted(caller)))?))
     }
@@ -336,7 +336,7 @@ impl Who for Coordinator {
                     let is_right = token == *incoming.coordinator_token;
                     is_right.then_some(()).ok_or_else(|| Refusal::CoordinatorOnly.into())
                 };
-                incoming.gate.check_token(&incoming.sender.peer, &token, compared).await?;
+                incoming.limits.check_token(&incoming.sender.peer, &token, compared).await?;
             }
             None if incoming.sender.peer.kind() == Some(&PeerKind::Operator) => {}
             None => return Err(Refusal::CoordinatorOnly.into()),
@@ -420,7 +420,7 @@ impl Incoming<'_> {
         };
         let identified =
             async { Ok(self.service.sessions.identify(&token, self.sender.presenter()).await?) };
-        let caller = self.gate.check_token(&self.sender.peer, &token, identified).await;
+        let caller = self.limits.check_token(&self.sender.peer, &token, identified).await;
         caller.is_ok_and(|caller| caller.launch.n_notices > 0)
     }
 

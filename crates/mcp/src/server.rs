@@ -24,7 +24,7 @@ use tokio_util::task::TaskTracker;
 use tracing::Instrument as _;
 use tracing::field::Empty;
 
-use super::call_limits::Gate;
+use super::call_limits::CallLimits;
 use super::envelope::{CallError, Incoming, answer, refused, refused_arguments};
 use super::progress::CallProgress;
 use super::refusals::RefusalLog;
@@ -47,7 +47,7 @@ pub struct McpServer {
     service: Arc<Service>,
     tools: Arc<Tools>,
     coordinator_token: watch::Sender<Arc<Secret>>,
-    gate: Arc<Gate>,
+    limits: Arc<CallLimits>,
     refusals: Arc<RefusalLog>,
     /// Calls that are being answered; the shutdown waits for them.
     calls: TaskTracker,
@@ -67,7 +67,7 @@ impl McpServer {
             service,
             tools: Arc::new(tools::all()),
             coordinator_token: watch::Sender::new(Arc::new(coordinator_token)),
-            gate: Arc::default(),
+            limits: Arc::default(),
             refusals: Arc::default(),
             calls: TaskTracker::new(),
         }
@@ -131,7 +131,7 @@ impl Connection {
         let coordinator_token = Arc::clone(&self.server.coordinator_token.borrow());
         let incoming = Incoming {
             service: &self.server.service,
-            gate: &self.server.gate,
+            limits: &self.server.limits,
             sender,
             coordinator_token: &coordinator_token,
             arguments: &arguments,
@@ -171,7 +171,7 @@ impl Connection {
     ) -> Result<CallToolResponse, ErrorData> {
         let name = tool.name;
         self.server.refusals.log_counted();
-        let attempt = match self.server.gate.admit(name, incoming).await {
+        let attempt = match self.server.limits.admit(name, incoming).await {
             Ok(attempt) => attempt,
             Err(refusal) => {
                 self.server.refusals.note(incoming, &refusal);
@@ -189,7 +189,7 @@ impl Connection {
             ));
         };
         let notification = is_notified.then(|| incoming.service.guidance().notification());
-        match self.server.gate.hold_back(attempt, incoming, result).await {
+        match self.server.limits.hold_back(attempt, incoming, result).await {
             Ok(object) => Ok(answer(object, notification).into()),
             Err(CallError::Service(error)) => {
                 if let ServiceError::Refused(refusal) = &error {

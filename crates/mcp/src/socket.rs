@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::connections::{ConnectionRegister, Registered};
-use super::identification::Turns;
+use super::identification::IdentificationQueue;
 use super::lines::LineTransport;
 use super::malformed;
 use super::server::McpServer;
@@ -38,7 +38,7 @@ pub async fn serve(listener: UnixListener, server: McpServer, cancel: Cancellati
     let n_in_passing = (n_descriptors / 8).min(MAX_IN_PASSING);
     let limits = ConnectionLimits::of(n_descriptors - n_in_passing);
     let register = ConnectionRegister::new(limits);
-    let turns = Turns::new(limits.unknown_per_process);
+    let identifications = IdentificationQueue::new(limits.unknown_per_process);
     // No client keeps one for long without a place in the register, so that the next connection is
     // always accepted soon.
     let descriptors = Arc::new(Semaphore::new(n_descriptors));
@@ -56,11 +56,11 @@ pub async fn serve(listener: UnixListener, server: McpServer, cancel: Cancellati
             Ok((stream, _)) => {
                 is_troubled = false;
                 let register = register.clone();
-                let turns = turns.clone();
+                let identifications = identifications.clone();
                 let server = server.clone();
                 let close = close.child_token();
                 connections.spawn(async move {
-                    talk(stream, &register, &turns, server, close).await;
+                    talk(stream, &register, &identifications, server, close).await;
                     drop(descriptor);
                 });
             }
@@ -81,14 +81,14 @@ pub async fn serve(listener: UnixListener, server: McpServer, cancel: Cancellati
 async fn talk(
     stream: UnixStream,
     register: &ConnectionRegister,
-    turns: &Turns,
+    identifications: &IdentificationQueue,
     server: McpServer,
     close: CancellationToken,
 ) {
     let Ok((pid, _)) = peers::credentials(&stream) else {
         return;
     };
-    let Some(turn) = turns.take(pid).await else {
+    let Some(identification) = identifications.begin(pid).await else {
         return refuse(&stream, Refused::TooFast);
     };
     let peer = match LocalPeer::of(&stream) {
@@ -107,7 +107,7 @@ async fn talk(
         }
     };
     let registered = register.register(&server.with_launch(&peer));
-    drop(turn);
+    drop(identification);
     match registered {
         Ok(connection) => converse(stream, peer, connection, server, close).await,
         Err(refused) => refuse(&stream, refused),

@@ -89,17 +89,17 @@ impl Guesser {
 
 /// Says if an attempt needs a free slot before its secret is checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Admission {
-    NeedsSlot,
-    Always,
+pub enum SlotRule {
+    Needed,
+    Exempt,
 }
 
-impl Admission {
-    /// Returns the admission for the attempts of this peer.
+impl SlotRule {
+    /// Returns the rule for the attempts of this peer.
     pub fn of(peer: &Peer) -> Self {
         match peer.kind() {
-            Some(PeerKind::Operator) => Self::Always,
-            Some(PeerKind::Agent { .. } | PeerKind::Unauthenticated) | None => Self::NeedsSlot,
+            Some(PeerKind::Operator) => Self::Exempt,
+            Some(PeerKind::Agent { .. } | PeerKind::Unauthenticated) | None => Self::Needed,
         }
     }
 }
@@ -180,10 +180,10 @@ impl Throttle {
     pub async fn try_passkey(
         self: &Arc<Self>,
         guesser: Guesser,
-        admission: Admission,
+        slot_rule: SlotRule,
         now: Instant,
     ) -> Option<Attempt> {
-        self.admit(guesser, None, admission, now).await
+        self.admit(guesser, None, slot_rule, now).await
     }
 
     /// Admits the check of a token, cookie or link like [`Self::try_passkey`]. A secret that is
@@ -192,10 +192,10 @@ impl Throttle {
         self: &Arc<Self>,
         guesser: Guesser,
         token: TokenHash,
-        admission: Admission,
+        slot_rule: SlotRule,
         now: Instant,
     ) -> Option<Attempt> {
-        self.admit(guesser, Some(token), admission, now).await
+        self.admit(guesser, Some(token), slot_rule, now).await
     }
 
     /// Remembers a token, cookie or link as right until it turns out to be wrong, or too many newer
@@ -208,12 +208,12 @@ impl Throttle {
         self: &Arc<Self>,
         guesser: Guesser,
         secret: Option<TokenHash>,
-        admission: Admission,
+        slot_rule: SlotRule,
         now: Instant,
     ) -> Option<Attempt> {
         let is_remembered =
             secret.as_ref().is_some_and(|token| self.lock().right.find(token).is_some());
-        let has_slot = admission == Admission::NeedsSlot && !is_remembered;
+        let has_slot = slot_rule == SlotRule::Needed && !is_remembered;
         if has_slot && !self.wait_for_slot(&guesser, now).await {
             return None;
         }

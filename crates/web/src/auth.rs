@@ -28,7 +28,7 @@ use domain::{Credential, CredentialId, Refusal, Secret};
 use runtime::clock;
 use runtime::http::only_header;
 use runtime::peer::Peer;
-use runtime::throttle::{Admission, Attempt, Guesser};
+use runtime::throttle::{Attempt, Guesser, SlotRule};
 use service::Service;
 use service::audit::{self, Actor};
 
@@ -192,9 +192,9 @@ pub(super) async fn attempt(
     secret: &Secret,
 ) -> Result<Attempt, Problem> {
     let guesser = Guesser::of(peer);
-    let admission = Admission::of(peer);
+    let slot_rule = SlotRule::of(peer);
     let attempt =
-        state.guesses.try_token(guesser, secret.token_hash(), admission, clock::unpaused());
+        state.guesses.try_token(guesser, secret.token_hash(), slot_rule, clock::unpaused());
     attempt.await.ok_or_else(|| Refusal::TooManyAttempts.into())
 }
 

@@ -11,20 +11,20 @@ use http_body_util::BodyExt as _;
 use hyper::body::{Body as _, Frame, Incoming, SizeHint};
 use tower_http::timeout::{DeadlineBody, TimeoutError};
 
-use super::connection::Turn;
+use super::connection::Exchange;
 use super::problem::Problem;
 
-/// The body of a request. It fails once its time is up. The client's turn ends with it.
+/// The body of a request. It fails once its time is up. The exchange notes its end.
 pub(super) struct Received {
     body: Pin<Box<DeadlineBody<Incoming>>>,
-    turn: Turn,
+    exchange: Exchange,
     has_ended: bool,
 }
 
 impl Received {
-    pub(super) fn new(body: Incoming, turn: Turn, limit: Duration) -> Self {
+    pub(super) fn new(body: Incoming, exchange: Exchange, limit: Duration) -> Self {
         let has_ended = body.is_end_stream();
-        Self { body: Box::pin(DeadlineBody::new(limit, body)), turn, has_ended }
+        Self { body: Box::pin(DeadlineBody::new(limit, body)), exchange, has_ended }
     }
 }
 
@@ -42,7 +42,7 @@ impl hyper::body::Body for Received {
             && (frame.is_none() || this.body.is_end_stream())
         {
             this.has_ended = true;
-            this.turn.request_ends(false);
+            this.exchange.request_ends(false);
         }
         polled
     }
@@ -59,7 +59,7 @@ impl hyper::body::Body for Received {
 impl Drop for Received {
     fn drop(&mut self) {
         if !self.has_ended {
-            self.turn.request_ends(true);
+            self.exchange.request_ends(true);
         }
     }
 }

@@ -61,12 +61,13 @@ const TOO_SLOW: &str = "HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncon
 #[derive(Debug, Clone)]
 pub struct ClientGone(pub CancellationToken);
 
-/// The side that acts: the client, which sends a request or reads an answer, or the server.
+/// The requests and answers of a connection. It notes which side acts: the client, which sends a
+/// request or reads an answer, or the server.
 #[derive(Debug, Clone)]
-pub(super) struct Turn(Arc<TurnState>);
+pub(super) struct Exchange(Arc<ExchangeState>);
 
 #[derive(Debug)]
-struct TurnState {
+struct ExchangeState {
     connection_state: Arc<ConnectionState>,
     limits: HttpLimits,
     /// The body of the last request is not complete.
@@ -75,12 +76,12 @@ struct TurnState {
     has_left_body: AtomicBool,
 }
 
-impl Turn {
+impl Exchange {
     fn new(connection_state: Arc<ConnectionState>, limits: HttpLimits) -> Self {
         connection_state.waits(limits.head);
         let is_receiving = AtomicBool::new(false);
         let has_left_body = AtomicBool::new(false);
-        Self(Arc::new(TurnState { connection_state, limits, is_receiving, has_left_body }))
+        Self(Arc::new(ExchangeState { connection_state, limits, is_receiving, has_left_body }))
     }
 
     fn request_begins(&self, body: &Incoming) {
@@ -136,16 +137,17 @@ pub(super) async fn serve<S, I>(
     I: Clone + Send + Sync + 'static,
 {
     let connection_state = Arc::clone(slot.connection_state());
-    let turn = Turn::new(Arc::clone(&connection_state), limits.clone());
+    let exchange = Exchange::new(Arc::clone(&connection_state), limits.clone());
     let router = TowerToHyperService::new(router);
     let service = service_fn(|request: Request<Incoming>| {
-        turn.request_begins(request.body());
+        exchange.request_begins(request.body());
         let mut request =
-            request.map(|body| Body::new(Received::new(body, turn.clone(), limits.body)));
+            request.map(|body| Body::new(Received::new(body, exchange.clone(), limits.body)));
         request.extensions_mut().insert(ConnectInfo(info.clone()));
         let answer = answer_to(request, &router, &requests);
-        let turn = turn.clone();
-        async move { Ok::<_, Infallible>(answer.await.map(|body| Answer { body, turn })) }.boxed()
+        let exchange = exchange.clone();
+        async move { Ok::<_, Infallible>(answer.await.map(|body| Answer { body, exchange })) }
+            .boxed()
     });
     let io = TokioIo::new(Unread::new(stream, limits.answer));
     let mut connection = http1::Builder::new()
@@ -162,7 +164,7 @@ pub(super) async fn serve<S, I>(
             () = connection_state.gives_way().cancelled() => return,
             () = &mut cancelled, if !is_closing => {
                 is_closing = true;
-                turn.hurry();
+                exchange.hurry();
                 Pin::new(&mut connection).graceful_shutdown();
             }
             ended = poll_fn(|cx| connection.poll_without_shutdown(cx)) => break ended,
@@ -183,7 +185,7 @@ pub(super) async fn serve<S, I>(
         let _ = stream.write_all(TOO_SLOW.as_bytes()).now_or_never();
     }
     let is_idle = is_late && parts.read_buf.is_empty();
-    let lingers = (ended.is_err() && !is_idle) || turn.0.has_left_body.load(Ordering::Relaxed);
+    let lingers = (ended.is_err() && !is_idle) || exchange.0.has_left_body.load(Ordering::Relaxed);
     connection_state.waits(LINGER);
     let close = async {
         let _ = stream.shutdown().await;
@@ -223,10 +225,10 @@ fn answer_to(
     .boxed()
 }
 
-/// The body of an answer. The server's turn ends with it.
+/// The body of an answer. The exchange notes its end.
 struct Answer {
     body: Body,
-    turn: Turn,
+    exchange: Exchange,
 }
 
 impl hyper::body::Body for Answer {
@@ -251,6 +253,6 @@ impl hyper::body::Body for Answer {
 
 impl Drop for Answer {
     fn drop(&mut self) {
-        self.turn.answer_ends();
+        self.exchange.answer_ends();
     }
 }

@@ -17,7 +17,7 @@ fn hash(token: &str) -> TokenHash {
 
 fn try_passkey(throttle: &Arc<Throttle>, guesser: &Guesser, now: Instant) -> Option<Attempt> {
     throttle
-        .try_passkey(guesser.clone(), Admission::NeedsSlot, now)
+        .try_passkey(guesser.clone(), SlotRule::Needed, now)
         .now_or_never()
         .expect("no check goes on")
 }
@@ -28,7 +28,7 @@ fn try_token(
     token: &str,
     now: Instant,
 ) -> Option<Attempt> {
-    let admitted = throttle.try_token(guesser.clone(), hash(token), Admission::NeedsSlot, now);
+    let admitted = throttle.try_token(guesser.clone(), hash(token), SlotRule::Needed, now);
     admitted.now_or_never().expect("no check goes on")
 }
 
@@ -105,7 +105,7 @@ fn a_check_that_goes_on_uses_a_slot_and_gives_it_back() {
     let now = Instant::now();
     let mut checks: Vec<Attempt> =
         (0..MAX_SLOTS).map(|_| try_passkey(&throttle, &ANN, now).unwrap()).collect();
-    let begin = || Box::pin(throttle.try_passkey(ANN, Admission::NeedsSlot, now));
+    let begin = || Box::pin(throttle.try_passkey(ANN, SlotRule::Needed, now));
     let mut next = begin();
     let mut last = begin();
     assert!(next.as_mut().now_or_never().is_none() && last.as_mut().now_or_never().is_none());
@@ -142,16 +142,16 @@ fn operators_on_the_socket_need_no_slot_and_agents_have_their_own() {
     let local =
         |kind| Peer::Local(LocalPeer { kind, pid: 1, uid: 1000, lineage: Lineage::default() });
     let launch = |id: &str| local(PeerKind::Agent { launch: Some(id.parse().unwrap()) });
-    assert_eq!(Admission::of(&local(PeerKind::Operator)), Admission::Always);
-    assert_eq!(Admission::of(&launch("lch_a")), Admission::NeedsSlot);
-    assert_eq!(Admission::of(&Peer::Network("127.0.0.1:1".parse().unwrap())), Admission::NeedsSlot);
+    assert_eq!(SlotRule::of(&local(PeerKind::Operator)), SlotRule::Exempt);
+    assert_eq!(SlotRule::of(&launch("lch_a")), SlotRule::Needed);
+    assert_eq!(SlotRule::of(&Peer::Network("127.0.0.1:1".parse().unwrap())), SlotRule::Needed);
     let throttle = Arc::<Throttle>::default();
     let now = Instant::now();
     exhaust(&throttle, &Guesser::of(&launch("lch_a")), "agt", now);
     assert!(try_passkey(&throttle, &Guesser::of(&launch("lch_b")), now).is_some());
     // Its wrong secrets are held back like those of others, as far as there are slots.
     let operator =
-        || throttle.try_passkey(ANN, Admission::Always, now).now_or_never().flatten().unwrap();
+        || throttle.try_passkey(ANN, SlotRule::Exempt, now).now_or_never().flatten().unwrap();
     let n_held = (0..100).filter_map(|_| operator().failed(Some("agt"), now)).count();
     assert_eq!(n_held, MAX_SLOTS);
     operator().succeeded(Some("agt"));

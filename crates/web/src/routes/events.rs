@@ -129,7 +129,7 @@ pub(crate) struct Places(Arc<Semaphore>);
 
 impl Places {
     /// Returns the places of one listener.
-    pub(crate) fn of_door() -> Self {
+    pub(crate) fn of_listener() -> Self {
         Self(Arc::new(Semaphore::new(share_of_descriptors(20, MAX_FOLLOWERS))))
     }
 
@@ -152,7 +152,7 @@ impl Places {
 
 pub(super) fn routes() -> Api {
     let text = "Events as they happen: server-sent events of EventBody, and `status` and `reset`";
-    let follow = get(follow).layer(Extension(Places::of_door()));
+    let follow = get(follow).layer(Extension(Places::of_listener()));
     Api::new().route(
         "get",
         "/events",

@@ -61,10 +61,10 @@ pub struct ImportQuery {
 
 /// Lets one import at a time be read on a listener, because its objects are in memory.
 #[derive(Clone)]
-struct Turn(Arc<Semaphore>);
+struct ImportSlot(Arc<Semaphore>);
 
 pub(super) fn routes() -> Api {
-    let one_at_a_time = post(import).layer(Extension(Turn(Arc::new(Semaphore::new(1)))));
+    let one_at_a_time = post(import).layer(Extension(ImportSlot(Arc::new(Semaphore::new(1)))));
     let exports = "Projects, agents, tasks and chats as JSON lines; no passkeys and no tokens";
     let imports = "Adds the objects of an export, all or none of them. The body has JSON lines";
     Api::new()
@@ -116,11 +116,11 @@ fn check_role(operator: &Operator) -> Result<(), Problem> {
 
 async fn import(
     State(state): State<RestState>,
-    Extension(Turn(turn)): Extension<Turn>,
+    Extension(ImportSlot(slot)): Extension<ImportSlot>,
     InQuery(query): InQuery<ImportQuery>,
     body: Body,
 ) -> Result<Json<ImportReport>, Problem> {
-    let Ok(_turn) = turn.try_acquire() else {
+    let Ok(_slot) = slot.try_acquire() else {
         let detail = "another import is under way: repeat this one when it has ended";
         return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "import_under_way", detail));
     };

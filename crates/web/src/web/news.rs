@@ -57,7 +57,7 @@ impl<'a> Item<'a> {
 }
 
 pub(super) fn routes() -> Router<RestState> {
-    Router::new().route("/ui/events", get(follow).layer(Extension(Places::of_door())))
+    Router::new().route("/ui/events", get(follow).layer(Extension(Places::of_listener())))
 }
 
 async fn follow(
