@@ -1,8 +1,8 @@
-//! Keeps the register of the MCP socket's connections: which client each belongs to, which of them
-//! are idle, and how many bytes their requests hold. `domain::admission` decides; this carries the
-//! decisions out.
+//! Keeps the connections of the MCP socket: which client each belongs to, which of them are idle,
+//! and how many bytes their requests hold. `domain::admission` decides; this carries the decisions
+//! out.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -11,7 +11,9 @@ use tokio::time::Instant;
 use domain::admission::{Admission, Client, ConnectionLimits, Occupancy, Refused};
 use machine::locks::lock;
 use runtime::clock;
-use runtime::connections::ConnectionState;
+use runtime::connections::{
+    ConnectionRegister, ConnectionState, LockedRegister, RegisteredConnection,
+};
 use runtime::peer::{LocalPeer, PeerKind};
 
 /// The time for the first message of a new connection. Afterwards it may be silent for hours,
@@ -22,27 +24,17 @@ const NO_LIMIT: Duration = Duration::from_hours(24 * 365);
 /// The time between two log lines about refused connections.
 const LOG_INTERVAL: Duration = Duration::from_mins(1);
 
-/// The connections of one MCP socket. Clones share the register.
+/// The connections of one MCP socket. Clones share them.
 #[derive(Debug, Clone)]
-pub struct ConnectionRegister(Arc<Shared>);
+pub struct SocketConnections(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
     limits: ConnectionLimits,
-    entries: Mutex<Entries>,
-}
-
-#[derive(Debug, Default)]
-struct Entries {
-    n_registered: u64,
-    clients: HashMap<Client, ClientEntry>,
-    refusals: Refusals,
-}
-
-#[derive(Debug, Default)]
-struct ClientEntry {
-    connections: BTreeMap<u64, Arc<ConnectionState>>,
-    n_bytes: usize,
+    register: ConnectionRegister<Client>,
+    /// The bytes that each client holds, if it holds any.
+    held_bytes: Mutex<HashMap<Client, usize>>,
+    refusals: Mutex<Refusals>,
 }
 
 /// The refused connections since the last log line.
@@ -52,13 +44,11 @@ struct Refusals {
     logged_at: Option<Instant>,
 }
 
-/// A registered connection. Dropping it frees its place.
+/// A connection of the socket. Dropping it frees its place.
 #[derive(Debug)]
-pub struct Registered {
+pub struct SocketConnection {
     shared: Arc<Shared>,
-    client: Client,
-    number: u64,
-    connection_state: Arc<ConnectionState>,
+    registered: RegisteredConnection<Client>,
     activity: Mutex<Activity>,
 }
 
@@ -72,12 +62,12 @@ struct Activity {
 
 /// Keeps a connection from counting as idle.
 #[derive(Debug)]
-pub(super) struct Busy(Arc<Registered>);
+pub(super) struct Busy(Arc<SocketConnection>);
 
 /// Bytes that a client's line, request or answer holds. Dropping it gives them back.
 #[derive(Debug)]
 pub(super) struct HeldBytes {
-    connection: Arc<Registered>,
+    connection: Arc<SocketConnection>,
     n: usize,
 }
 
@@ -91,9 +81,14 @@ pub(super) struct TooManyBytes {
     limit: usize,
 }
 
-impl ConnectionRegister {
+impl SocketConnections {
     pub fn new(limits: ConnectionLimits) -> Self {
-        Self(Arc::new(Shared { limits, entries: Mutex::default() }))
+        Self(Arc::new(Shared {
+            limits,
+            register: ConnectionRegister::default(),
+            held_bytes: Mutex::default(),
+            refusals: Mutex::default(),
+        }))
     }
 
     /// Registers a connection of `peer`. If the peer's client has reached a limit, its connection
@@ -101,49 +96,37 @@ impl ConnectionRegister {
     ///
     /// # Errors
     /// No place for the connection.
-    pub fn register(&self, peer: &LocalPeer) -> Result<Arc<Registered>, Refused> {
+    pub fn register(&self, peer: &LocalPeer) -> Result<Arc<SocketConnection>, Refused> {
         let client = client_of(peer);
-        let connection_state = Arc::new(ConnectionState::default());
-        connection_state.waits(FIRST_MESSAGE);
-        let mut entries = self.0.entries();
+        let state = ConnectionState::default();
+        state.waits(FIRST_MESSAGE);
+        let Shared { limits, register, refusals, .. } = &*self.0;
+        let mut register = register.lock();
         let mut longest_idle = None;
         let find_idle = || {
-            longest_idle = entries.longest_idle(&client);
+            longest_idle = register.find_longest_idle(&client);
             longest_idle.is_some()
         };
-        match self.0.limits.admit(&client, entries.occupancy(&client), find_idle) {
+        match limits.admit(&client, occupancy(&register, &client), find_idle) {
             Admission::Granted => {}
             Admission::InsteadOfIdle => {
-                let (number, idle) = longest_idle.expect("it was found just now");
-                idle.gives_way().cancel();
                 // Its place is free at once. Its descriptor is free soon after.
-                entries.remove(&client, number);
+                register.displace(&client, &longest_idle.expect("it was found just now"));
             }
             Admission::Refused(refused) => {
-                entries.refusals.note(&client, refused);
+                drop(register);
+                lock(refusals).note(&client, refused);
                 return Err(refused);
             }
         }
-        entries.n_registered += 1;
-        let number = entries.n_registered;
-        entries
-            .clients
-            .entry(client.clone())
-            .or_default()
-            .connections
-            .insert(number, Arc::clone(&connection_state));
-        drop(entries);
-        Ok(Arc::new(Registered {
-            shared: Arc::clone(&self.0),
-            client,
-            number,
-            connection_state,
-            activity: Mutex::default(),
-        }))
+        let registered = register.register(client, state);
+        let shared = Arc::clone(&self.0);
+        Ok(Arc::new(SocketConnection { shared, registered, activity: Mutex::default() }))
     }
 }
 
-fn client_of(peer: &LocalPeer) -> Client {
+/// Returns the client whose connections and calls count together with those of `peer`.
+pub(super) fn client_of(peer: &LocalPeer) -> Client {
     match &peer.kind {
         PeerKind::Operator => Client::Operators,
         PeerKind::Agent { launch: Some(launch) } => Client::Launch(launch.clone()),
@@ -153,46 +136,22 @@ fn client_of(peer: &LocalPeer) -> Client {
     }
 }
 
-impl Shared {
-    fn entries(&self) -> MutexGuard<'_, Entries> {
-        lock(&self.entries)
-    }
+fn occupancy(register: &LockedRegister<'_, Client>, client: &Client) -> Occupancy {
+    let in_all = register.n_in_all();
+    let of_agents = in_all - register.n_of(&Client::Operators);
+    Occupancy { in_all, of_agents, of_client: register.n_of(client) }
 }
 
-impl Entries {
-    fn occupancy(&self, client: &Client) -> Occupancy {
-        let of =
-            |client: &Client| self.clients.get(client).map_or(0, |entry| entry.connections.len());
-        let in_all = self.clients.values().map(|entry| entry.connections.len()).sum();
-        Occupancy { in_all, of_agents: in_all - of(&Client::Operators), of_client: of(client) }
-    }
-
-    fn longest_idle(&self, client: &Client) -> Option<(u64, Arc<ConnectionState>)> {
-        let connections = self.clients.get(client)?.connections.iter();
-        let idle = connections.filter_map(|(number, connection_state)| {
-            Some((connection_state.waits_since()?, *number, connection_state))
-        });
-        let (_, number, connection_state) =
-            idle.min_by_key(|(since, number, _)| (*since, *number))?;
-        Some((number, Arc::clone(connection_state)))
-    }
-
-    /// Does nothing if the connection was removed before.
-    fn remove(&mut self, client: &Client, number: u64) {
-        if let Some(entry) = self.clients.get_mut(client) {
-            entry.connections.remove(&number);
+impl Shared {
+    /// Changes the number of bytes that a client holds.
+    fn change_held<T>(&self, client: &Client, change: impl FnOnce(&mut usize) -> T) -> T {
+        let mut held_bytes = lock(&self.held_bytes);
+        let n_bytes = held_bytes.entry(client.clone()).or_default();
+        let changed = change(n_bytes);
+        if *n_bytes == 0 {
+            held_bytes.remove(client);
         }
-        self.forget_if_unused(client);
-    }
-
-    fn forget_if_unused(&mut self, client: &Client) {
-        if self
-            .clients
-            .get(client)
-            .is_some_and(|entry| entry.connections.is_empty() && entry.n_bytes == 0)
-        {
-            self.clients.remove(client);
-        }
+        changed
     }
 }
 
@@ -218,9 +177,9 @@ impl Refusals {
     }
 }
 
-impl Registered {
+impl SocketConnection {
     pub(super) fn connection_state(&self) -> &Arc<ConnectionState> {
-        &self.connection_state
+        self.registered.state()
     }
 
     /// Notes that a message came: from now on, silence has no time limit.
@@ -232,7 +191,7 @@ impl Registered {
     pub(super) fn begin(self: &Arc<Self>) -> Busy {
         let mut activity = self.activity();
         activity.n_busy += 1;
-        self.connection_state.works();
+        self.connection_state().works();
         drop(activity);
         Busy(Arc::clone(self))
     }
@@ -247,18 +206,12 @@ impl Registered {
     }
 }
 
-impl Drop for Registered {
-    fn drop(&mut self) {
-        self.shared.entries().remove(&self.client, self.number);
-    }
-}
-
 impl Drop for Busy {
     fn drop(&mut self) {
         let mut activity = self.0.activity();
         activity.n_busy -= 1;
         if activity.n_busy == 0 {
-            self.0.connection_state.waits(if activity.has_spoken {
+            self.0.connection_state().waits(if activity.has_spoken {
                 NO_LIMIT
             } else {
                 FIRST_MESSAGE
@@ -270,15 +223,16 @@ impl Drop for Busy {
 impl HeldBytes {
     /// Holds `n` bytes from now on, if the client may hold that many.
     pub(super) fn grow_to(&mut self, n: usize) -> Result<(), TooManyBytes> {
-        let Registered { shared, client, .. } = &*self.connection;
         let more = n.saturating_sub(self.n);
-        let mut entries = shared.entries();
-        let entry = entries.clients.entry(client.clone()).or_default();
-        let limit = shared.limits.bytes_of(client);
-        if entry.n_bytes + more > limit {
-            return Err(TooManyBytes { limit });
-        }
-        entry.n_bytes += more;
+        let client = self.connection.registered.client();
+        let limit = self.connection.shared.limits.bytes_of(client);
+        self.connection.shared.change_held(client, |n_bytes| {
+            if *n_bytes + more > limit {
+                return Err(TooManyBytes { limit });
+            }
+            *n_bytes += more;
+            Ok(())
+        })?;
         self.n += more;
         Ok(())
     }
@@ -286,22 +240,46 @@ impl HeldBytes {
     /// Holds `n` more bytes from now on, even if they are too many. The client's next requests are
     /// refused then.
     pub(super) fn add(&mut self, n: usize) {
-        let Registered { shared, client, .. } = &*self.connection;
-        shared.entries().clients.entry(client.clone()).or_default().n_bytes += n;
+        let client = self.connection.registered.client();
+        self.connection.shared.change_held(client, |n_bytes| *n_bytes += n);
         self.n += n;
     }
 }
 
 impl Drop for HeldBytes {
     fn drop(&mut self) {
-        if self.n == 0 {
-            return;
+        if self.n > 0 {
+            let client = self.connection.registered.client();
+            self.connection
+                .shared
+                .change_held(client, |n_bytes| *n_bytes = n_bytes.saturating_sub(self.n));
         }
-        let Registered { shared, client, .. } = &*self.connection;
-        let mut entries = shared.entries();
-        if let Some(entry) = entries.clients.get_mut(client) {
-            entry.n_bytes = entry.n_bytes.saturating_sub(self.n);
-        }
-        entries.forget_if_unused(client);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use runtime::peer::Lineage;
+
+    use super::*;
+
+    #[test]
+    fn bytes_count_for_all_connections_of_a_client_until_they_are_given_back() {
+        let connections = SocketConnections::new(ConnectionLimits::of(100));
+        let kind = PeerKind::Agent { launch: None };
+        let peer = LocalPeer { kind, pid: 1, uid: 7, lineage: Lineage::default() };
+        let first = connections.register(&peer).unwrap();
+        let second = connections.register(&peer).unwrap();
+        let limit = 4 * 1024 * 1024;
+        let (mut line, mut other) = (first.holds_nothing(), second.holds_nothing());
+        line.grow_to(limit - 10).unwrap();
+        assert_eq!(other.grow_to(11), Err(TooManyBytes { limit }));
+        other.grow_to(10).unwrap();
+        other.add(100);
+        assert_eq!(line.grow_to(limit), Err(TooManyBytes { limit }));
+        drop(line);
+        other.grow_to(limit).unwrap();
+        drop(other);
+        assert!(lock(&connections.0.held_bytes).is_empty(), "no client stays behind");
     }
 }

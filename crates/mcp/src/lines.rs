@@ -25,7 +25,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::batch::{Answered, Batch, OpenBatches};
-use super::connections::{Busy, HeldBytes, Registered};
+use super::connections::{Busy, HeldBytes, SocketConnection};
 use super::{MAX_MESSAGE, malformed};
 use machine::sys::sockets::ONLY_HANG_UP;
 use runtime::clock;
@@ -81,7 +81,7 @@ pub(super) struct LineTransport {
     requests: Arc<Semaphore>,
     /// An answer takes one until it is written.
     answers: Arc<Semaphore>,
-    connection: Arc<Registered>,
+    connection: Arc<SocketConnection>,
     /// Ends what waits for the client, once that is gone.
     gone: CancellationToken,
 }
@@ -107,7 +107,7 @@ impl LineTransport {
     /// Creates the transport. `gone` is cancelled when the client is gone.
     pub(super) fn new(
         stream: UnixStream,
-        connection: Arc<Registered>,
+        connection: Arc<SocketConnection>,
         gone: CancellationToken,
     ) -> Self {
         let (reader, writer) = stream.into_split();

@@ -10,7 +10,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::connections::{ConnectionRegister, Registered};
+use super::connections::{SocketConnection, SocketConnections};
 use super::identification::IdentificationQueue;
 use super::lines::LineTransport;
 use super::malformed;
@@ -37,12 +37,12 @@ pub async fn serve(listener: UnixListener, server: McpServer, cancel: Cancellati
     let n_descriptors = share_of_descriptors(4, MAX_CONNECTIONS);
     let n_in_passing = (n_descriptors / 8).min(MAX_IN_PASSING);
     let limits = ConnectionLimits::of(n_descriptors - n_in_passing);
-    let register = ConnectionRegister::new(limits);
+    let connections = SocketConnections::new(limits);
     let identifications = IdentificationQueue::new(limits.unknown_per_process);
     // No client keeps one for long without a place in the register, so that the next connection is
     // always accepted soon.
     let descriptors = Arc::new(Semaphore::new(n_descriptors));
-    let connections = TaskTracker::new();
+    let tasks = TaskTracker::new();
     let close = CancellationToken::new();
     let mut is_troubled = false;
     loop {
@@ -55,12 +55,12 @@ pub async fn serve(listener: UnixListener, server: McpServer, cancel: Cancellati
         match accepted {
             Ok((stream, _)) => {
                 is_troubled = false;
-                let register = register.clone();
+                let connections = connections.clone();
                 let identifications = identifications.clone();
                 let server = server.clone();
                 let close = close.child_token();
-                connections.spawn(async move {
-                    talk(stream, &register, &identifications, server, close).await;
+                tasks.spawn(async move {
+                    talk(stream, &connections, &identifications, server, close).await;
                     drop(descriptor);
                 });
             }
@@ -74,13 +74,13 @@ pub async fn serve(listener: UnixListener, server: McpServer, cancel: Cancellati
     }
     server.settled().await;
     close.cancel();
-    connections.close();
-    connections.wait().await;
+    tasks.close();
+    tasks.wait().await;
 }
 
 async fn talk(
     stream: UnixStream,
-    register: &ConnectionRegister,
+    connections: &SocketConnections,
     identifications: &IdentificationQueue,
     server: McpServer,
     close: CancellationToken,
@@ -106,7 +106,7 @@ async fn talk(
             return;
         }
     };
-    let registered = register.register(&server.with_launch(&peer));
+    let registered = connections.register(&server.with_launch(&peer));
     drop(identification);
     match registered {
         Ok(connection) => converse(stream, peer, connection, server, close).await,
@@ -125,7 +125,7 @@ fn refuse(stream: &UnixStream, refused: Refused) {
 pub async fn converse(
     stream: UnixStream,
     peer: LocalPeer,
-    connection: Arc<Registered>,
+    connection: Arc<SocketConnection>,
     server: McpServer,
     close: CancellationToken,
 ) {

@@ -11,6 +11,7 @@ pub mod body;
 mod connection;
 mod guard;
 mod headers;
+mod pool;
 pub mod problem;
 pub mod unfinished;
 mod unread;
@@ -30,7 +31,7 @@ pub use guard::{guarded, only_header};
 pub use headers::with_security_headers;
 pub use problem::{FieldProblem, Problem};
 
-use crate::connections::ConnectionPool;
+use pool::ConnectionPool;
 
 /// The limits of a listener for its clients.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -156,7 +157,7 @@ pub async fn serve<L, I>(
             }
         };
         is_troubled = false;
-        let Some(slot) = cancel.run_until_cancelled(pool.enter()).await else {
+        let Some(connection) = cancel.run_until_cancelled(pool.enter()).await else {
             break;
         };
         let info = describe(&stream);
@@ -166,7 +167,7 @@ pub async fn serve<L, I>(
             stream,
             router,
             info,
-            slot,
+            connection,
             limits.clone(),
             cancel.clone(),
             requests,

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, mpsc};
 
-use ::mcp::connections::ConnectionRegister;
+use ::mcp::connections::SocketConnections;
 use ::mcp::{self, McpServer};
 use config::manifest;
 use config::{ConfigurationState, Environment, Start};
@@ -438,8 +438,8 @@ impl Here {
         let peer = LocalPeer { kind, pid, uid: 0, lineage: Lineage::default() };
         let (mcp, cancel) = (self.mcp.clone(), self.cancel.child_token());
         self.runtime.spawn(async move {
-            let register = ConnectionRegister::new(ConnectionLimits::of(1));
-            let connection = register.register(&peer).unwrap();
+            let connections = SocketConnections::new(ConnectionLimits::of(1));
+            let connection = connections.register(&peer).unwrap();
             mcp::socket::converse(theirs, peer, connection, mcp, cancel).await;
         });
         let (reader, mut writer) = ours.into_split();

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ::mcp::connections::ConnectionRegister;
+use ::mcp::connections::SocketConnections;
 use ::mcp::{self, McpServer};
 use domain::admission::{ConnectionLimits, Refused};
 use domain::peer::ProcessId;
@@ -30,7 +30,7 @@ const PING: &[u8] = b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n";
 /// A server whose clients have the identities that the test gives them.
 struct Bed {
     server: McpServer,
-    register: ConnectionRegister,
+    connections: SocketConnections,
 }
 
 impl Bed {
@@ -39,7 +39,7 @@ impl Bed {
         let service =
             Arc::new(Service::new(store, Arc::new(SystemWorld), settings(), Nudge::new()));
         let server = McpServer::new(service, Secret::new("coord_of_the_crowd"));
-        Self { server, register: ConnectionRegister::new(ConnectionLimits::of(n_places)) }
+        Self { server, connections: SocketConnections::new(ConnectionLimits::of(n_places)) }
     }
 
     fn try_connect(&self, kind: &PeerKind) -> Result<Wire, Refused> {
@@ -52,7 +52,7 @@ impl Bed {
     }
 
     fn try_connect_as(&self, peer: LocalPeer) -> Result<Wire, Refused> {
-        let connection = self.register.register(&peer)?;
+        let connection = self.connections.register(&peer)?;
         let (ours, theirs) = UnixStream::pair().unwrap();
         tokio::spawn(mcp::socket::converse(
             theirs,

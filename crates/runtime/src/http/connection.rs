@@ -38,9 +38,10 @@ use tokio_util::task::TaskTracker;
 
 use super::HttpLimits;
 use super::body::Received;
+use super::pool::HttpConnection;
 use super::problem::panicked;
 use super::unread::Unread;
-use crate::connections::{ConnectionSlot, ConnectionState};
+use crate::connections::ConnectionState;
 
 /// The time for the rest of a request that was answered before it was read. Closing at once would
 /// destroy the answer for a client that still sends.
@@ -128,7 +129,7 @@ pub(super) async fn serve<S, I>(
     stream: S,
     router: Router,
     info: I,
-    slot: ConnectionSlot,
+    registered: HttpConnection,
     limits: HttpLimits,
     cancel: CancellationToken,
     requests: TaskTracker,
@@ -136,7 +137,7 @@ pub(super) async fn serve<S, I>(
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     I: Clone + Send + Sync + 'static,
 {
-    let connection_state = Arc::clone(slot.connection_state());
+    let connection_state = Arc::clone(registered.state());
     let exchange = Exchange::new(Arc::clone(&connection_state), limits.clone());
     let router = TowerToHyperService::new(router);
     let service = service_fn(|request: Request<Incoming>| {

@@ -77,12 +77,19 @@ impl Bed {
         let (client, server) = tokio::io::duplex(1024 * 1024);
         let pool = ConnectionPool::new(1);
         let cancel = CancellationToken::new();
-        let slot = pool.enter().await;
+        let registered = pool.enter().await;
         let limits = HttpLimits::of(1);
         assert_eq!((limits.head, limits.body, limits.answer), (HEAD, BODY, ANSWER));
         let requests = TaskTracker::new();
-        let connection =
-            connection::serve(server, router, (), slot, limits, cancel.clone(), requests.clone());
+        let connection = connection::serve(
+            server,
+            router,
+            (),
+            registered,
+            limits,
+            cancel.clone(),
+            requests.clone(),
+        );
         let connection = tokio::spawn(connection);
         Self { client, pool, cancel, connection, requests, done, began: Instant::now() }
     }
