@@ -35,7 +35,7 @@ const ROWS: [(&str, &[&[&str]]); 4] = [
         &[
             &["throttle"],
             &["http", "telemetry", "nudge", "peer", "folder_watch"],
-            &["connections"],
+            &["connections", "rate_limiter"],
             &["clock", "lru", "single_look"],
         ],
     ),

@@ -1,26 +1,56 @@
 //! The checks before every tool call. They slow down agents in a loop, and clients that guess at
 //! passkeys and tokens, for all tools.
 
-use rmcp::model::JsonObject;
 use std::sync::Arc;
+use std::time::Duration;
 
+use rmcp::model::JsonObject;
+
+use super::connections::client_of;
 use super::envelope::{AUTHENTICATE, CallError, Incoming};
-use super::rate::{CallsOf, RateLimit};
-
-use domain::secret::TICKET_PREFIX;
+use domain::admission::Client;
+use domain::rate::Rate;
+use domain::secret::{TICKET_PREFIX, TokenHash};
 use domain::{Refusal, Secret};
 use runtime::clock;
-use runtime::peer::{LocalPeer, Peer, PeerKind};
+use runtime::peer::{Peer, PeerKind};
+use runtime::rate_limiter::RateLimiter;
 use runtime::throttle::{Attempt, Guesser, SlotRule, Throttle};
 use service::ServiceError;
 
+/// A hundred at once after a pause: more than any agent has to say in one turn. Then 20 a second: a
+/// model takes seconds between two calls; a script that polls as fast as it can gets this much. At
+/// well below a tenth of a millisecond a call, a thousand agents in a loop leave the daemon most of
+/// its time.
+const RATE: Rate = Rate { burst: 100, interval: Duration::from_millis(50) };
+/// The number of known callers: more agents than a machine runs.
+const MAX_KNOWN: usize = 8192;
+
+/// The caller whose calls count together.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum CallsOf {
+    /// The agents of this client, with any token.
+    Client(Client),
+    /// All callers that show this token.
+    Token(TokenHash),
+}
+
 /// The limits for the calls of all connections together.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct CallLimits {
-    rate: RateLimit,
+    /// A call counts when it begins: one that waits counts once. A refusal costs no look into the
+    /// store.
+    rate: RateLimiter<CallsOf>,
     passkeys: Arc<Throttle>,
     /// The throttle for tokens of sessions and coordinators.
     tokens: Arc<Throttle>,
+}
+
+impl Default for CallLimits {
+    fn default() -> Self {
+        let rate = RateLimiter::new(RATE, MAX_KNOWN, clock::unpaused());
+        Self { rate, passkeys: Arc::default(), tokens: Arc::default() }
+    }
 }
 
 impl CallLimits {
@@ -126,14 +156,11 @@ async fn wait(attempt: Attempt, agent_id: Option<&str>) -> Result<(), Refusal> {
 /// Returns the counted caller of a call: an agent, if one is visible. People and coordinators are
 /// not counted.
 pub(super) fn calls_of(incoming: &Incoming<'_>) -> Option<CallsOf> {
-    if let Some(launch) = incoming.sender.launch() {
-        return Some(CallsOf::Launch(launch.clone()));
-    }
-    if let Peer::Local(LocalPeer { kind: PeerKind::Agent { launch: None }, uid, lineage, .. }) =
-        &incoming.sender.peer
+    if let Peer::Local(peer) = &incoming.sender.peer
+        && matches!(peer.kind, PeerKind::Agent { .. })
     {
         // The shown token does not count, because the agent may choose another one for each call.
-        return Some(lineage.outermost_shim.map_or(CallsOf::User(*uid), CallsOf::Shim));
+        return Some(CallsOf::Client(client_of(peer)));
     }
     let token = incoming.session_token().ok()?;
     (token != *incoming.coordinator_token).then(|| CallsOf::Token(token.token_hash()))
@@ -142,4 +169,43 @@ pub(super) fn calls_of(incoming: &Incoming<'_>) -> Option<CallsOf> {
 /// Returns a text argument; empty if it is not a text.
 fn text<'a>(incoming: &Incoming<'a>, name: &str) -> &'a str {
     incoming.arguments.get(name).and_then(|value| value.as_str()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    fn agent(name: &str) -> CallsOf {
+        CallsOf::Token(Secret::new(name).token_hash())
+    }
+
+    fn n_taken(limits: &CallLimits, who: &CallsOf, now: Instant) -> usize {
+        (0..1_000).filter(|_| limits.rate.take(who, now)).count()
+    }
+
+    #[test]
+    fn a_burst_is_taken_and_then_so_many_a_second() {
+        let (limits, ann, bob) = (CallLimits::default(), agent("a"), agent("b"));
+        let begun = Instant::now();
+        assert_eq!(n_taken(&limits, &ann, begun), 100);
+        assert_eq!(n_taken(&limits, &bob, begun), 100, "each has its own");
+        assert_eq!(n_taken(&limits, &ann, begun + Duration::from_secs(1)), 20);
+        // The hint of the refusal.
+        assert!(limits.rate.take(&ann, begun + Duration::from_secs(2)));
+        assert_eq!(n_taken(&limits, &ann, begun + Duration::from_hours(1)), 100);
+    }
+
+    #[test]
+    fn who_keeps_to_the_rate_is_never_refused() {
+        let limits = CallLimits::default();
+        let ann = agent("a");
+        let begun = Instant::now();
+        n_taken(&limits, &ann, begun);
+        for n in 1..1_000 {
+            let now = begun + Duration::from_millis(51) * n;
+            assert!(limits.rate.take(&ann, now), "call {n}");
+        }
+    }
 }

@@ -14,7 +14,6 @@ mod identification;
 mod lines;
 mod malformed;
 mod progress;
-mod rate;
 mod refusals;
 mod sender;
 mod server;

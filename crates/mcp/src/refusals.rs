@@ -6,10 +6,10 @@ use std::fmt;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use super::call_limits::calls_of;
+use super::call_limits::{CallsOf, calls_of};
 use super::envelope::Incoming;
-use super::rate::CallsOf;
 use domain::Refusal;
+use domain::admission::Client;
 use domain::rate::LogInterval;
 use machine::locks::lock;
 use runtime::clock;
@@ -108,14 +108,16 @@ impl RefusalsOf {
 impl fmt::Display for RefusalsOf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Calls(CallsOf::Launch(launch)) | Self::Guesser(Guesser::Launch(launch)) => {
-                write!(f, "{launch}")
-            }
+            Self::Calls(CallsOf::Client(Client::Launch(launch)))
+            | Self::Guesser(Guesser::Launch(launch)) => write!(f, "{launch}"),
             Self::Calls(CallsOf::Token(_)) => f.write_str("a session"),
-            Self::Calls(CallsOf::Shim(shim)) => write!(f, "the agent below process {}", shim.pid),
-            Self::Calls(CallsOf::User(uid)) | Self::Guesser(Guesser::User(uid)) => {
+            Self::Calls(CallsOf::Client(Client::Shim(shim))) => {
+                write!(f, "the agent below process {}", shim.pid)
+            }
+            Self::Calls(CallsOf::Client(Client::User(uid))) | Self::Guesser(Guesser::User(uid)) => {
                 write!(f, "user {uid}")
             }
+            Self::Calls(CallsOf::Client(Client::Operators)) => f.write_str("operators"),
             Self::Guesser(Guesser::Host(ip)) => write!(f, "host {ip}"),
             Self::Pair(pair) => f.write_str(pair),
         }

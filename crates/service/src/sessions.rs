@@ -6,15 +6,15 @@ mod logout;
 pub(super) mod next_action;
 pub(super) mod notices;
 pub(super) mod report;
-mod session_rate;
 
 use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use domain::id::{LaunchId, SessionId};
+use domain::id::{AgentId, LaunchId, ProjectId, SessionId};
 use domain::launch::StopReason;
 use domain::{Refusal, Session};
+use runtime::rate_limiter::RateLimiter;
 use store::HistoryFilter;
 use store::rows::sessions;
 
@@ -24,7 +24,6 @@ use super::launches::change::want_stop;
 use super::waiting::Waiting;
 use super::workspaces::OwnCheckouts;
 use super::{Heard, ServiceError, Shared};
-use session_rate::SessionRate;
 
 /// The sessions of agents.
 pub struct Sessions {
@@ -35,13 +34,14 @@ pub struct Sessions {
     checkouts: OwnCheckouts,
     /// Cancelled when the server must not hold calls any more.
     ending: CancellationToken,
-    rate: SessionRate,
+    rate: RateLimiter<(AgentId, ProjectId)>,
 }
 
 impl Sessions {
     pub(super) fn new(shared: Shared) -> Self {
         let Shared { core, heard, waiting, clocks, checkouts, ending, .. } = shared;
-        Self { core, heard, waiting, clocks, checkouts, ending, rate: SessionRate::default() }
+        let rate = authenticate::session_rate();
+        Self { core, heard, waiting, clocks, checkouts, ending, rate }
     }
 
     /// Returns the sessions of a filter, the newest first.

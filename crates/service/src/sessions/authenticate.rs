@@ -7,6 +7,7 @@ use std::time::Duration;
 use domain::authentication::{Facts, Grant, Proof, decide, is_limited};
 use domain::id::{AgentId, LaunchId, ProjectId, SessionId};
 use domain::launch::LaunchEvent;
+use domain::rate::Rate;
 use domain::secret::{PasskeyHash, TokenHash};
 use domain::session::{Presenter, SessionEndReason};
 use domain::{
@@ -14,6 +15,8 @@ use domain::{
     Timestamp,
 };
 use machine::crash_point::{self, CrashPoint};
+use runtime::clock;
+use runtime::rate_limiter::RateLimiter;
 use runtime::telemetry::counters;
 use store::Read;
 use store::rows::{Transaction, agents, launches, projects, sessions, start_histories, startable};
@@ -22,6 +25,20 @@ use super::Sessions;
 use crate::launches::accounts;
 use crate::workspaces::{OwnCheckouts, directory_of};
 use crate::{Inputs, ServiceError};
+
+/// The limit for new sessions of one agent in one project. It is far above the needs of people and
+/// restarts of agents.
+///
+/// Each session is a row of the store, and a client that authenticates and logs out in a loop would
+/// fill it. The limit of calls does not help, because it belongs to the session and begins anew
+/// with each one.
+const RATE: Rate = Rate { burst: 30, interval: Duration::from_secs(2) };
+/// The number of known pairs: more than there are open sessions by passkeys.
+const MAX_KNOWN: usize = 8192;
+
+pub(super) fn session_rate() -> RateLimiter<(AgentId, ProjectId)> {
+    RateLimiter::new(RATE, MAX_KNOWN, clock::now().into_std())
+}
 
 /// The result of opening a session.
 #[derive(Debug, Clone)]
@@ -66,9 +83,9 @@ impl Sessions {
         // A caller with a wrong passkey never uses the only thread that writes.
         let first = attempt.clone();
         let is_limited = self.core.read(move |tx| Ok(first.enter(tx)?.is_limited)).await?;
-        if is_limited && !self.rate.take(agent_id, project_id) {
-            let agent = agent_id.clone();
-            let project = project_id.clone();
+        let pair = (agent_id.clone(), project_id.clone());
+        if is_limited && !self.rate.take(&pair, clock::now().into_std()) {
+            let (agent, project) = pair;
             return Err(Refusal::TooManySessions { agent, project }.into());
         }
         let token = self.core.world.new_token(presenter.transport.session_token_prefix());
@@ -83,7 +100,7 @@ impl Sessions {
             .await
             .inspect_err(|_| {
                 if is_limited {
-                    self.rate.give_back(agent_id, project_id);
+                    self.rate.give_back(&pair);
                 }
             })
             .inspect(|authenticated| {
