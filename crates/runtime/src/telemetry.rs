@@ -8,6 +8,7 @@
 pub mod counters;
 mod lines;
 mod log_file;
+mod old_targets;
 mod process_figures;
 
 use std::fmt;
@@ -134,11 +135,11 @@ fn filter(level: &str) -> Result<EnvFilter, TelemetryError> {
             .parse(text)
             .map_err(|source| TelemetryError::Filter { level: level.to_owned(), source })
     };
-    let is_quiet = parse(level)?.max_level_hint().is_some_and(|most| most < LevelFilter::INFO);
+    let mut whole = old_targets::translated(level);
+    let is_quiet = parse(&whole)?.max_level_hint().is_some_and(|most| most < LevelFilter::INFO);
     // A directive that names one of these targets decides about it.
     let is_named =
         |target: &str| level.split(',').any(|directive| directive.trim().starts_with(target));
-    let mut whole = level.to_owned();
     for (target, level) in LEVELS.iter().filter(|(target, _)| !is_named(target)) {
         // This is to show less, not more.
         if *target != CLIENT_OF_POSTGRES || !is_quiet {
@@ -228,6 +229,9 @@ mod tests {
         };
         assert!(is_heard("info,agent_coordinator=debug") && is_heard("debug"));
         assert!(!is_heard("info") && !is_heard("info,agent_coordinator_web=debug"));
+        // This module was below the program before.
+        assert!(is_heard("info,agent_coordinator::telemetry=debug"));
+        assert!(!is_heard("info,agent_coordinator::http=debug"));
     }
 
     #[test]
