@@ -41,6 +41,7 @@ mod reasons;
 mod reference;
 mod reload;
 mod removal;
+mod removed_commands;
 mod results;
 mod run;
 mod screen;
@@ -269,6 +270,9 @@ pub fn main() -> ExitCode {
     let arguments = match parsed.and_then(|matches| Arguments::from_arg_matches(&matches)) {
         Ok(arguments) => arguments,
         Err(error) => {
+            if let Some(answer) = removed_commands::find_answer(&error) {
+                return finish(Err(CliError::Usage(answer.to_owned())));
+            }
             // Help and version are answers, not errors.
             let code = if error.use_stderr() { 2 } else { 0 };
             let _ = error.print();

@@ -75,6 +75,20 @@ fn a_command_line_that_makes_no_sense_is_told_so() {
 }
 
 #[test]
+fn a_removed_command_is_answered_with_its_replacement() {
+    let daemon = Daemon::configured("");
+    for (arguments, replacement) in [
+        (&["run-once", "agt", "prj"][..], "use `task add --wait --follow`, which prints"),
+        (&["task", "undelete", "PRJ-1"], "bring it back with `unarchive`"),
+        (&["agent", "undelete", "agt", "--json"], "deletions are final"),
+        (&["project", "undelete", "prj"], "deletions are final"),
+    ] {
+        let said = check_fails(&daemon, arguments, 2, replacement);
+        assert_eq!(said.stderr.lines().count(), 1, "{said:?}");
+    }
+}
+
+#[test]
 fn without_a_daemon_every_command_says_so() {
     let daemon = Daemon::configured("");
     daemon.write("manifest.yaml", "agents: { agt: {} }");
