@@ -30,7 +30,7 @@ fn codes(path: &[&str]) -> &'static str {
         }
         ["task", "add"] => {
             "0 done, 1 refused or failed, 2 usage, 69 no daemon, 78 configuration. With --wait: 3, \
-             4 and 124 as of `task wait`."
+             4 and 124 as of `task wait`; with --follow, also 130 after Ctrl-C."
         }
         ["backup" | "restore"] | ["store", "copy"] => WITHOUT_DAEMON,
         ["completions" | "man"] => "0 done, 1 failed, 2 usage.",

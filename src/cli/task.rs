@@ -323,8 +323,11 @@ impl AddTask {
         if !self.wait {
             return Ok(());
         }
-        let shown = if self.follow { Shown::Output } else { Shown::of(self.form) };
-        let over = task_wait::wait(client, vec![task.task.id], self.timeout, shown).await?;
+        let over = if self.follow {
+            task_wait::follow(client, &task.task, self.timeout).await?
+        } else {
+            task_wait::wait(client, vec![task.task.id], self.timeout, Shown::of(self.form)).await?
+        };
         if self.form.json {
             over.iter().try_for_each(print_json)?;
         }

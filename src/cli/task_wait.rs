@@ -25,6 +25,8 @@ const EXIT_CANCELLED: u8 = 3;
 const EXIT_BLOCKED: u8 = 4;
 /// The exit code at the end of `--timeout`, as of timeout(1).
 const EXIT_TIMEOUT: u8 = 124;
+/// The exit code after Ctrl-C, as of a shell.
+const EXIT_INTERRUPTED: u8 = 130;
 /// The time between two looks for the process of a launch.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
@@ -104,6 +106,35 @@ pub(super) async fn wait(
         });
     }
     Err(CliError::Result(EXIT_TIMEOUT))
+}
+
+/// Waits as [`wait`] does for one task, and prints the output of its agents. Ctrl-C ends only the
+/// wait.
+///
+/// # Errors
+/// `Result` at the end of the timeout, and after Ctrl-C.
+pub(super) async fn follow(
+    client: &Client,
+    task: &TaskBody,
+    timeout: Option<Duration>,
+) -> Result<Vec<TaskDetail>, CliError> {
+    let waited = wait(client, vec![task.id.clone()], timeout, Shown::Output);
+    tokio::select! {
+        over = waited => over,
+        Ok(()) = tokio::signal::ctrl_c() => {
+            say(&line_after_ctrl_c(task));
+            Err(CliError::Result(EXIT_INTERRUPTED))
+        }
+    }
+}
+
+/// Returns the line that the task goes on, and how to follow it again.
+fn line_after_ctrl_c(task: &TaskBody) -> String {
+    let TaskBody { short_id, project_id, assignee_id, .. } = task;
+    let output = assignee_id.as_ref().map_or_else(String::new, |agent| {
+        format!("`logs {agent} {project_id} --follow` prints the output of its agent, and ")
+    });
+    format!("{short_id} goes on; {output}`task wait {short_id}` waits for its end")
 }
 
 /// Returns the exit code that tells how the tasks ended, as the error of the command.

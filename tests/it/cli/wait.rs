@@ -138,7 +138,16 @@ fn ctrl_c_ends_only_the_command_that_follows() {
     let pid = nix::unistd::Pid::from_raw(following.id().try_into().unwrap());
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).unwrap();
     let output = following.wait_with_output().unwrap();
-    assert!(!output.status.success(), "{output:?}");
+    assert_eq!(output.status.code(), Some(130), "{output:?}");
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(
+        told.lines().last(),
+        Some(
+            "agent-coordinator: PRJ-2 goes on; `logs agt prj --follow` prints the output of its \
+             agent, and `task wait PRJ-2` waits for its end"
+        ),
+        "{told}"
+    );
     assert_eq!(daemon.open("agt").len(), 1);
 }
 
