@@ -65,10 +65,16 @@ pub(super) fn describe(
 
 fn header(status: &StatusBody) -> String {
     let problem = status.server.as_ref().and_then(|server| server.problem.as_ref());
-    let state = match problem {
-        _ if status.paused => "paused: no agent is started until `resume`",
-        Some(_) => "no agent can start",
-        None => "running",
+    let state = match (&status.pause_file_path, problem) {
+        (Some(file), _) if status.paused => {
+            format!(
+                "paused: no agent is started until `resume`, and while the file `{file}` exists"
+            )
+        }
+        (Some(file), _) => format!("paused: no agent is started while the file `{file}` exists"),
+        (None, _) if status.paused => "paused: no agent is started until `resume`".to_owned(),
+        (None, Some(_)) => "no agent can start".to_owned(),
+        (None, None) => "running".to_owned(),
     };
     let first = format!(
         "agent-coordinator {}: {state}, {} of {} slots in use",

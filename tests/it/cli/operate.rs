@@ -69,7 +69,17 @@ fn the_pause_file_works_without_a_forge_and_is_named() {
     let resumed = daemon.done(&["resume"]);
     assert!(resumed.contains(path), "{resumed}");
     assert_eq!(reason(&daemon, "agt"), "paused");
-    assert!(daemon.done(&["status"]).contains(path));
+    let first_line = || {
+        let status = daemon.done(&["status"]);
+        status.lines().next().unwrap_or_default().to_owned()
+    };
+    let while_it_exists = format!("while the file `{path}` exists, 0 of ");
+    let told = first_line();
+    assert!(told.contains(&format!(": paused: no agent is started {while_it_exists}")), "{told}");
+    daemon.done(&["pause"]);
+    let told = first_line();
+    assert!(told.contains(&format!(" until `resume`, and {while_it_exists}")), "{told}");
+    daemon.done(&["resume"]);
 
     std::fs::remove_file(&file).unwrap();
     assert_eq!(daemon.until_ended("agt")["outcome"], "completed");
