@@ -1,6 +1,7 @@
 //! `doctor` looks at everything that a daemon needs and reports it in one list with remedies. It
 //! changes nothing, starts no agent CLI, and shows no credential.
 
+mod barrier;
 mod machine;
 pub(super) mod providers;
 
@@ -11,6 +12,7 @@ use super::client::Client;
 use super::error::CliError;
 use super::output::{self, Form};
 use crate::app;
+use barrier::Barrier;
 use config::{Config, Environment, Loaded};
 use runtime::telemetry::ErrorChain;
 use web::routes::status::StatusBody;
@@ -67,6 +69,11 @@ impl Finding {
     fn ok(subject: &str, found: impl Into<String>) -> Self {
         Self::new(State::Ok, subject, found, "")
     }
+
+    /// Returns that this user could not look at a thing.
+    fn hidden(subject: &str, barrier: &Barrier) -> Self {
+        Self::new(State::Unknown, subject, barrier.found(), &barrier.remedy())
+    }
 }
 
 #[derive(Serialize)]
@@ -80,7 +87,11 @@ impl DoctorArguments {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let config = &loaded.config;
         let mut findings = vec![configuration(loaded)];
-        let of_daemon = runtime.block_on(daemon(config));
+        let barrier = Barrier::to_use_of(&config.paths.state_dir);
+        let of_daemon = match &barrier {
+            Some(barrier) => vec![Finding::hidden("daemon", barrier)],
+            None => runtime.block_on(daemon(config)),
+        };
         let is_up = of_daemon.iter().any(|each| each.state == State::Ok);
         findings.extend(of_daemon);
         findings.push(machine::state_dir(config));
@@ -92,9 +103,12 @@ impl DoctorArguments {
         findings.push(runtime.block_on(shims()));
         findings.push(runtime.block_on(git(config)));
         findings.extend(machine::upgrades(config));
+        let clones = config.workspace.root_in(&config.paths.state_dir);
+        let hidden = Barrier::to_list_of(&clones);
+        findings.extend(hidden.map(|barrier| Finding::hidden("clones of tasks", &barrier)));
         findings.extend(providers::users(config));
         findings.extend(providers::logins(config, environment));
-        findings.extend(is_up.then(providers::other_environment));
+        findings.extend((is_up || barrier.is_some()).then(providers::other_environment));
         if !self.offline {
             findings.extend(runtime.block_on(forges(config)));
         }

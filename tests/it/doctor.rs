@@ -3,11 +3,14 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
+use std::process::Command;
 
 use serde_json::Value;
 
 use crate::daemon::{Daemon, PROGRAM, SHIM_PROGRAM};
+use crate::isolation::{USER, other_user};
 use crate::support::install;
 
 /// Runs `doctor` with a `PATH` that has only these programs. Returns its exit code and its findings.
@@ -80,6 +83,39 @@ fn a_daemon_that_runs_is_reported_with_its_store_and_disks() {
     let said = daemon.done(&["doctor"]);
     assert!(said.contains("warning  daemon: it starts no agents\n"), "{said}");
     assert!(said.contains("-> `agent-coordinator resume` ends the pause"), "{said}");
+}
+
+#[test]
+fn another_user_than_that_of_the_daemon_learns_what_could_not_be_looked_at() {
+    if other_user().is_none() {
+        return;
+    }
+    let daemon = Daemon::running("store: { url: 'sqlite:one.db' }");
+    daemon.write("own.yaml", "state_dir: state\n");
+    for path in [daemon.folder().to_owned(), daemon.folder().join("own.yaml")] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    fs::set_permissions(daemon.state(), fs::Permissions::from_mode(0o700)).unwrap();
+    let mut command = Command::new(PROGRAM);
+    command.env_clear().env("HOME", "/nonexistent").current_dir("/").uid(USER).gid(USER);
+    command.args(["doctor", "--offline", "--json", "--config"]);
+    let output = command.arg(daemon.folder().join("own.yaml")).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let findings = report["findings"].as_array().unwrap();
+    let state = daemon.state();
+    let told = format!("could not look: `{}` is closed to this user", state.display());
+    assert_eq!(finding(findings, "state directory"), ("problem", told.as_str()));
+    let socket = format!("socket {}", state.join("control.sock").display());
+    let clones = format!("disk of {}", state.join("workspaces").display());
+    for subject in ["daemon", &socket, "store", &clones, "clock", "clones of tasks"] {
+        assert_eq!(finding(findings, subject), ("unknown", told.as_str()), "{findings:?}");
+    }
+    let remedies = findings.iter().filter(|each| each["found"] == told.as_str());
+    for each in remedies {
+        let remedy = each["remedy"].as_str().unwrap();
+        assert!(remedy.starts_with("run `doctor` as `root`, who owns that folder"), "{each}");
+    }
 }
 
 #[test]

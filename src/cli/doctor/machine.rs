@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 
+use super::barrier::Barrier;
 use super::{Finding, State};
 use crate::app::{self, Upgrade};
 use crate::cli::output;
@@ -31,6 +32,12 @@ fn is_writable(folder: &Path) -> bool {
 pub(super) fn state_dir(config: &Config) -> Finding {
     let subject = "state directory";
     let path = &config.paths.state_dir;
+    // A check that saw nothing does not pass.
+    if let Some(barrier) = Barrier::to_use_of(path) {
+        let remedy = barrier.remedy();
+        let remedy = format!("{remedy}; if the daemon runs as this user, give it the folder");
+        return Finding::new(State::Problem, subject, barrier.found(), &remedy);
+    }
     let place = existing(path);
     if !is_writable(&place) {
         let found = format!("`{}` can't be written by this user", place.display());
@@ -56,6 +63,9 @@ pub(super) fn sockets(config: &Config) -> Vec<Finding> {
             let remedy = "set `state_dir` or `mcp_socket_path` to a shorter path";
             return Finding::new(State::Problem, &subject, found, remedy);
         }
+        if let Some(barrier) = Barrier::before(&path) {
+            return Finding::hidden(&subject, &barrier);
+        }
         if !path.exists() {
             return Finding::ok(&subject, "the daemon makes it when it starts");
         }
@@ -63,6 +73,10 @@ pub(super) fn sockets(config: &Config) -> Vec<Finding> {
             Ok(_) => Finding::ok(&subject, "it is open"),
             Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
                 Finding::ok(&subject, "no daemon listens; the next start makes it again")
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+                let found = format!("could not look: {error}");
+                Finding::new(State::Unknown, &subject, found, "run this as the user of the daemon")
             }
             Err(error) => {
                 let remedy = "run this as the user of the daemon";
@@ -80,6 +94,9 @@ pub(super) fn sqlite(config: &Config) -> Finding {
         return Finding::ok(subject, config.store.url.to_string());
     };
     let folder = path.parent().unwrap_or(Path::new("/"));
+    if let Some(barrier) = Barrier::to_use_of(folder) {
+        return Finding::hidden(subject, &barrier);
+    }
     let Ok(found) = fs::metadata(path) else {
         let text = format!("the first start makes `{}`", path.display());
         return Finding::ok(subject, text);
@@ -104,6 +121,11 @@ pub(super) fn disks(config: &Config) -> Vec<Finding> {
     if let StoreUrl::Sqlite(path) = &config.store.url {
         folders.extend(path.parent().map(Path::to_owned));
     }
+    let hidden = folders.iter().find_map(|folder| Some((folder.clone(), Barrier::before(folder)?)));
+    let hidden = hidden.map(|(folder, barrier)| {
+        Finding::hidden(&format!("disk of {}", folder.display()), &barrier)
+    });
+    folders.retain(|folder| Barrier::before(folder).is_none());
     let mut folders: Vec<PathBuf> = folders.iter().map(|folder| existing(folder)).collect();
     folders.sort();
     folders.dedup();
@@ -130,7 +152,7 @@ pub(super) fn disks(config: &Config) -> Vec<Finding> {
             }
         }
     };
-    folders.into_iter().map(look).collect()
+    hidden.into_iter().chain(folders.into_iter().map(look)).collect()
 }
 
 /// Returns what the upgrade of projects from version 0.1.0 needs, and what it left to a person.
@@ -171,6 +193,9 @@ fn room_for_copies(subject: &str, n_bytes: u64, free: u64) -> Finding {
 #[allow(clippy::disallowed_methods, reason = "a command looks at the clock once")]
 pub(super) fn clock(config: &Config) -> Finding {
     let subject = "clock";
+    if let Some(barrier) = Barrier::to_list_of(&config.paths.state_dir) {
+        return Finding::hidden(subject, &barrier);
+    }
     let now = SystemTime::now();
     let files = fs::read_dir(&config.paths.state_dir).into_iter().flatten().flatten();
     let changed = files.filter_map(|file| file.metadata().ok()?.modified().ok());
