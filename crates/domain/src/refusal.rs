@@ -32,8 +32,8 @@ use super::id::{
     SessionId, TaskId,
 };
 use super::key::Purpose;
-use super::language::Language::{self, Japanese};
-use super::removal::{RemovableKind, RemovalAction};
+use super::language::Language::{self, English, Japanese};
+use super::removal::{Obstacle, RemovableKind, RemovalAction};
 use super::short_id::{ProjectKey, ShortId};
 use super::task::TaskStatus;
 use super::time::Timestamp;
@@ -449,10 +449,10 @@ refusals! {
             en: "the snapshots of project {project}: {reason}";
         }
         /// Something is in the way of archiving or deleting a thing.
-        NotRemovable { what: String, action: RemovalAction, obstacles: Vec<String> } => {
+        NotRemovable { what: String, action: RemovalAction, obstacles: Vec<Obstacle> } => {
             code: "not_removable", Conflict;
-            en: "{what} can't be {action}d: {}", obstacles.join("; ");
-            ja_heading: "まだ終わっていないものがあるため実行できません";
+            en: "{what} can't be {action}d: {}", Obstacle::list(obstacles, English);
+            ja: "まだ終わっていないものがあるため実行できません: {}", Obstacle::list(obstacles, Japanese);
             hint: "end or finish these first", "先にこれらを終わらせてください";
         }
         OfForge { what: String, tasks: Vec<String> } => {
@@ -520,7 +520,7 @@ impl Refusal {
     pub fn hint(&self, language: Language) -> Option<&'static str> {
         let Hint { en, ja } = self.cause().own_hint()?;
         match language {
-            Language::English => Some(en),
+            English => Some(en),
             Japanese => ja,
         }
     }

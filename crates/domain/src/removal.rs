@@ -3,7 +3,12 @@
 //! Archived things can be shown and brought back at any time. A deletion is final: only the last
 //! names stay.
 
+mod obstacle;
+
+pub use obstacle::Obstacle;
+
 use super::id::{AgentId, ProjectId, TaskId, WorkspaceId};
+use super::language::Language::Japanese;
 use super::refusal::Refusal;
 use super::short_id::ShortId;
 use super::task::{Task, TaskStatus};
@@ -107,7 +112,7 @@ pub struct RemovalFacts {
     /// The tasks that go with it; the task itself first.
     pub tasks: Vec<Task>,
     /// Agents with an open launch for it, and what they work on.
-    pub at_work: Vec<String>,
+    pub at_work: Vec<Obstacle>,
     /// The newest workspace of each task that has one.
     pub workspaces: Vec<(ShortId, Workspace)>,
     /// The tasks that were made from items of forges.
@@ -126,19 +131,22 @@ impl RemovalFacts {
         let obstacles = self.obstacles(action);
         if !obstacles.is_empty() {
             let what = self.what.clone();
-            return Err(Refusal::NotRemovable { what, action, obstacles: first(obstacles) });
+            let more = |n: usize| Obstacle::new(format!("{n} more"), format!("ほか {n} 件"));
+            let obstacles = first(obstacles, more);
+            return Err(Refusal::NotRemovable { what, action, obstacles });
         }
         if action == RemovalAction::Archive {
             return Ok(());
         }
         if !self.of_forge.is_empty() {
-            let tasks = first(self.of_forge.iter().map(ToString::to_string).collect());
+            let tasks = first(self.of_forge.iter().map(ToString::to_string).collect(), more_tasks);
             return Err(Refusal::OfForge { what: self.what.clone(), tasks });
         }
         let unmerged = self.workspaces.iter().filter(|(_, it)| it.has_unmerged_work());
         let tasks: Vec<String> = unmerged.map(|(task, _)| task.to_string()).collect();
         if !tasks.is_empty() && !discards {
-            return Err(Refusal::UnmergedWork { what: self.what.clone(), tasks: first(tasks) });
+            let tasks = first(tasks, more_tasks);
+            return Err(Refusal::UnmergedWork { what: self.what.clone(), tasks });
         }
         Ok(())
     }
@@ -156,21 +164,27 @@ impl RemovalFacts {
         }
     }
 
-    fn obstacles(&self, action: RemovalAction) -> Vec<String> {
+    fn obstacles(&self, action: RemovalAction) -> Vec<Obstacle> {
         let open = self.tasks.iter().filter(|task| task.status.is_open());
-        let open = open.map(|task| format!("{} is {}", task.short_id, task.status));
-        let mut obstacles: Vec<String> = open.chain(self.at_work.iter().cloned()).collect();
+        let open = open.map(|Task { short_id, status, .. }| {
+            let japanese = format!("{short_id} は「{}」", status.name_in(Japanese));
+            Obstacle::new(format!("{short_id} is {status}"), japanese)
+        });
+        let mut obstacles: Vec<Obstacle> = open.chain(self.at_work.iter().cloned()).collect();
         if action == RemovalAction::Delete {
             obstacles.extend(self.waiting());
             let busy = self.workspaces.iter().filter_map(|(task, it)| Some((task, busy(it)?)));
-            obstacles.extend(busy.map(|(task, why)| format!("the clone of {task} {why}")));
+            obstacles.extend(busy.map(|(task, (english, japanese))| {
+                let japanese = format!("{task} の作業用クローン{japanese}");
+                Obstacle::new(format!("the clone of {task} {english}"), japanese)
+            }));
         }
         obstacles
     }
 
     /// Returns the open tasks that would begin, or could begin, only because a dependency that was
     /// never done is gone.
-    fn waiting(&self) -> impl Iterator<Item = String> {
+    fn waiting(&self) -> impl Iterator<Item = Obstacle> {
         let undone = |id: &TaskId| {
             self.tasks.iter().find(|task| task.id == *id && task.status != TaskStatus::Done)
         };
@@ -178,23 +192,38 @@ impl RemovalFacts {
         waiting.filter_map(move |task| {
             let undone = task.dependencies.iter().find_map(undone)?;
             let Task { short_id, status, .. } = undone;
-            Some(format!("{} depends on {short_id}, which is {status}", task.short_id))
+            let waits = &task.short_id;
+            let name = status.name_in(Japanese);
+            Some(Obstacle::new(
+                format!("{waits} depends on {short_id}, which is {status}"),
+                format!("{waits} が「{name}」の {short_id} に依存"),
+            ))
         })
     }
 }
 
-/// Returns why the files of a workspace cannot be removed, even if its result is given up.
-fn busy(workspace: &Workspace) -> Option<String> {
+/// Returns why the files of a workspace cannot be removed, even if its result is given up: in
+/// English and in Japanese.
+fn busy(workspace: &Workspace) -> Option<(String, String)> {
+    let texts = |english: &str, japanese: &str| Some((english.to_owned(), japanese.to_owned()));
     let left_out = workspace.content.iter().flat_map(|content| &content.left_out).next();
     match (workspace.state, left_out) {
         (WorkspaceState::Wanted, _) if workspace.content.is_some() => {
-            Some("is being made".to_owned())
+            texts("is being made", "を作成中")
         }
-        (WorkspaceState::InUse, _) => Some("is being kept; wait until it is ready".to_owned()),
-        (WorkspaceState::Broken, _) => Some("is broken; mend it and retry it first".to_owned()),
-        (WorkspaceState::Ready, Some(entry)) => {
-            Some(format!("has files that could not be kept, such as {entry}; move them away"))
+        (WorkspaceState::InUse, _) => {
+            texts("is being kept; wait until it is ready", "の作業を保存中（完了をお待ちください）")
         }
+        (WorkspaceState::Broken, _) => texts(
+            "is broken; mend it and retry it first",
+            "が壊れています（直して再試行してください）",
+        ),
+        (WorkspaceState::Ready, Some(entry)) => Some((
+            format!("has files that could not be kept, such as {entry}; move them away"),
+            format!(
+                "に保存できなかったファイルがあります（{entry} など。別の場所に移してください）"
+            ),
+        )),
         (WorkspaceState::Wanted | WorkspaceState::Ready | WorkspaceState::Removed, _) => None,
     }
 }
@@ -202,22 +231,27 @@ fn busy(workspace: &Workspace) -> Option<String> {
 /// The number of things that a refusal lists.
 const MAX_LISTED: usize = 10;
 
-/// Returns the first things of a list, and how many more there are.
-fn first(mut all: Vec<String>) -> Vec<String> {
+/// Returns the first things of a list, and what `more` says of the number of the others.
+fn first<T>(mut all: Vec<T>, more: impl FnOnce(usize) -> T) -> Vec<T> {
     let n_more = all.len().saturating_sub(MAX_LISTED);
     if n_more > 0 {
         all.truncate(MAX_LISTED);
-        all.push(format!("{n_more} more"));
+        all.push(more(n_more));
     }
     all
+}
+
+fn more_tasks(n: usize) -> String {
+    format!("{n} more")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Timestamp;
+    use crate::refusal::JapaneseText;
     use crate::task::NewTask;
     use crate::workspace::Content;
+    use crate::{Language, Timestamp};
 
     const NOW: Timestamp = Timestamp::from_millis(1_000);
 
@@ -263,7 +297,7 @@ mod tests {
         let [in_use, unmerged, broken] =
             [WorkspaceState::InUse, WorkspaceState::Ready, WorkspaceState::Broken]
                 .map(|state| workspace(state, 1));
-        let at_work = vec!["Ann works on SHOP-1".to_owned()];
+        let at_work = vec![Obstacle::new("Ann works on SHOP-1", "")];
         let workspaces = vec![in_use.clone()];
         let alone = RemovalFacts { at_work, workspaces, ..of_tasks(std::slice::from_ref(&done)) };
         assert_eq!(alone.being_kept(false), std::slice::from_ref(&in_use.1.id));
@@ -295,7 +329,7 @@ mod tests {
             }
             let closed = [task(1, TaskStatus::Done, &[]), task(2, TaskStatus::Cancelled, &[])];
             assert_eq!(of_tasks(&closed).check(action, false), Ok(()));
-            let at_work = vec!["Ann works on SHOP-2".to_owned()];
+            let at_work = vec![Obstacle::new("Ann works on SHOP-2", "")];
             let facts = RemovalFacts { at_work, ..of_tasks(&closed) };
             check(&facts, action, &format!("Task SHOP-1 can't be {action}d: Ann works on SHOP-2"));
         }
@@ -310,7 +344,22 @@ mod tests {
             panic!("open tasks are in the way");
         };
         assert_eq!(obstacles.len(), 11);
-        assert_eq!(obstacles[10], "2 more");
+        assert_eq!(obstacles[10].text(Language::English), "2 more");
+    }
+
+    #[test]
+    fn a_refusal_is_in_the_language_of_its_reader() {
+        let facts = RemovalFacts {
+            dependents: vec![task(9, TaskStatus::Todo, &[1])],
+            at_work: vec![Obstacle::new("Ann works on SHOP-1", "Ann が SHOP-1 で作業中")],
+            workspaces: vec![workspace(WorkspaceState::Broken, 0)],
+            ..of_tasks(&[task(1, TaskStatus::Blocked, &[])])
+        };
+        let refusal = facts.check(RemovalAction::Delete, false).unwrap_err();
+        let expected = "まだ終わっていないものがあるため実行できません: SHOP-1 は「ブロック中」、\
+            Ann が SHOP-1 で作業中、SHOP-9 が「ブロック中」の SHOP-1 に依存、\
+            SHOP-1 の作業用クローンが壊れています（直して再試行してください）";
+        assert_eq!(refusal.japanese(), Some(JapaneseText::Whole(expected.to_owned())));
     }
 
     #[test]

@@ -130,6 +130,8 @@ fn what_goes_on_is_refused_with_what_is_in_the_way() {
     assert!(dialog.contains("SHOP-1 is todo") && dialog.contains(" disabled"), "{dialog}");
     let japanese = daemon.page("/ui/parts/removals/project/shop", "ja");
     assert!(japanese.contains("まだ終わっていない"), "{japanese}");
+    assert!(japanese.contains("SHOP-1 は「未着手」"), "{japanese}");
+    assert!(!japanese.contains("can't be") && !japanese.contains("SHOP-1 is"), "{japanese}");
     let mut person = Person::of(&daemon, "operator");
     assert_eq!(person.does("project/shop/delete").status, 409);
     assert_eq!(person.does("project/none/delete").status, 404);

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::tasks::rules::tasks_below;
 use crate::{ServiceError, catalog, tasks as all_tasks};
-use domain::removal::{Affected, AffectedKind, RemovalFacts};
+use domain::removal::{Affected, AffectedKind, Obstacle, RemovalFacts};
 use domain::{
-    AgentId, Assignment, Launch, ProjectId, Purpose, Removable, ShortId, Task, TaskId, TaskStatus,
-    Workspace, WorkspaceId,
+    AgentId, Assignment, Language, Launch, ProjectId, Purpose, Removable, ShortId, Task, TaskId,
+    TaskStatus, Workspace, WorkspaceId,
 };
 use store::rows::{
     agents, assignments, comments, deletions, forge_items, launches, projects, tasks, workspaces,
@@ -66,9 +66,16 @@ fn of_agent(tx: &mut Read<'_>, id: &AgentId) -> Result<RemovalFacts, ServiceErro
     let assigned = if at_work.is_empty() { tasks::list(tx, &assigned)? } else { Vec::new() };
     for task in assigned {
         if task.status == TaskStatus::InProgress {
-            at_work.push(format!("{} is {} and assigned to it", task.short_id, task.status));
+            let Task { short_id, status, .. } = &task;
+            at_work.push(Obstacle::new(
+                format!("{short_id} is {status} and assigned to it"),
+                format!("担当の {short_id} は「{}」", status.name_in(Language::Japanese)),
+            ));
         } else if task.start_wanted_since.is_some() {
-            at_work.push(format!("{} begins after others and is assigned to it", task.short_id));
+            at_work.push(Obstacle::new(
+                format!("{} begins after others and is assigned to it", task.short_id),
+                format!("担当の {} は依存タスクの完了後に開始予定", task.short_id),
+            ));
         }
     }
     Ok(RemovalFacts {
@@ -117,7 +124,7 @@ fn at_work(
     tx: &mut Read<'_>,
     concerns: impl Fn(&Launch) -> bool,
     chats: &[Assignment],
-) -> Result<Vec<String>, StoreError> {
+) -> Result<Vec<Obstacle>, StoreError> {
     let open: Vec<Launch> = launches::list_open(tx)?.into_iter().filter(concerns).collect();
     let mut phrases = Vec::new();
     for launch in &open {
@@ -128,9 +135,15 @@ fn at_work(
             None => None,
         };
         phrases.push(match (launch.key.purpose, task) {
-            (Purpose::Chat, _) => format!("a chat with {name} is open"),
-            (_, Some(task)) => format!("{name} works on {task}"),
-            (_, None) => format!("{name} is at work"),
+            (Purpose::Chat, _) => Obstacle::new(
+                format!("a chat with {name} is open"),
+                format!("{name} とのチャットが続いています"),
+            ),
+            (_, Some(task)) => Obstacle::new(
+                format!("{name} works on {task}"),
+                format!("{name} が {task} で作業中"),
+            ),
+            (_, None) => Obstacle::new(format!("{name} is at work"), format!("{name} が作業中")),
         });
     }
     let is_open = |chat: &Assignment| {
@@ -138,7 +151,11 @@ fn at_work(
             .any(|launch| launch.key.agent == chat.agent && launch.key.project == chat.project)
     };
     for chat in chats.iter().filter(|chat| !is_open(chat)) {
-        phrases.push(format!("a chat waits for {}", agent_name(tx, &chat.agent)?));
+        let name = agent_name(tx, &chat.agent)?;
+        phrases.push(Obstacle::new(
+            format!("a chat waits for {name}"),
+            format!("チャットが {name} を待っています"),
+        ));
     }
     Ok(phrases)
 }
