@@ -100,12 +100,13 @@ impl Inputs {
         read_up_to: i64,
     ) -> Result<(), StoreError> {
         if launch.authenticated_at.is_some() {
-            for mut execution in executions::list_of_launch(tx, &launch.id)? {
+            for before in executions::list_of_launch(tx, &launch.id)? {
+                let mut execution = before.clone();
                 execution.ended_at = execution.ended_at.or(Some(at));
                 execution.outcome = Some(outcome.clone());
                 (execution.usage, execution.failure) =
                     (launch.activity.usage, launch.activity.failure);
-                executions::put(tx, &execution)?;
+                executions::put(tx, Some(&before), &execution)?;
             }
         }
         let (before, leaves_work) = match launch.key.purpose {

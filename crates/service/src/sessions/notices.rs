@@ -169,7 +169,7 @@ fn tell(
         let begun = executions::list_of_launch(tx, &launch.id)?;
         if begun.iter().all(|execution| execution.task != *task) {
             let execution = new_execution(tx, &launch, task);
-            executions::put(tx, &execution)?;
+            executions::put(tx, None, &execution)?;
         }
     }
     let n_notices = n_open(&all);

@@ -160,13 +160,14 @@ fn end_executions(
     if executions.is_empty() {
         executions.push(new_execution(tx, launch, task));
     }
-    for mut execution in executions {
+    for before in executions {
+        let mut execution = before.clone();
         execution.result = Some(report.result);
         execution.summary = report.summary.map(str::to_owned);
         // A text that was saved earlier stays if the report has no newer one.
         execution.next_steps = report.next_steps.map(str::to_owned).or(execution.next_steps);
         execution.ended_at = Some(tx.now());
-        executions::put(tx, &execution)?;
+        executions::put(tx, Some(&before), &execution)?;
     }
     Ok(())
 }

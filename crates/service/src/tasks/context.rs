@@ -63,7 +63,7 @@ impl Tasks {
                     }
                 }
                 if before.as_ref() != Some(&after) {
-                    executions::put(tx, &after)?;
+                    executions::put(tx, before.as_ref(), &after)?;
                 }
                 Ok(guidance.context_saved())
             })

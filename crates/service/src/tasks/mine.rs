@@ -203,7 +203,7 @@ pub(crate) fn bind(
         earlier
     } else {
         let new = new_execution(tx, &launch, task);
-        executions::put(tx, &new)?;
+        executions::put(tx, None, &new)?;
         new
     };
     if launch.task.as_ref() != Some(task) {

@@ -82,13 +82,23 @@ pub fn list(
     filter.newest(tx, "started_at", wanted.after.as_ref(), wanted.limit)
 }
 
-/// Writes an execution.
-pub fn put(tx: &mut Transaction<'_>, execution: &Execution) -> Result<(), StoreError> {
+/// Writes an execution. `before` is the one that was read, if it is not new.
+///
+/// The report of an agent ends its work. The end of its launch adds the outcome and the usage, which
+/// is a change and not another end.
+pub fn put(
+    tx: &mut Transaction<'_>,
+    before: Option<&Execution>,
+    execution: &Execution,
+) -> Result<(), StoreError> {
     tx.replace(execution, &execution.id)?;
-    let kind = match (execution.revision, execution.ended_at) {
-        (0, _) => "execution.started",
-        (_, None) => "execution.changed",
-        (_, Some(_)) => "execution.ended",
+    let was_ended = before.is_some_and(|before| before.ended_at.is_some());
+    let kind = if execution.revision == 0 {
+        "execution.started"
+    } else if execution.ended_at.is_some() && !was_ended {
+        "execution.ended"
+    } else {
+        "execution.changed"
     };
     let event = NewEvent {
         launch: Some(execution.launch.clone()),
