@@ -1,6 +1,7 @@
 //! `check` checks the configuration and shows the commands that would be started.
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -80,6 +81,15 @@ impl CheckArguments {
     }
 }
 
+/// Returns the URL of MCP at this address. Only a start finds a free port.
+fn url_of(address: SocketAddr) -> String {
+    let address = address.to_string();
+    match address.strip_suffix(":0") {
+        Some(host) => format!("http://{host}:PORT/mcp"),
+        None => format!("http://{address}/mcp"),
+    }
+}
+
 fn check(
     loaded: &Loaded,
     environment: &Environment,
@@ -120,11 +130,15 @@ fn check(
             "agent-coordinator: could not read the kept port for HTTP: {error}\n"
         ))
     })?;
-    let url =
-        config.http.expected_address(kept_port).map(|address| format!("http://{address}/mcp"));
+    let address = config.http.expected_address(kept_port);
+    let url = address.map(url_of);
+    let of_port = match address {
+        Some(address) if address.port() == 0 => " (PORT is a free port)",
+        Some(_) | None => "",
+    };
     let http = match &url {
-        Some(url) if config.http.agents => url.clone(),
-        Some(url) => format!("{url} (not for agents)"),
+        Some(url) if config.http.agents => format!("{url}{of_port}"),
+        Some(url) => format!("{url}{of_port} (not for agents)"),
         None => "off".to_owned(),
     };
     printer.line(&format!("MCP: unix:{}, HTTP {http}", config.paths.mcp_socket_path.display()))?;

@@ -97,6 +97,17 @@ fn a_missing_program_is_a_warning_while_another_provider_can_start() {
 }
 
 #[test]
+fn a_port_that_only_a_start_finds_is_not_shown_as_an_address() {
+    for (listen, url) in
+        [("'127.0.0.1:0'", "http://127.0.0.1:PORT/mcp"), ("'[::1]:0'", "http://[::1]:PORT/mcp")]
+    {
+        let said = check(&format!("http: {{ listen: {listen} }}"), &[]);
+        let told = format!(", HTTP {url} (PORT is a free port)\n");
+        assert!(said.stdout.contains(&told) && !said.stdout.contains(":0/"), "{said:?}");
+    }
+}
+
+#[test]
 fn without_providers_the_presets_are_shown_that_can_be_used() {
     let (said, code) = check_with_programs(&["claude"], &[]);
     assert_eq!(code, Some(0));
