@@ -87,6 +87,7 @@ impl DoctorArguments {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let config = &loaded.config;
         let mut findings = vec![configuration(loaded)];
+        findings.extend(manifest(config, environment));
         let barrier = Barrier::to_use_of(&config.paths.state_dir);
         let of_daemon = match &barrier {
             Some(barrier) => vec![Finding::hidden("daemon", barrier)],
@@ -144,6 +145,22 @@ fn configuration(loaded: &Loaded) -> Finding {
         Some(path) => Finding::ok(subject, format!("{} is correct", path.display())),
         None => Finding::ok(subject, "there is no file, and all settings have their defaults"),
     }
+}
+
+/// Reads the manifest on the disk as `check` does, if there is one.
+fn manifest(config: &Config, environment: &Environment) -> Option<Finding> {
+    let subject = "manifest";
+    let path = config.general.manifest.as_deref()?;
+    if let Some(barrier) = Barrier::before(path) {
+        return Some(Finding::hidden(subject, &barrier));
+    }
+    Some(match config::manifest::load_configured(config, environment) {
+        Ok(_) => Finding::ok(subject, format!("{} is correct", path.display())),
+        Err(error) => {
+            let remedy = "correct it; `agent-coordinator check` shows each mistake in its line";
+            Finding::new(State::Problem, subject, error.on_one_line(), remedy)
+        }
+    })
 }
 
 /// Asks the daemon, if one runs.

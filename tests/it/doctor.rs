@@ -148,6 +148,24 @@ fn the_program_of_shims_is_named() {
 }
 
 #[test]
+fn the_manifest_on_the_disk_is_validated() {
+    let daemon = Daemon::configured("manifest: manifest.yaml");
+    let path = daemon.folder().join("manifest.yaml");
+    let (code, findings) = doctor(&daemon, &[], &[]);
+    let (state, text) = finding(&findings, "manifest");
+    assert_eq!((code, state), (1, "problem"), "{text}");
+    assert!(text.contains(path.to_str().unwrap()) && text.contains("No such file"), "{text}");
+    daemon.write("manifest.yaml", "agents: { agt: { ai_tpye: claude } }");
+    let (code, findings) = doctor(&daemon, &[], &[]);
+    let (state, text) = finding(&findings, "manifest");
+    assert!(code == 1 && state == "problem" && text.contains("ai_tpye"), "{text}");
+    daemon.write("manifest.yaml", "agents: { agt: {} }");
+    let (code, findings) = doctor(&daemon, &[], &[]);
+    let told = format!("{} is correct", path.display());
+    assert_eq!((code, finding(&findings, "manifest")), (0, ("ok", told.as_str())));
+}
+
+#[test]
 fn it_makes_no_file() {
     let mut daemon = Daemon::configured("");
     let mut command = daemon.command();
