@@ -109,10 +109,10 @@ enum Command {
     Init(init::InitArguments),
     /// Look at everything that a daemon needs, and print problems with remedies
     ///
-    /// The command looks at the configuration, the manifest, the daemon, its state, disks, sockets,
-    /// the clock, the service manager, git, the programs and logins of agent CLIs, and the forges. It
-    /// changes nothing, starts no agent CLI, and shows no credential. The exit code is 1 if there is
-    /// a problem.
+    /// The command looks at the configuration, the manifest, the daemon, its state, disks,
+    /// sockets, the clock, the service manager, git, the programs and logins of agent CLIs, and the
+    /// forges. It changes nothing, starts no agent CLI, and shows no credential. The exit code is 1
+    /// if there is a problem.
     Doctor(doctor::DoctorArguments),
     /// Check tokens, rights and labels at GitHub and GitLab, and list the items
     #[command(subcommand)]

@@ -17,8 +17,8 @@ pub(super) struct Barrier {
 }
 
 impl Barrier {
-    /// Returns the first folder on the way into `folder` that is closed to this user, who wants this
-    /// access to the last one; `None` if the way is open, or if this user can open it.
+    /// Returns the first folder on the way into `folder` that is closed to this user; `None` if the
+    /// way is open, or if this user can open it. `access` is that to the last folder.
     fn find(folder: &Path, access: Access) -> Option<Self> {
         let mut way: Vec<&Path> = folder.ancestors().collect();
         way.reverse();

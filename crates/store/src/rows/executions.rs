@@ -84,7 +84,7 @@ pub fn list(
 
 /// Writes an execution. `before` is the one that was read, if it is not new.
 ///
-/// The report of an agent ends its work. The end of its launch adds the outcome and the usage, which
+/// The report of an agent ends its work. The end of its launch adds the outcome and the usage. That
 /// is a change and not another end.
 pub fn put(
     tx: &mut Transaction<'_>,
