@@ -21,13 +21,13 @@
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests may wait and ask the time"))]
 
 mod answers;
-mod api;
 pub mod auth;
 mod compat;
 mod conditional;
 mod extract;
 mod guard;
 mod login;
+mod openapi;
 mod page;
 mod problem;
 mod programs;

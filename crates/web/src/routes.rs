@@ -36,7 +36,7 @@ pub mod workspaces;
 use axum::Router;
 use axum::http::StatusCode;
 
-use super::api::Api;
+use super::openapi::Api;
 use super::{RestState, conditional};
 use domain::Sent;
 

@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use super::creation_status;
 use super::removals::{Archived, ArchivedQuery};
-use crate::api::{Api, about};
 use crate::conditional::{Revision, Seen};
 use crate::extract::{InBody, InPath, InQuery};
+use crate::openapi::{Api, about};
 use crate::{Problem, RestState};
 use domain::agent::AgentStatus;
 use domain::{Agent, AgentId, Secret, Sent, Timestamp, limits};

@@ -5,8 +5,8 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 
-use crate::api::{Api, about};
 use crate::extract::{InPath, InQuery};
+use crate::openapi::{Api, about};
 use crate::{Problem, RestState};
 use domain::{AgentId, Assignment, ProjectId};
 use service::ProjectEdit;

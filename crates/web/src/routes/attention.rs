@@ -8,9 +8,9 @@ use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 
-use crate::api::{Api, about};
 use crate::auth::Operator;
 use crate::extract::{InBody, InPath, InQuery};
+use crate::openapi::{Api, about};
 use crate::page::{MAX_LIMIT, Page};
 use crate::{Problem, RestState};
 use domain::attention::{AttentionGroup, AttentionKind, AttentionState, Cause};

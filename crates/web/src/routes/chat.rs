@@ -9,9 +9,9 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use serde::{Deserialize, Serialize};
 
-use crate::api::{Api, about};
 use crate::auth::Operator;
 use crate::extract::{InBody, InPath, InQuery};
+use crate::openapi::{Api, about};
 use crate::page::{MAX_LIMIT, limit_of};
 use crate::{Problem, RestState};
 use domain::limits;

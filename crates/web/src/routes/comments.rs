@@ -5,8 +5,8 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 
-use crate::api::{Api, about};
 use crate::extract::{InBody, InTask};
+use crate::openapi::{Api, about};
 use crate::{Problem, RestState};
 use domain::comment::Comment;
 use domain::limits;

@@ -7,7 +7,7 @@ use axum::{Json, Router};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::Problem;
-use crate::api::{Api, about};
+use crate::openapi::{Api, about};
 use config::{ConfigurationState, Reloaded};
 use service::audit;
 

@@ -7,9 +7,9 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 
-use crate::api::{Api, about};
 use crate::auth::Operator;
 use crate::extract::{InBody, InPath, whole_number};
+use crate::openapi::{Api, about};
 use crate::{Problem, RestState};
 use domain::credential::{CredentialKind, Role};
 use domain::{Credential, CredentialId, Timestamp, limits};

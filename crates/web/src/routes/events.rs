@@ -19,8 +19,8 @@ use futures::StreamExt as _;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::api::{Api, about};
 use crate::extract::InQuery;
+use crate::openapi::{Api, about};
 use crate::{Problem, RestState};
 use domain::event::Event;
 use domain::{AgentId, LaunchId, ProjectId, ShortId, TaskId, Timestamp};

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use super::history::HistoryQuery;
 use super::tasks::ExecutionBody;
-use crate::api::{Api, about};
 use crate::extract::InQuery;
+use crate::openapi::{Api, about};
 use crate::page::Page;
 use crate::{Problem, RestState};
 use domain::{Execution, ExecutionId, ProjectId, TaskId};

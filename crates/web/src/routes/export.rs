@@ -15,9 +15,9 @@ use http_body_util::BodyExt as _;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 
-use crate::api::{Api, about};
 use crate::auth::{Operator, Role};
 use crate::extract::InQuery;
+use crate::openapi::{Api, about};
 use crate::{FieldProblem, Problem, RestState};
 use domain::ProjectId;
 use domain::export::MAX_FILE;

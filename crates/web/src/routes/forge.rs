@@ -7,8 +7,8 @@ use axum::Json;
 use axum::extract::{RawQuery, State};
 use serde::{Deserialize, Serialize};
 
-use crate::api::{Api, about};
 use crate::extract::InQuery;
+use crate::openapi::{Api, about};
 use crate::page::{MAX_LIMIT, Page, limit_of};
 use crate::{Problem, RestState};
 use domain::forge::{ForgeItem, ForgeKind, ItemKey, ItemKind, PendingWrite, StopCause, queue};

@@ -15,8 +15,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::activity::ActivityBody;
 use super::events::Places;
-use crate::api::{Api, about};
 use crate::extract::{InPath, InQuery};
+use crate::openapi::{Api, about};
 use crate::page::{MAX_LIMIT, Page, limit_of};
 use crate::{Problem, RestState};
 use domain::instance::ExitHint;

@@ -4,8 +4,8 @@ use axum::Json;
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
 
-use crate::api::{Api, about};
 use crate::extract::InQuery;
+use crate::openapi::{Api, about};
 use crate::{Problem, RestState};
 use domain::lookup::{Candidate, Completion, LookupKind};
 

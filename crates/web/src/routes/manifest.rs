@@ -4,8 +4,8 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 
-use crate::api::{Api, about};
 use crate::extract::InBody;
+use crate::openapi::{Api, about};
 use crate::{FieldProblem, Problem, RestState};
 use service::{Applied, ApplyError, Wanted};
 

@@ -7,7 +7,7 @@ use axum::http::header::{self, HeaderName};
 
 use super::status::StatusBody;
 use super::{store, totals};
-use crate::api::{Api, about};
+use crate::openapi::{Api, about};
 use crate::{Problem, RestState};
 use domain::totals::Totals;
 use domain::{AttentionKind, Purpose};

@@ -4,8 +4,8 @@ use axum::extract::{RawQuery, State};
 use serde::{Deserialize, Serialize};
 
 use super::history::HistoryQuery;
-use crate::api::{Api, about};
 use crate::extract::InQuery;
+use crate::openapi::{Api, about};
 use crate::page::Page;
 use crate::{Problem, RestState};
 use domain::notice::{NoticeAction, NoticeKind};

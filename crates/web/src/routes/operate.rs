@@ -7,8 +7,8 @@ use schemars::Schema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::api::{Api, about};
 use crate::extract::InBody;
+use crate::openapi::{Api, about};
 use crate::{Problem, RestState};
 use domain::{AgentId, LaunchId, ProjectId, Purpose};
 use service::{Force, StopTarget};

@@ -11,9 +11,9 @@ use serde_json::json;
 
 use super::creation_status;
 use super::removals::{Archived, ArchivedQuery};
-use crate::api::{Api, about};
 use crate::conditional::{Revision, Seen};
 use crate::extract::{InBody, InPath, InQuery};
+use crate::openapi::{Api, about};
 use crate::{Problem, RestState};
 use domain::agent::ProjectStatus;
 use domain::workspace::{MergeHooks, WorkspaceMode};

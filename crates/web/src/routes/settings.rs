@@ -6,7 +6,7 @@ use axum::extract::State;
 use serde::{Deserialize, Serialize};
 
 use crate::RestState;
-use crate::api::{Api, about};
+use crate::openapi::{Api, about};
 use config::{ConfigurationState, Setting};
 
 /// The configuration in use.

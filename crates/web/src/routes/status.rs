@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 
-use crate::api::{Api, about};
+use crate::openapi::{Api, about};
 use crate::routes::forge::{ForgeBody, ForgeItemBody};
 use crate::routes::launches::{LaunchBody, add_exit_hints};
 use crate::routes::store::StoreBody;

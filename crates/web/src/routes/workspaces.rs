@@ -11,8 +11,8 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use serde::{Deserialize, Serialize};
 
-use crate::api::{Api, about};
 use crate::extract::{InBody, InPath, InQuery, InTask};
+use crate::openapi::{Api, about};
 use crate::{Problem, RestState};
 use domain::workspace::{Content, Moment, OtherTip, Published, WorkspaceState};
 use domain::{
