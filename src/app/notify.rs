@@ -13,8 +13,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use config::{ConfigurationState, Environment};
+use config::Environment;
 use domain::Phase;
+use domain::configuration::ConfigurationState;
 use machine::locks::lock;
 use machine::sys;
 use runtime::clock;

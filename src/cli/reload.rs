@@ -3,7 +3,7 @@
 use super::client::Client;
 use super::error::CliError;
 use super::output::{Form, ago, print_json, print_line};
-use config::{Applies, Reloaded};
+use domain::configuration::{Applies, Reloaded};
 use web::routes::configuration::INVALID_CONFIGURATION;
 
 pub(super) async fn reload(client: &Client, form: Form) -> Result<(), CliError> {

@@ -19,8 +19,9 @@
 //! struct of another module is declared as `impl Retention in "retention" { history: …, Now; }`,
 //! and has its own `Default`.
 
-pub(super) use super::diff::{Applies, Changes, DeclaredKey};
+pub(super) use super::diff::{Changes, DeclaredKey};
 pub(super) use super::reader::Section;
+pub(super) use domain::configuration::Applies;
 
 /// The keys of a section.
 pub(super) trait Keys: Default {

@@ -5,90 +5,13 @@
 //! here is a compile error, and a test compares the list with the keys of the reader.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 
 use super::declaration::Keys;
 use super::kinds::Kind;
 use super::reader::{SettingPlaces, join};
 use super::{Config, Forges, ProviderConfig};
+use domain::configuration::{Applies, Change, Setting};
 use postgres_url::HIDDEN;
-
-/// The time from which a changed setting counts in a running daemon.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
-)]
-#[serde(rename_all = "snake_case")]
-pub enum Applies {
-    /// From the next decision on.
-    Now,
-    /// Agents that run keep what they were started with.
-    ToNewStarts,
-    /// Not before the daemon is started again.
-    AfterRestart,
-}
-
-impl Applies {
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Now => "now",
-            Self::ToNewStarts => "to new starts",
-            Self::AfterRestart => "after a restart",
-        }
-    }
-
-    /// Returns the value that a running daemon uses: the new one, unless that waits for a restart.
-    pub(super) fn choose<T: Clone>(self, new: T, started: &T) -> T {
-        match self {
-            Self::Now | Self::ToNewStarts => new,
-            Self::AfterRestart => started.clone(),
-        }
-    }
-}
-
-/// One setting that is different.
-#[derive(
-    Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
-)]
-pub struct Change {
-    /// The path in the file, such as `session.max_timeout`.
-    pub setting: String,
-    /// The values before and after the change; absent for a secret.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub values: Option<[String; 2]>,
-    pub applies: Applies,
-}
-
-impl fmt::Display for Change {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.values {
-            Some([old, new]) => write!(f, "{}: {old} → {new}", self.setting),
-            None => write!(f, "{}: changed", self.setting),
-        }
-    }
-}
-
-/// A setting as it is in use.
-#[derive(
-    Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
-)]
-#[serde(rename_all = "camelCase")]
-pub struct Setting {
-    /// The path in the file, such as `session.max_timeout`.
-    pub setting: String,
-    /// Absent for a secret.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub value: Option<String>,
-    /// True if it has its default.
-    pub is_default: bool,
-    /// The line of the file that sets it; absent if the file does not.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub line: Option<usize>,
-    /// The variables of the environment that its value in the file refers to.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub variables: Vec<String>,
-    /// The time from which a change of it would count.
-    pub applies: Applies,
-}
 
 /// The changes that were found so far.
 #[derive(Default)]

@@ -76,7 +76,7 @@ use source::{MAX_BYTES, Source, Unreadable};
 pub use agents::AgentCredentials;
 pub use chat::Chat;
 pub use checks::{CheckKeys, NamedCheck};
-pub use diff::{Applies, Change, Setting, diff, settings};
+pub use diff::{diff, settings};
 pub use environment::Environment;
 pub use forge::{
     ForgeAccess, ForgeAccount, ForgeHost, Forges, PauseResume, TaskStop, WatchedRepository,
@@ -86,7 +86,7 @@ pub use general::General;
 pub use hooks::WorkspaceHooks;
 pub use http::{Http, Listen};
 pub use limits::AgentLimits;
-pub use live::{ConfigurationState, Live, Rejected, Reloaded};
+pub use live::Live;
 pub use log::{LogConfig, LogFormat};
 pub use notice::Notice;
 pub use output::Output;

@@ -4,71 +4,10 @@
 //! This module is pure: `app` reads files and distributes the configuration. `web` and the command
 //! line show the [`ConfigurationState`].
 
-use std::path::PathBuf;
-use std::sync::Arc;
-
-use super::diff::{Change, Setting, diff, settings, without_restart};
+use super::diff::{diff, settings, without_restart};
 use super::{Config, Loaded};
 use domain::Timestamp;
-
-/// The relation of the file to the configuration in use.
-#[derive(
-    Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
-)]
-#[serde(rename_all = "camelCase")]
-pub struct ConfigurationState {
-    /// The file; `None` means that there is none, and all settings have their defaults.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub file: Option<PathBuf>,
-    /// The time at which the configuration in use was read.
-    pub since: Timestamp,
-    /// The reason why the file is not in use, if it is not.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rejected: Option<Rejected>,
-    /// The changes that count only after a restart.
-    #[serde(default)]
-    pub waiting: Vec<Change>,
-    /// All settings in use. A request of its own returns them.
-    #[serde(skip)]
-    pub settings: Arc<[Setting]>,
-}
-
-/// The reason why the content of the file is not in use.
-#[derive(
-    Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
-)]
-pub struct Rejected {
-    /// The time at which the file was found invalid for the first time.
-    pub since: Timestamp,
-    /// The current problems with their places, on one line.
-    pub problem: String,
-}
-
-/// The result of a reload.
-#[derive(
-    Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
-)]
-#[serde(rename_all = "camelCase")]
-pub struct Reloaded {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub file: Option<PathBuf>,
-    /// The time of the reload.
-    pub at: Timestamp,
-    /// The time at which the configuration in use was read. It is earlier if nothing has changed.
-    pub since: Timestamp,
-    /// The changes that were found at `since`. The daemon reads a changed file by itself, mostly
-    /// before a person asks for a reload.
-    pub changes: Vec<Change>,
-    /// The changes that count only after a restart, also those of earlier reloads.
-    pub waiting: Vec<Change>,
-}
-
-impl Reloaded {
-    /// Returns whether this reload changed anything.
-    pub fn is_news(&self) -> bool {
-        self.at == self.since
-    }
-}
+use domain::configuration::{Change, ConfigurationState, Rejected, Reloaded};
 
 /// The configuration in use, and the one that was read last.
 #[derive(Debug)]

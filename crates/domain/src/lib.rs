@@ -28,6 +28,8 @@ pub mod cli_lines;
 pub mod command;
 pub mod comment;
 pub mod compat;
+pub mod configuration;
+pub mod counters;
 pub mod creation;
 pub mod credential;
 pub mod event;

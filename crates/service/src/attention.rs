@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use config::Rejected;
 use domain::attention::{
     self, Attention, AttentionKind, AttentionState, Cause, FORGE_AWAY_AFTER, Mark,
 };
+use domain::configuration::Rejected;
 use domain::{AttentionId, Refusal, TaskStatus, Timestamp};
 use store::rows::{
     accounts, attention as marks, forge_items, launches, projects, start_histories, tasks,

@@ -65,7 +65,7 @@ pub use chats::agents::Pending;
 pub use chats::people::{ChatPage, Conversation, OpenSessions};
 pub use chats::presence::Presence;
 pub use compat::ManagedAgent;
-pub use coordinators::board::{CoordinatorStatus, CoordinatorView, Counters};
+pub use coordinators::board::{CoordinatorStatus, CoordinatorView};
 pub use coordinators::{Coordinators, ServerView, Work};
 pub use credentials::{Credentials, MadeCredential};
 pub use events::{EventUpdate, Events, Follower};

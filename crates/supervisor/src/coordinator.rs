@@ -47,6 +47,7 @@ use shared::SharedDirectories;
 use workspaces::WorkspaceJobs;
 
 use crate::provider::Providers;
+use domain::counters::Counters;
 use domain::plan::{Action, Deferred, Limits, Plan, RunLimits, Snapshot, plan};
 use domain::start_history::StartReason;
 use domain::workspace::Job;
@@ -54,7 +55,7 @@ use domain::{CoordinatorId, Instance, InstanceKey, LaunchFacts, LaunchId, Phase,
 use runtime::clock;
 use runtime::nudge::{Wakeups, sleep_until};
 use runtime::telemetry::ErrorChain;
-use service::{CoordinatorStatus, Counters};
+use service::CoordinatorStatus;
 
 /// The part of the configuration that the loop needs.
 #[derive(Debug, Clone)]

@@ -6,7 +6,7 @@ use crate::cli::activity::{doing, short, trouble, used};
 use crate::cli::forge_items;
 use crate::cli::output::{Zone, ago, plain};
 use crate::cli::screen::{Rows, Screen, Tone};
-use config::ConfigurationState;
+use domain::configuration::ConfigurationState;
 use domain::start_history::StartReason;
 use domain::{FailureClass, Language, Purpose, Timestamp};
 use web::routes::launches::LaunchBody;

@@ -11,6 +11,7 @@ use super::*;
 use crate::declaration::{Description, KeyDescription};
 use crate::forge::{RepositoryKeys, default_base_url};
 use crate::providers::ProviderKeys;
+use domain::configuration::Applies;
 use domain::forge::{ForgeKind, LabelNames};
 
 const WRITE: &str = "AGENT_COORDINATOR_WRITE_DOCUMENTS";

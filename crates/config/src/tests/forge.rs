@@ -1,6 +1,7 @@
 //! Forges: one host or many, and what can be wrong with them.
 
 use super::*;
+use domain::configuration::Applies;
 use domain::forge::{ForgeKind, LabelNames, Publish};
 
 fn labels(names: [&str; 7]) -> LabelNames {

@@ -3,6 +3,7 @@
 use super::example::NAMED;
 use super::*;
 use domain::Timestamp;
+use domain::configuration::{Applies, Change, Rejected};
 
 /// Returns the texts of a reload of `new` after a start with `old`.
 #[track_caller]

@@ -9,9 +9,10 @@ use serde::{Deserialize, Deserializer};
 use super::{Done, Effect, ToolSpec};
 use crate::envelope::NamedCoordinator;
 use domain::Instance;
+use domain::counters::Counters;
 use domain::machine::Machine;
 use domain::plan::{Deferred, Limits};
-use service::{CoordinatorStatus, Counters, Service, ServiceError};
+use service::{CoordinatorStatus, Service, ServiceError};
 
 pub(crate) struct ReportStatus;
 

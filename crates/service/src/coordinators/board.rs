@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
+use domain::counters::Counters;
 use domain::id::CoordinatorId;
 use domain::machine::Machine;
 use domain::plan::shared::{Crowd, FailedSnapshot};
@@ -54,30 +55,6 @@ impl CoordinatorStatus {
             || self.failed_snapshots != before.failed_snapshots
             || counters(self) != counters(before)
     }
-}
-
-/// The counts of a coordinator since its start.
-#[derive(
-    Debug,
-    Clone,
-    Copy,
-    PartialEq,
-    Eq,
-    Default,
-    serde::Serialize,
-    serde::Deserialize,
-    schemars::JsonSchema,
-)]
-#[serde(rename_all = "camelCase")]
-pub struct Counters {
-    pub cycles: u64,
-    pub starts: u64,
-    pub adoptions: u64,
-    /// Processes that survived their agent, and were ended.
-    #[serde(default)]
-    pub leaked: u64,
-    /// Work that the coordinator found without a wake-up. It should stay 0.
-    pub found_by_poll_only: u64,
 }
 
 /// The newest report of each coordinator, and the time of its last request. It is in memory: a

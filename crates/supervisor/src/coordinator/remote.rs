@@ -23,6 +23,7 @@ use tokio::sync::watch;
 use super::control::{ClaimAnswer, ControlError, ControlPlane, Delivery};
 use answers::Claimed;
 use client::{CallError, McpClient};
+use domain::counters::Counters;
 use domain::plan::{Limits, ProcessReport};
 use domain::start_history::{Backoff, StartReason};
 use domain::{
@@ -37,7 +38,7 @@ use runtime::clock;
 use runtime::nudge::Nudge;
 use runtime::telemetry::ErrorChain;
 use service::world::World;
-use service::{CoordinatorStatus, Counters, ServerView, Work};
+use service::{CoordinatorStatus, ServerView, Work};
 
 pub use link::Token;
 use seed::SeedSteps;

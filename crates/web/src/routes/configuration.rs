@@ -8,7 +8,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::Problem;
 use crate::openapi::{Api, about};
-use config::{ConfigurationState, Reloaded};
+use domain::configuration::{ConfigurationState, Reloaded};
 use service::audit;
 
 /// The code of the problem for a file with mistakes.

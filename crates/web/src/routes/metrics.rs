@@ -9,10 +9,11 @@ use super::status::StatusBody;
 use super::{store, totals};
 use crate::openapi::{Api, about};
 use crate::{Problem, RestState};
+use domain::counters::Counters;
 use domain::totals::Totals;
 use domain::{AttentionKind, Purpose};
 use runtime::telemetry::counters::{Exposition, Label, MEDIA_TYPE};
-use service::{CoordinatorStatus, Counters, TaskFigures};
+use service::{CoordinatorStatus, TaskFigures};
 
 /// A text with its media type.
 pub(super) type Metrics = ([(HeaderName, &'static str); 1], String);

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::RestState;
 use crate::openapi::{Api, about};
-use config::{ConfigurationState, Setting};
+use domain::configuration::{ConfigurationState, Setting};
 
 /// The configuration in use.
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]

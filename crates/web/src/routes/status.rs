@@ -14,9 +14,10 @@ use crate::routes::launches::{LaunchBody, add_exit_hints};
 use crate::routes::store::StoreBody;
 use crate::routes::totals::TotalsBody;
 use crate::{MissingProgram, Problem, Programs, RestState};
-use config::ConfigurationState;
 use domain::account::Parking;
 use domain::activity::FailureClass;
+use domain::configuration::ConfigurationState;
+use domain::counters::Counters;
 use domain::machine::Machine;
 use domain::plan::Deferred;
 use domain::plan::shared::{Crowd, FailedSnapshot};
@@ -26,7 +27,7 @@ use domain::{
     AgentId, CoordinatorId, Instance, InstanceKey, LaunchId, ProjectId, Purpose, SessionId,
     Timestamp,
 };
-use service::{CoordinatorStatus, CoordinatorView, Counters, StatusView};
+use service::{CoordinatorStatus, CoordinatorView, StatusView};
 
 /// The state of everything; `status --json` prints it in snake_case (C-32).
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]

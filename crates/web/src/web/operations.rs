@@ -25,12 +25,13 @@ use crate::routes::status::{
 };
 use crate::routes::store::StoreBody;
 use crate::{Problem, RestState};
+use domain::counters::Counters;
 use domain::load::LastHour;
 use domain::plan::shared::{Crowd, CrowdMember, FailedSnapshot};
 use domain::{
     Agent, FailureClass, InstanceKey, Launch, Purpose, ShortId, TaskId, Timestamp, Usage,
 };
-use service::{Counters, Force, StatusView, StopTarget};
+use service::{Force, StatusView, StopTarget};
 
 /// The number of ended launches that are shown.
 const MAX_ENDED: usize = 8;

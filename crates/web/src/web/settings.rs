@@ -14,7 +14,7 @@ use super::layout::{Frame, LANGUAGE_COOKIE, NavSection, rendered};
 use super::shown::When;
 use crate::extract::{InForm, InPath};
 use crate::{Problem, RestState, public_path};
-use config::ConfigurationState;
+use domain::configuration::ConfigurationState;
 use domain::credential::{CredentialKind, Role};
 use domain::{CredentialId, Language};
 use service::people;

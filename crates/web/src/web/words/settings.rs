@@ -1,8 +1,8 @@
 //! The texts of the settings and of the login.
 
 use super::Words;
-use config::Setting;
 use domain::Language;
+use domain::configuration::Setting;
 use domain::credential::{CredentialKind, LinkFault, Role};
 
 impl Words {
