@@ -1,8 +1,8 @@
 //! Describes the activity and the usage of agents for people.
 
 use super::output::{Zone, plain};
+use api::activity::{ActivityBody, FailureBody, UsageBody};
 use domain::Timestamp;
-use web::routes::activity::{ActivityBody, FailureBody, UsageBody};
 
 /// The longest progress text in a table, in characters. `--json` has the whole text.
 const MAX_PROGRESS: usize = 60;

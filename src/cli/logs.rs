@@ -10,9 +10,9 @@ use super::client::Client;
 use super::error::CliError;
 use super::follow::{Following, say};
 use super::status::in_words as hint_in_words;
+use api::activity::UsageBody;
 use domain::{Failure, LaunchId, OutputFact, printable};
 use supervisor::provider::output::{Lines, recognise};
-use web::routes::activity::UsageBody;
 use web::routes::launches::{LaunchBody, OUTPUT_IS, TAIL};
 
 #[derive(Debug, clap::Args)]

@@ -18,6 +18,7 @@ use super::results::{DiffTask, DiscardTask, MergeTask, PublishTask, RestoreTask,
 use super::screen::Rows;
 use super::task_wait::{self, Shown, WaitForTasks};
 use super::workspace;
+use api::waiting::WaitingBody;
 use config::Environment;
 use domain::check::CheckResult;
 use domain::workspace::MergeStep;
@@ -27,7 +28,6 @@ use web::routes::events::EventBody;
 use web::routes::tasks::{
     CheckBody, ExecutionBody, NewTaskRequest, TaskBody, TaskDetail, TaskRequest,
 };
-use web::routes::waiting::WaitingBody;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum TaskCommand {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The crates of the workspace, and the ones that each may use. `src` is the program itself.
-const CRATES: [(&str, &[&str]); 14] = [
+const CRATES: [(&str, &[&str]); 15] = [
     ("domain", &[]),
     ("machine", &["domain"]),
     ("shim", &["machine", "domain"]),
@@ -19,11 +19,12 @@ const CRATES: [(&str, &[&str]); 14] = [
     ("store", &["postgres-url", "runtime", "machine", "domain"]),
     ("workspace", &["runtime", "machine", "domain"]),
     ("service", &["store", "workspace", "config", "runtime", "machine", "domain"]),
+    ("api", &["domain"]),
     ("client", &["machine", "domain"]),
     ("supervisor", &["service", "workspace", "client", "config", "runtime", "machine", "domain"]),
     ("mcp", &["service", "runtime", "machine", "domain"]),
     ("forge", &["service", "client", "config", "runtime", "machine", "domain"]),
-    ("web", &["service", "config", "runtime", "machine", "domain"]),
+    ("web", &["service", "api", "config", "runtime", "machine", "domain"]),
 ];
 
 /// The modules of a crate from the top down. A module uses only modules of lower rows.

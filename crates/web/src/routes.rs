@@ -1,7 +1,6 @@
 //! The routes. Each resource has a file of its own and one line here. The file defines the types
 //! that a route sends and takes. The command line reads the same types.
 
-pub mod activity;
 pub mod agents;
 pub mod assignments;
 pub mod attention;
@@ -29,7 +28,6 @@ pub mod status;
 pub mod store;
 pub mod tasks;
 pub mod totals;
-pub mod waiting;
 pub mod why;
 pub mod workspaces;
 

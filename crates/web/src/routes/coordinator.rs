@@ -11,7 +11,6 @@ use axum::routing::get;
 use axum::{Extension, Json, Router};
 use tokio_util::sync::CancellationToken;
 
-use super::activity::ActivityBody;
 use super::configuration::{self, ConfigurationHandle};
 use super::events::Places;
 use super::launches::{LaunchBody, LaunchQuery, OutputQuery, as_text};
@@ -22,6 +21,7 @@ use super::status::{
 use super::why::WhyBody;
 use crate::Problem;
 use crate::extract::{InPath, InQuery};
+use api::activity::ActivityBody;
 use domain::totals::Totals;
 use domain::{AgentId, Instance, LaunchId, Phase, ProjectId, Timestamp};
 use runtime::folder_watch::shared::SharedFolders;

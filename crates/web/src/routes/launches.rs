@@ -13,12 +13,12 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 
-use super::activity::ActivityBody;
 use super::events::Places;
 use crate::extract::{InPath, InQuery};
 use crate::openapi::{Api, about};
 use crate::page::{MAX_LIMIT, Page, limit_of};
 use crate::{Problem, RestState};
+use api::activity::ActivityBody;
 use domain::instance::ExitHint;
 use domain::{AgentId, Launch, LaunchId, ProjectId, Purpose, ShortId, TaskId, Timestamp};
 use service::LaunchFilter;

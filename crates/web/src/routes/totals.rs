@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::activity::UsageBody;
+use api::activity::UsageBody;
 use domain::totals::{Total, TotalKey, Totals};
 use domain::{AgentId, ProjectId};
 use runtime::telemetry::counters::{Exposition, Label};

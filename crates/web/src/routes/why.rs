@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use super::forge::{ForgeItemBody, blocked_items};
 use super::status::ParkedBody;
-use super::waiting::WaitingBody;
 use crate::extract::InPath;
 use crate::openapi::{Api, about};
 use crate::{Problem, RestState};
+use api::waiting::WaitingBody;
 use domain::plan::Deferred;
 use domain::plan::shared::Crowd;
 use domain::start_history::{Ruling, StartReason};

@@ -195,7 +195,7 @@ mod tests {
 
     use super::super::shown::Now;
     use super::*;
-    use crate::routes::waiting::WaitingBody;
+    use api::waiting::WaitingBody;
     use domain::account::{Parked, Parking};
     use domain::plan::InUse;
     use domain::start_history::{Ruling, StartReason, WaitEnd};

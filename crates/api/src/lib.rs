@@ -1,0 +1,18 @@
+//! The bodies of the REST routes: the requests of clients and the answers of the server.
+//!
+//! ```text
+//!  service ──► web ──► answer ───JSON───► cli
+//!              web ◄── request ◄──JSON─── cli
+//! ```
+//!
+//! `web` and `cli` use the same types, so that neither knows the other. `/openapi.json` describes
+//! these types.
+//!
+//! JSON is in camelCase. A request with an unknown field is refused, and a missing field has its
+//! default. Clients ignore unknown fields of an answer, so that they may be older than the server.
+//!
+//! `From` makes bodies of the values of `domain`. `web` makes the ones that need a view of
+//! `service`, which this crate does not know.
+
+pub mod activity;
+pub mod waiting;
