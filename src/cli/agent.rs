@@ -10,9 +10,9 @@ use super::named::Named;
 use super::output::{Form, ListForm, plain, print_json, print_line};
 use super::removal::{self, ArchivedArguments, DeleteArguments};
 use super::screen::Rows;
+use api::agents::{AgentBody, AgentRequest};
 use domain::AgentId;
 use domain::agent::AgentStatus;
-use web::routes::agents::{AgentBody, AgentRequest};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum AgentCommand {

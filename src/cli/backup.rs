@@ -10,10 +10,10 @@ use super::client::Client;
 use super::error::CliError;
 use super::output::{self, Form};
 use crate::app::{self, BackupContents, IfExists, RestoreReport};
+use api::status::StatusBody;
 use config::{Config, Environment};
 use domain::Timestamp;
 use runtime::telemetry::ErrorChain;
-use web::routes::status::StatusBody;
 
 #[derive(Debug, Args)]
 pub(super) struct BackupArguments {

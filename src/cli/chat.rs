@@ -11,11 +11,11 @@ use super::client::Client;
 use super::error::CliError;
 use super::named::Named;
 use super::output::{Form, plain, print_json, print_json_line, print_line};
+use api::chat::{ChatBody, MessageBody, MessageRequest, MessagesBody};
+use api::why::WhyBody;
 use domain::printable::is_unprintable;
 use domain::start_history::StartReason;
 use domain::{AgentId, MessageId, ProjectId, Purpose};
-use web::routes::chat::{ChatBody, MessageBody, MessageRequest, MessagesBody};
-use web::routes::why::WhyBody;
 
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]

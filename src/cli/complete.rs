@@ -15,14 +15,14 @@ use super::error::CliError;
 use super::named::Named;
 use super::output::plain;
 use super::{exit_codes, find_daemon};
+use api::attention::AttentionBody;
+use api::credentials::CredentialBody;
+use api::launches::LaunchBody;
+use api::lookup::CompletionBody;
+use api::sessions::SessionBody;
 use config::Environment;
 use domain::lookup::LookupKind;
 use domain::{AgentId, AttentionId, CredentialId, LaunchId, ProjectId, SessionId, TaskId};
-use web::routes::attention::AttentionBody;
-use web::routes::credentials::CredentialBody;
-use web::routes::launches::LaunchBody;
-use web::routes::lookup::CompletionBody;
-use web::routes::sessions::SessionBody;
 
 /// The time that a shell waits for names. A person notices a longer one.
 const PATIENCE: Duration = Duration::from_millis(200);

@@ -12,10 +12,10 @@ use super::client::Client;
 use super::error::CliError;
 use super::output::{self, Form};
 use crate::app;
+use api::status::StatusBody;
 use barrier::Barrier;
 use config::{Config, Environment, Loaded};
 use runtime::telemetry::ErrorChain;
-use web::routes::status::StatusBody;
 
 #[derive(Debug, Args)]
 pub(super) struct DoctorArguments {

@@ -8,9 +8,9 @@ use serde_json::json;
 use super::client::Client;
 use super::error::CliError;
 use super::output::{Form, print_json, print_line};
+use api::launches::LaunchBody;
+use api::operate::{StoppedBody, TargetRequest};
 use domain::LaunchId;
-use web::routes::launches::LaunchBody;
-use web::routes::operate::{StoppedBody, TargetRequest};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct DrainArguments {

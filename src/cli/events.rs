@@ -5,8 +5,8 @@ use super::error::CliError;
 use super::follow::Following;
 use super::named::{Named, id_of};
 use super::output::{Form, Zone, print_json_line, print_line};
+use api::events::EventBody;
 use domain::{AgentId, LaunchId, ProjectId};
-use web::routes::events::EventBody;
 
 /// The selection of events.
 #[derive(Debug, clap::Args)]

@@ -9,9 +9,9 @@ use super::history::{Whose, parts};
 use super::named::{Named, id_of};
 use super::output::{ListForm, Zone, ago, print_json};
 use super::screen::Rows;
+use api::executions::ExecutionItem;
 use domain::{TaskId, Timestamp};
 use service::world::{SystemWorld, World};
-use web::routes::executions::ExecutionItem;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum ExecutionCommand {

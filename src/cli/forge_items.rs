@@ -4,9 +4,9 @@ use super::client::Client;
 use super::error::CliError;
 use super::output::{ListForm, ago, print_json, print_line};
 use super::screen::{Rows, Screen};
+use api::forge::{ForgeBody, ForgeItemBody};
 use domain::{Language, Timestamp};
 use service::world::{SystemWorld, World};
-use web::routes::forge::{ForgeBody, ForgeItemBody};
 
 /// Returns a line for each host, and one for each repository with a problem; `None` if there are no
 /// lines.

@@ -11,10 +11,10 @@ use super::follow::Following;
 use super::named::{Named, id_of};
 use super::output::{Form, Zone, ago, plain, print_json, print_json_line, print_line};
 use super::output_closed;
+use api::attention::{AttentionBody, MarkRequest};
 use domain::attention::{AttentionKind, AttentionState};
 use domain::{AttentionId, ProjectId, Timestamp};
 use service::world::{SystemWorld, World};
-use web::routes::attention::{AttentionBody, MarkRequest};
 
 /// The time between two looks of `--follow`.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);

@@ -18,13 +18,13 @@ use super::follow::say;
 use super::output::{Form, plain, print_json, print_line};
 use super::project::is_in_repository;
 use ::config::{self, Environment, Loaded};
+use api::agents::{AgentBody, AgentRequest};
+use api::projects::{ProjectBody, ProjectRequest};
+use api::tasks::{NewTaskRequest, TaskDetail};
 use domain::TaskStatus;
 use domain::workspace::WorkspaceMode;
 use domain::{AgentId, ProjectId, TaskId};
 use programs::Program;
-use web::routes::agents::{AgentBody, AgentRequest};
-use web::routes::projects::{ProjectBody, ProjectRequest};
-use web::routes::tasks::{NewTaskRequest, TaskDetail};
 
 #[derive(Debug, Args)]
 #[command(after_help = "A second run changes nothing and says so.\n\n\

@@ -5,9 +5,9 @@ use std::time::Duration;
 use super::client::Client;
 use super::error::CliError;
 use super::follow::say;
+use api::workspaces::WorkspaceBody;
 use domain::TaskId;
 use domain::workspace::WorkspaceState;
-use web::routes::workspaces::WorkspaceBody;
 
 /// The time after which a person is told what a command waits for.
 const TELL_AFTER: Duration = Duration::from_secs(1);

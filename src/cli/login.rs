@@ -3,9 +3,9 @@
 use super::client::Client;
 use super::error::CliError;
 use super::output::{Form, print_json, print_line};
+use api::credentials::{LoginBody, LoginRequest};
 use config::Environment;
 use domain::credential::Role;
-use web::routes::credentials::{LoginBody, LoginRequest};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct LoginArguments {

@@ -11,9 +11,9 @@ use super::error::CliError;
 use super::follow::{Following, say};
 use super::status::in_words as hint_in_words;
 use api::activity::UsageBody;
+use api::launches::{LaunchBody, OUTPUT_IS, TAIL};
 use domain::{Failure, LaunchId, OutputFact, printable};
 use supervisor::provider::output::{Lines, recognise};
-use web::routes::launches::{LaunchBody, OUTPUT_IS, TAIL};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct LogsArguments {

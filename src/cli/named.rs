@@ -8,9 +8,9 @@ use std::str::FromStr;
 use super::client::{Client, encoded};
 use super::error::CliError;
 use super::output::plain;
+use api::lookup::LookupBody;
 use domain::lookup::LookupKind;
 use domain::{AgentId, ProjectId, TaskId};
-use web::routes::lookup::LookupBody;
 
 /// A text that names a thing with an id of the type `Id`.
 #[derive(Debug)]

@@ -8,9 +8,9 @@ use super::history::{Whose, parts};
 use super::named::{Named, id_of};
 use super::output::{ListForm, ago, print_json};
 use super::screen::Rows;
+use api::notices::NoticeBody;
 use domain::{TaskId, Timestamp};
 use service::world::{SystemWorld, World};
-use web::routes::notices::NoticeBody;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum NoticeCommand {

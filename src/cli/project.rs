@@ -12,12 +12,12 @@ use super::output::{Form, ListForm, plain, print_json, print_line};
 use super::removal::{self, ArchivedArguments, DeleteArguments};
 use super::screen::Rows;
 use super::status::warnings;
+use api::projects::{ProjectBody, ProjectRequest};
+use api::status::StatusBody;
 use config::Environment;
 use domain::agent::ProjectStatus;
 use domain::workspace::WorkspaceMode;
 use domain::{AgentId, ProjectId, ProjectKey};
-use web::routes::projects::{ProjectBody, ProjectRequest};
-use web::routes::status::StatusBody;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum ProjectCommand {

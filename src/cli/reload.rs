@@ -3,8 +3,8 @@
 use super::client::Client;
 use super::error::CliError;
 use super::output::{Form, ago, print_json, print_line};
+use api::configuration::INVALID_CONFIGURATION;
 use domain::configuration::{Applies, Reloaded};
-use web::routes::configuration::INVALID_CONFIGURATION;
 
 pub(super) async fn reload(client: &Client, form: Form) -> Result<(), CliError> {
     let reloaded: Reloaded = match client.post_or_problem("/reload", &()).await? {

@@ -8,8 +8,8 @@ use serde::de::DeserializeOwned;
 use super::client::Client;
 use super::error::CliError;
 use super::output::{Form, plain, print_json, print_line};
+use api::removals::{AffectedBody, Archived, DeletionBody};
 use domain::removal::AffectedKind;
-use web::routes::removals::{AffectedBody, Archived, DeletionBody};
 
 /// The choices of a deletion.
 #[derive(Debug, Clone, Copy, clap::Args)]

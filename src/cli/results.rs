@@ -10,13 +10,13 @@ use super::kept::telling;
 use super::named::Named;
 use super::output::{Form, plain, print_json, print_line};
 use super::workspace::{changes, in_no_commit, of_task, others, print_changed, print_others};
-use config::Environment;
-use domain::TaskId;
-use domain::workspace::WorkspaceState;
-use web::routes::workspaces::{
+use api::workspaces::{
     ForeverRequest, MergeRequest, MergedBody, PublishedBody, RestoreTaskRequest, ResultRequest,
     WorkspaceBody,
 };
+use config::Environment;
+use domain::TaskId;
+use domain::workspace::WorkspaceState;
 
 /// The arguments of `task diff`.
 #[derive(Debug, clap::Args)]

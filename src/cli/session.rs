@@ -7,9 +7,9 @@ use super::error::CliError;
 use super::history::{Whose, parts};
 use super::output::{Form, ListForm, ago, print_json, print_line};
 use super::screen::Rows;
+use api::sessions::SessionBody;
 use domain::{SessionId, Timestamp};
 use service::world::{SystemWorld, World};
-use web::routes::sessions::SessionBody;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum SessionCommand {

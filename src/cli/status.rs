@@ -13,13 +13,13 @@ use super::error::CliError;
 use super::named::{Named, id_of};
 use super::output::{Form, Zone, ago, plain, print_json};
 use super::screen::Screen;
+use api::attention::AttentionBody;
+use api::launches::LaunchBody;
+use api::status::{ParkedBody, StatusBody};
 use domain::instance::ExitHint;
 use domain::plan::shared::{Crowd, FailedSnapshot};
 use domain::{AgentId, LaunchId, ProjectId, Timestamp};
 use service::world::{SystemWorld, World};
-use web::routes::attention::AttentionBody;
-use web::routes::launches::LaunchBody;
-use web::routes::status::{ParkedBody, StatusBody};
 
 /// The time between two updates of `--watch`.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);

@@ -10,10 +10,10 @@ use super::error::CliError;
 use super::named::{Named, id_of};
 use super::output::{Form, print_json, print_line};
 use super::status::{parked_line, pause_file_line};
+use api::launches::LaunchBody;
+use api::operate::{StoppedBody, TargetRequest};
+use api::status::StatusBody;
 use domain::{AgentId, LaunchId, ProjectId, Purpose};
-use web::routes::launches::LaunchBody;
-use web::routes::operate::{StoppedBody, TargetRequest};
-use web::routes::status::StatusBody;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct StopArguments {

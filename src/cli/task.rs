@@ -18,16 +18,14 @@ use super::results::{DiffTask, DiscardTask, MergeTask, PublishTask, RestoreTask,
 use super::screen::Rows;
 use super::task_wait::{self, Shown, WaitForTasks};
 use super::workspace;
+use api::comments::{CommentBody, NewComment};
+use api::events::EventBody;
+use api::tasks::{CheckBody, ExecutionBody, NewTaskRequest, TaskBody, TaskDetail, TaskRequest};
 use api::waiting::WaitingBody;
 use config::Environment;
 use domain::check::CheckResult;
 use domain::workspace::MergeStep;
 use domain::{AgentId, Priority, ProjectId, TaskId, TaskStatus};
-use web::routes::comments::{CommentBody, NewComment};
-use web::routes::events::EventBody;
-use web::routes::tasks::{
-    CheckBody, ExecutionBody, NewTaskRequest, TaskBody, TaskDetail, TaskRequest,
-};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum TaskCommand {

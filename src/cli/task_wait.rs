@@ -12,12 +12,12 @@ use super::kept::until_kept;
 use super::logs;
 use super::named::{Named, ids};
 use super::output::{Form, plain, print_json, print_line};
+use api::launches::LaunchBody;
+use api::tasks::{TaskBody, TaskDetail};
 use api::waiting::WaitingBody;
+use api::workspaces::WorkspaceBody;
 use domain::workspace::WorkspaceState;
 use domain::{LaunchId, TaskId, TaskStatus};
-use web::routes::launches::LaunchBody;
-use web::routes::tasks::{TaskBody, TaskDetail};
-use web::routes::workspaces::WorkspaceBody;
 
 /// The exit code if a task was cancelled, and none is blocked.
 const EXIT_CANCELLED: u8 = 3;

@@ -9,10 +9,10 @@ use super::error::CliError;
 use super::login::user_of;
 use super::output::{Form, ListForm, ago, plain, print_json, print_line};
 use super::screen::Rows;
+use api::credentials::{CredentialBody, TokenRequest};
 use config::Environment;
 use domain::credential::Role;
 use domain::{CredentialId, Timestamp};
-use web::routes::credentials::{CredentialBody, TokenRequest};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum TokenCommand {

@@ -6,10 +6,10 @@ use super::named::Named;
 use super::output::{Form, ago, lines, plain, print_json, print_line, table};
 use super::reasons::sentence;
 use super::status::{abandoned_line, parked_line};
+use api::forge::ForgeItemBody;
+use api::why::WhyBody;
 use domain::start_history::{Ruling, StartReason};
 use domain::{AgentId, Language, ProjectId, Purpose};
-use web::routes::forge::ForgeItemBody;
-use web::routes::why::WhyBody;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct WhyArguments {

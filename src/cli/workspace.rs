@@ -10,12 +10,10 @@ use super::error::CliError;
 use super::named::{Named, id_of};
 use super::output::{Form, ListForm, Zone, plain, print_json, print_line};
 use super::screen::Rows;
+use api::workspaces::{ContentBody, OtherTipBody, RestoreRequest, SnapshotBody, WorkspaceBody};
 use config::Environment;
 use domain::workspace::{Moment, WorkspaceState};
 use domain::{LaunchId, ProjectId, TaskId};
-use web::routes::workspaces::{
-    ContentBody, OtherTipBody, RestoreRequest, SnapshotBody, WorkspaceBody,
-};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum WorkspaceCommand {
@@ -335,7 +333,7 @@ fn size(workspace: &WorkspaceBody) -> String {
 
 #[cfg(test)]
 mod tests {
-    use web::routes::workspaces::ContentBody;
+    use api::workspaces::ContentBody;
 
     #[test]
     fn a_result_that_a_person_is_to_choose_is_more_than_files() {

@@ -44,12 +44,13 @@ const ROWS: [(&str, &[&[&str]]); 4] = [
 ];
 
 /// Narrower rules than the manifests: only files whose names begin like this name the module.
-const NAMED_ONLY_BY: [(&str, &[&str]); 5] = [
+const NAMED_ONLY_BY: [(&str, &[&str]); 6] = [
     ("supervisor::process", &["app"]),
     ("supervisor::provider", &["app", "cli"]),
     ("store::rows", &["service", "app"]),
     ("shim::", &["main.rs", "bin/", "shim"]),
     ("runtime::throttle", &["mcp", "web"]),
+    ("web::", &["app"]),
 ];
 
 /// The files beside `sys` that allow unsafe code, each with its reason. Cargo.toml denies it

@@ -15,4 +15,33 @@
 //! `service`, which this crate does not know.
 
 pub mod activity;
+pub mod agents;
+pub mod assignments;
+pub mod attention;
+pub mod chat;
+pub mod comments;
+pub mod configuration;
+pub mod credentials;
+pub mod events;
+pub mod executions;
+pub mod export;
+pub mod forge;
+pub mod history;
+pub mod launches;
+pub mod lookup;
+pub mod notices;
+pub mod operate;
+pub mod projects;
+pub mod removals;
+pub mod sessions;
+pub mod settings;
+pub mod status;
+pub mod store;
+pub mod tasks;
+pub mod totals;
 pub mod waiting;
+pub mod why;
+pub mod workspaces;
+
+/// The greatest number of items in a part of a list.
+pub const MAX_LIMIT: usize = 1000;

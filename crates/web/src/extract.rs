@@ -7,8 +7,7 @@ use axum::body::Bytes;
 use axum::extract::{Form, FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
-use serde::de::{DeserializeOwned, Error as _, IgnoredAny};
-use serde::{Deserialize as _, Deserializer};
+use serde::de::{DeserializeOwned, IgnoredAny};
 
 use super::RestState;
 use super::problem::{FieldProblem, Problem};
@@ -84,22 +83,6 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for InBody<T> {
         json.end().map_err(|error| invalid_body(String::new(), &error))?;
         Ok(Self(value))
     }
-}
-
-/// Reads a number without a fraction. JSON Schema also calls `3.0` an integer.
-pub(super) fn whole_number<'de, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Option<u64>, D::Error> {
-    let Some(number) = Option::<serde_json::Number>::deserialize(deserializer)? else {
-        return Ok(None);
-    };
-    let whole = number.as_u64().or_else(|| {
-        let text = number.to_string();
-        text.strip_suffix(".0")?.parse().ok()
-    });
-    whole
-        .map(Some)
-        .ok_or_else(|| D::Error::custom(format!("expected a whole number, not {number}")))
 }
 
 /// Returns the problem of a body at a place in it. The empty path is the whole body.

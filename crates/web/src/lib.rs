@@ -12,12 +12,12 @@
 //! the health of the server. `auth` also refuses requests that the page of another site makes a
 //! browser send. `webhook` checks the signature of each message of a forge.
 //!
-//! [`routes`] has a file for each resource. JSON is in camelCase, and errors are problem+json (RFC
+//! `routes` has a file for each resource. JSON is in camelCase, and errors are problem+json (RFC
 //! 9457). `web` makes the pages from the same use cases. A coordinator without its server has only
 //! the routes of [`coordinator_router`].
 //!
-//! The rules are in `service` and `domain`, and this crate contains only their form. `app` serves
-//! the routers. `cli` sends and reads the types of [`routes`].
+//! The rules are in `service` and `domain`, and this crate contains only their form. The types that
+//! clients send and read are in `api`. `app` serves the routers.
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests may wait and ask the time"))]
 
 mod answers;
@@ -32,7 +32,7 @@ mod page;
 mod problem;
 mod programs;
 mod public_path;
-pub mod routes;
+mod routes;
 mod web;
 mod webhook;
 

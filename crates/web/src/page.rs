@@ -8,11 +8,10 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
 use super::problem::Problem;
+use api::MAX_LIMIT;
 
 /// The number of items in a part if the request names no number.
 pub(super) const DEFAULT_LIMIT: usize = 100;
-/// The greatest number of items in a part.
-pub(super) const MAX_LIMIT: usize = 1000;
 
 /// Returns the number of items in a part.
 ///

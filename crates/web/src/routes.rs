@@ -1,34 +1,34 @@
-//! The routes. Each resource has a file of its own and one line here. The file defines the types
-//! that a route sends and takes. The command line reads the same types.
+//! The routes. Each resource has a file of its own and one line here. The types that a route sends
+//! and takes are in `api`.
 
-pub mod agents;
-pub mod assignments;
+mod agents;
+mod assignments;
 pub mod attention;
 pub mod chat;
-pub mod comments;
+mod comments;
 pub mod configuration;
 pub mod coordinator;
-pub mod credentials;
+mod credentials;
 pub mod events;
-pub mod executions;
-pub mod export;
+mod executions;
+mod export;
 pub mod forge;
 mod history;
-pub mod launches;
-pub mod lookup;
-pub mod manifest;
+mod launches;
+mod lookup;
+mod manifest;
 mod metrics;
-pub mod notices;
-pub mod operate;
-pub mod projects;
-pub mod removals;
-pub mod sessions;
-pub mod settings;
+mod notices;
+mod operate;
+mod projects;
+mod removals;
+mod sessions;
+mod settings;
 pub mod status;
-pub mod store;
-pub mod tasks;
-pub mod totals;
-pub mod why;
+mod store;
+mod tasks;
+mod totals;
+mod why;
 pub mod workspaces;
 
 use axum::Router;

@@ -4,11 +4,11 @@
 use super::abandoned_line;
 use crate::cli::output::{ago, plain};
 use crate::cli::reasons::sentence;
+use api::attention::AttentionBody;
+use api::status::{StatusBody, ToMergeBody};
 use domain::Language;
 use domain::attention::{AttentionGroup, AttentionKind};
 use domain::start_history::{StartReason, WaitEnd};
-use web::routes::attention::AttentionBody;
-use web::routes::status::{StatusBody, ToMergeBody};
 
 /// The number of blocked tasks that are listed.
 const MAX_BLOCKED: usize = 5;

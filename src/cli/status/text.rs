@@ -6,12 +6,12 @@ use crate::cli::activity::{doing, short, trouble, used};
 use crate::cli::forge_items;
 use crate::cli::output::{Zone, ago, plain};
 use crate::cli::screen::{Rows, Screen, Tone};
+use api::launches::LaunchBody;
+use api::status::{DeferredBody, InstanceBody, NotInstalledBody, StatusBody};
+use api::store::StoreBody;
 use domain::configuration::ConfigurationState;
 use domain::start_history::StartReason;
 use domain::{FailureClass, Language, Purpose, Timestamp};
-use web::routes::launches::LaunchBody;
-use web::routes::status::{DeferredBody, InstanceBody, NotInstalledBody, StatusBody};
-use web::routes::store::StoreBody;
 
 /// The longest text of a cell, in characters. `--json` has the whole text.
 const MAX_CELL: usize = 90;

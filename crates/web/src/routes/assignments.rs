@@ -3,31 +3,13 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use serde::{Deserialize, Serialize};
 
 use crate::extract::{InPath, InQuery};
 use crate::openapi::{Api, about};
 use crate::{Problem, RestState};
+use api::assignments::{AssignmentBody, AssignmentQuery};
 use domain::{AgentId, Assignment, ProjectId};
 use service::ProjectEdit;
-
-/// An agent that works in a project.
-#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct AssignmentBody {
-    pub project_id: ProjectId,
-    pub agent_id: AgentId,
-}
-
-/// Which assignments to list, by project, then agent.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct AssignmentQuery {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub agent: Option<AgentId>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub project: Option<ProjectId>,
-}
 
 pub(super) fn routes() -> Api {
     let both = "/projects/{project}/agents/{agent}";

@@ -8,11 +8,10 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::Problem;
 use crate::openapi::{Api, about};
+use api::configuration::INVALID_CONFIGURATION;
 use domain::configuration::{ConfigurationState, Reloaded};
 use service::audit;
 
-/// The code of the problem for a file with mistakes.
-pub const INVALID_CONFIGURATION: &str = "invalid_configuration";
 /// The number of requests that are queued. Further ones wait for a place.
 const INBOX: usize = 8;
 

@@ -13,17 +13,16 @@ use tokio_util::sync::CancellationToken;
 
 use super::configuration::{self, ConfigurationHandle};
 use super::events::Places;
-use super::launches::{LaunchBody, LaunchQuery, OutputQuery, as_text};
+use super::launches::as_text;
 use super::metrics::{Metrics, describe};
-use super::status::{
-    CoordinatorBody, DeferredBody, InstanceBody, LimitsBody, ServerBody, StatusBody,
-};
-use super::why::WhyBody;
+use super::status::coordinator_body;
 use crate::Problem;
 use crate::extract::{InPath, InQuery};
-use api::activity::ActivityBody;
+use api::launches::{LaunchBody, LaunchQuery, OutputQuery};
+use api::status::{DeferredBody, InstanceBody, LimitsBody, ServerBody, StatusBody};
+use api::why::WhyBody;
 use domain::totals::Totals;
-use domain::{AgentId, Instance, LaunchId, Phase, ProjectId, Timestamp};
+use domain::{AgentId, LaunchId, ProjectId};
 use runtime::folder_watch::shared::SharedFolders;
 use service::{CoordinatorStatus, CoordinatorView, read_output};
 
@@ -78,7 +77,7 @@ impl From<CoordinatorLook> for StatusBody {
                 max_concurrent: view.status.limits.max_concurrent,
                 running: n_live,
             },
-            coordinators: vec![CoordinatorBody::from(&view)],
+            coordinators: vec![coordinator_body(&view)],
             instances: view.status.instances.iter().map(InstanceBody::from).collect(),
             deferred: view.status.deferred.iter().map(DeferredBody::from).collect(),
             parked: Vec::new(),
@@ -95,63 +94,6 @@ impl From<CoordinatorLook> for StatusBody {
             ended: Vec::new(),
             counters: view.status.counters,
             totals: None,
-        }
-    }
-}
-
-impl From<&Instance> for InstanceBody {
-    fn from(instance: &Instance) -> Self {
-        Self {
-            launch: instance.into(),
-            session: None,
-            adopted: instance.adopted,
-            suspended_since: instance.condition.suspended_since,
-            unkillable_since: instance.condition.unkillable_since,
-            silent_since: instance.condition.silent_since,
-            is_abandoned: false,
-        }
-    }
-}
-
-impl From<&Instance> for LaunchBody {
-    fn from(instance: &Instance) -> Self {
-        let (state, pid, started_at, ended_at, exit) = match &instance.phase {
-            Phase::Starting => ("starting", None, None, None, None),
-            Phase::Running { pid, started_at } => {
-                ("running", Some(*pid), Some(*started_at), None, None)
-            }
-            Phase::Exited { pid, started_at, exit } => {
-                ("ending", Some(*pid), Some(*started_at), None, Some(*exit))
-            }
-            Phase::Ended { pid, started_at, end, at, .. } => {
-                ("ended", *pid, *started_at, Some(*at), end.exit())
-            }
-        };
-        let exit = exit.unwrap_or_default();
-        Self {
-            launch_id: instance.launch.clone(),
-            agent_id: instance.key.agent.clone(),
-            project_id: instance.key.project.clone(),
-            purpose: instance.key.purpose,
-            ai_type: String::new(),
-            state: if instance.stop.is_some() && state == "running" { "stopping" } else { state }
-                .to_owned(),
-            task_id: None,
-            task_short_id: None,
-            claimed_task_id: None,
-            pid,
-            // The record was made when the process was wanted. Only the server knows the moment of
-            // the claim.
-            claimed_at: started_at.unwrap_or_else(|| Timestamp::from_millis(0)),
-            started_at,
-            authenticated_at: None,
-            ended_at,
-            outcome: None,
-            reason: instance.stop.map(|reason| reason.to_string()),
-            exit_code: exit.exit_code,
-            signal: exit.signal,
-            exit_hints: Vec::new(),
-            activity: ActivityBody::default(),
         }
     }
 }

@@ -16,110 +16,31 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 use futures::StreamExt as _;
-use serde::{Deserialize, Serialize};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::extract::InQuery;
 use crate::openapi::{Api, about};
 use crate::{Problem, RestState};
+use api::events::{EventBody, EventQuery};
 use domain::event::Event;
-use domain::{AgentId, LaunchId, ProjectId, ShortId, TaskId, Timestamp};
 use runtime::http::share_of_descriptors;
 use runtime::telemetry::ErrorChain;
 use service::{EventUpdate, Follower, ServiceError};
 
-/// Something that happened.
-#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct EventBody {
-    /// Grows with each event; a follower goes on after the last one it has seen.
-    pub seq: i64,
-    pub at: Timestamp,
-    /// `<thing>.<what happened>`, such as `launch.ended`.
-    pub kind: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub agent_id: Option<AgentId>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub project_id: Option<ProjectId>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub launch_id: Option<LaunchId>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub task_id: Option<TaskId>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub task_short_id: Option<ShortId>,
-    /// The name of the person whose change it describes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub author: Option<String>,
-    /// A status, an outcome, a purpose.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub detail: Option<String>,
-}
-
-/// Which events to follow; those that name nothing of what is asked for are left out.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct EventQuery {
-    /// The last one that was seen; from now on without it. The header `Last-Event-ID` goes before
-    /// it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = i64::MIN, max = i64::MAX))]
-    pub after: Option<i64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub project: Option<ProjectId>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub agent: Option<AgentId>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub launch: Option<LaunchId>,
-}
-
-impl EventQuery {
-    fn wants(&self, event: &Event) -> bool {
-        fn fits<T: PartialEq>(wanted: Option<&T>, found: Option<&T>) -> bool {
-            wanted.is_none() || wanted == found
-        }
-        fits(self.project.as_ref(), event.project.as_ref())
-            && fits(self.agent.as_ref(), event.agent.as_ref())
-            && fits(self.launch.as_ref(), event.launch.as_ref())
-    }
-
-    fn text_of(&self, news: &EventUpdate) -> String {
-        match news {
-            EventUpdate::Status => "event: status\ndata: {}\n\n".to_owned(),
-            EventUpdate::Lost { newest } => format!("id: {newest}\nevent: reset\ndata: {{}}\n\n"),
-            EventUpdate::Events(events) => {
-                events.iter().filter(|event| self.wants(event)).map(text_of_event).collect()
-            }
-        }
-    }
-}
-
-impl From<Event> for EventBody {
-    fn from(event: Event) -> Self {
-        Self {
-            seq: event.seq,
-            at: event.at,
-            kind: event.kind,
-            agent_id: event.agent,
-            project_id: event.project,
-            launch_id: event.launch,
-            task_id: event.task,
-            task_short_id: event.task_short_id,
-            author: event.author,
-            detail: event.detail,
-        }
-    }
-}
-
 /// The most followers on one listener, if the limit of descriptors allows it. It leaves room for
 /// other requests.
 const MAX_FOLLOWERS: usize = 240;
+
 /// The most followers of output on one route. Each has files open besides its connection.
 const MAX_OUTPUT_FOLLOWERS: usize = 120;
+
 /// The time without an event after which a comment is sent. It detects clients that are gone, and
 /// keeps proxies from closing the connection.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
 /// The time after which a browser reconnects, in milliseconds.
 const RETRY: u32 = 1000;
+
 /// The header in which clients repeat the last id.
 const LAST_EVENT_ID: &str = "last-event-id";
 
@@ -168,7 +89,7 @@ async fn follow(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let after = query.after;
-    stream(&state, places, after, &headers, move |news| query.text_of(news)).await
+    stream(&state, places, after, &headers, move |news| text_of(&query, news)).await
 }
 
 /// Returns the stream for a follower. It contains the texts that `text_of` makes of the news after
@@ -249,6 +170,16 @@ impl Stream {
             if !text.is_empty() {
                 self.ready.push_back(text);
             }
+        }
+    }
+}
+
+fn text_of(query: &EventQuery, news: &EventUpdate) -> String {
+    match news {
+        EventUpdate::Status => "event: status\ndata: {}\n\n".to_owned(),
+        EventUpdate::Lost { newest } => format!("id: {newest}\nevent: reset\ndata: {{}}\n\n"),
+        EventUpdate::Events(events) => {
+            events.iter().filter(|event| query.wants(event)).map(text_of_event).collect()
         }
     }
 }

@@ -12,13 +12,13 @@ use axum::routing::post;
 use axum::{Extension, Json};
 use futures::stream::try_unfold;
 use http_body_util::BodyExt as _;
-use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 
 use crate::auth::{Operator, Role};
 use crate::extract::InQuery;
 use crate::openapi::{Api, about};
 use crate::{FieldProblem, Problem, RestState};
+use api::export::{ExportQuery, ImportQuery};
 use domain::ProjectId;
 use domain::export::MAX_FILE;
 use domain::export::check::Starts;
@@ -31,33 +31,6 @@ use service::{Existing, ImportError, ImportMode, ImportReport, ImportWish, Servi
 
 /// The media type of JSON lines.
 const JSON_LINES: &str = "application/x-ndjson";
-
-/// The projects to export.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct ExportQuery {
-    /// The ids of projects, with commas between them; all projects without it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(regex(
-        pattern = "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}(,[A-Za-z0-9][A-Za-z0-9._-]{0,63})*$"
-    ))]
-    pub projects: Option<String>,
-}
-
-/// The choices of an import.
-#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct ImportQuery {
-    /// Checks everything and changes nothing.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub dry_run: bool,
-    /// Leaves objects as they are that exist already. Otherwise they are refused.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub merge: bool,
-    /// Tasks in progress stay so, and their agents start. Otherwise they become todo.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub start: bool,
-}
 
 /// Lets one import at a time be read on a listener, because its objects are in memory.
 #[derive(Clone)]

@@ -1,194 +1,35 @@
 //! `/forge`: the watched forges, and the items that are worked on, with the writes that are still
 //! pending for them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use axum::Json;
 use axum::extract::{RawQuery, State};
-use serde::{Deserialize, Serialize};
 
 use crate::extract::InQuery;
 use crate::openapi::{Api, about};
-use crate::page::{MAX_LIMIT, Page, limit_of};
+use crate::page::{Page, limit_of};
 use crate::{Problem, RestState};
-use domain::forge::{ForgeItem, ForgeKind, ItemKey, ItemKind, PendingWrite, StopCause, queue};
-use domain::{AgentId, ItemId, Language, ProjectId, ShortId, TaskId, Timestamp};
+use api::forge::{ForgeBody, ForgeItemBody, ForgeItemQuery, RepositoryBody};
+use domain::AgentId;
+use domain::forge::ItemKey;
 use service::{ForgeHealth, ForgeStatus, RepositoryStatus, Service, WaitingItem};
 
-/// A host.
-#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct ForgeBody {
-    pub forge: ForgeKind,
-    pub host: String,
-    /// `unknown` before the first look, `ok`, `unauthorized`, `limited`, `unavailable`.
-    pub health: String,
-    /// The end of the pause that the host asked for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub limited_until: Option<Timestamp>,
-    /// Labels and comments wait until then: `forge.writes_per_hour` is used up or reserved. Stops
-    /// don't wait.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub writes_held_until: Option<Timestamp>,
-    /// `true` if new items wait because the writes of this hour are reserved for items at work.
-    /// Without a time, they wait until one of those ends.
-    #[serde(default)]
-    pub writes_reserved: bool,
-    /// The last error, also if it is over.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub last_error: Option<String>,
-    /// Nothing is written there, and nothing new is taken.
-    #[serde(default)]
-    pub dry_run: bool,
-    pub repositories: Vec<RepositoryBody>,
-}
-
-/// A watched repository.
-#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct RepositoryBody {
-    pub name: String,
-    pub project_id: ProjectId,
-    /// Its agent, if it has only one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub agent_id: Option<AgentId>,
-    /// All of its agents: the next one that is free takes the next item.
-    #[serde(default)]
-    pub agent_ids: Vec<AgentId>,
-    /// The last look that was answered.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub seen_at: Option<Timestamp>,
-    /// Open items that the bot is assigned to, as far as the last look went.
-    pub n_assigned: usize,
-    /// The assigned items that another coordinator or a person works on.
-    pub n_elsewhere: usize,
-    /// The assigned items that wait for an agent and a slot.
-    #[serde(default)]
-    pub n_waiting: usize,
-    /// The reason why the repository is not polled, or its items are not taken.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub problem: Option<String>,
-}
-
-/// An item that waits, or is or was worked on.
-#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct ForgeItemBody {
-    /// A waiting item has no id.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub id: Option<ItemId>,
-    /// The name of the item as people write it: `owner/name#7`.
-    pub item: String,
-    pub forge: ForgeKind,
-    pub host: String,
-    #[serde(rename = "type")]
-    pub kind: ItemKind,
-    pub url: String,
-    pub title: String,
-    /// One that waits for one of several agents has none yet.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub agent_id: Option<AgentId>,
-    pub project_id: ProjectId,
-    /// The task that is, or will be, made of it. One that waits has none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub task_id: Option<TaskId>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub task_short_id: Option<ShortId>,
-    /// `preparing`, `waiting`, `claiming`, `processing`, `blocked`, `failed`, `pausing`, `paused`,
-    /// `stopping`, `done`, `stopped`, `expired`, `elsewhere`.
-    pub state: String,
-    /// The position of an item that waits for an agent and a slot; 1 is the next of all
-    /// repositories.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub position: Option<usize>,
-    /// The number of open issues that block it. It is not claimed before they are closed.
-    #[serde(default)]
-    pub n_blockers: u64,
-    /// The addresses of these issues, as far as the forge tells.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub blockers: Vec<String>,
-    /// Why it was stopped.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cause: Option<StopCause>,
-    /// The pending writes at the forge and in the folders, in this order.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub owed: Vec<String>,
-    /// The number of failures of the first pending write.
-    #[serde(default)]
-    pub n_attempts: u32,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub retry_at: Option<Timestamp>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub last_error: Option<String>,
-    /// The branch at the forge that has the result.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub branch: Option<String>,
-    /// The address of the pull or merge request that was opened for the result.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub request_url: Option<String>,
-    /// The time of the claim. For a waiting item, the time at which it was first seen.
-    pub created_at: Timestamp,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ended_at: Option<Timestamp>,
-}
-
-/// Which items to list.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct ForgeItemQuery {
-    /// Lists the ended items, the newest end first, in place of the waiting ones and those with
-    /// work or pending writes.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub ended: bool,
-    /// At most so many; 100 without it, 1000 at most.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = MAX_LIMIT))]
-    pub limit: Option<usize>,
-}
-
-impl ForgeItemBody {
-    /// Adds the short id of its task, if it is known.
-    pub(super) fn add_short_id(&mut self, short_ids: &BTreeMap<TaskId, ShortId>) {
-        self.task_short_id = self.task_id.as_ref().and_then(|task| short_ids.get(task)).cloned();
-    }
-
-    /// Returns why it waits, if open issues block it.
-    pub fn blocked_text(&self, language: Language) -> Option<String> {
-        (self.n_blockers > 0).then(|| queue::blocked_text(self.n_blockers, language))
-    }
-
-    /// Returns the addresses of the issues that block it, as far as a browser may follow them.
-    pub fn safe_blockers(&self) -> impl Iterator<Item = &String> {
-        self.blockers.iter().filter(|url| is_safe_link(url))
-    }
-
-    /// Returns whether a browser may follow the link. A text of a forge is not trusted that far.
-    pub fn has_safe_url(&self) -> bool {
-        is_safe_link(&self.url)
-    }
-}
-
-/// Returns whether a link leads to a web page.
-pub fn is_safe_link(url: &str) -> bool {
-    url.starts_with("https://") || url.starts_with("http://")
-}
-
-impl From<ForgeStatus> for ForgeBody {
-    fn from(status: ForgeStatus) -> Self {
-        Self {
-            health: status.health.as_str().to_owned(),
-            limited_until: match status.health {
-                ForgeHealth::Limited(until) => Some(until),
-                _ => None,
-            },
-            forge: status.forge,
-            host: status.host,
-            writes_held_until: status.writes_held_until,
-            writes_reserved: status.are_writes_reserved,
-            last_error: status.last_error,
-            dry_run: status.is_dry_run,
-            repositories: status.repositories.into_iter().map(RepositoryBody::from).collect(),
-        }
+/// Describes a host.
+pub(super) fn host_body(status: ForgeStatus) -> ForgeBody {
+    ForgeBody {
+        health: status.health.as_str().to_owned(),
+        limited_until: match status.health {
+            ForgeHealth::Limited(until) => Some(until),
+            _ => None,
+        },
+        forge: status.forge,
+        host: status.host,
+        writes_held_until: status.writes_held_until,
+        writes_reserved: status.are_writes_reserved,
+        last_error: status.last_error,
+        dry_run: status.is_dry_run,
+        repositories: status.repositories.into_iter().map(repository_body).collect(),
     }
 }
 
@@ -200,98 +41,59 @@ fn only(agents: &[AgentId]) -> Option<AgentId> {
     }
 }
 
-impl From<RepositoryStatus> for RepositoryBody {
-    fn from(status: RepositoryStatus) -> Self {
-        let RepositoryStatus {
-            name,
-            project,
-            agents,
-            seen_at,
-            n_assigned,
-            n_elsewhere,
-            n_waiting,
-            problem,
-        } = status;
-        Self {
-            name,
-            project_id: project,
-            agent_id: only(&agents),
-            agent_ids: agents,
-            seen_at,
-            n_assigned,
-            n_elsewhere,
-            n_waiting,
-            problem,
-        }
+fn repository_body(status: RepositoryStatus) -> RepositoryBody {
+    let RepositoryStatus {
+        name,
+        project,
+        agents,
+        seen_at,
+        n_assigned,
+        n_elsewhere,
+        n_waiting,
+        problem,
+    } = status;
+    RepositoryBody {
+        name,
+        project_id: project,
+        agent_id: only(&agents),
+        agent_ids: agents,
+        seen_at,
+        n_assigned,
+        n_elsewhere,
+        n_waiting,
+        problem,
     }
 }
 
 /// Describes a waiting item, without its position.
-impl From<WaitingItem> for ForgeItemBody {
-    fn from(item: WaitingItem) -> Self {
-        let WaitingItem { key, title, url, since, project, agents, is_preparing, .. } = item;
-        let WaitingItem { n_blockers, blockers, .. } = item;
-        Self {
-            id: None,
-            item: key.to_string(),
-            forge: key.forge,
-            host: key.host,
-            kind: key.kind,
-            url,
-            title,
-            agent_id: only(&agents),
-            project_id: project,
-            task_id: None,
-            task_short_id: None,
-            state: if is_preparing { "preparing" } else { "waiting" }.to_owned(),
-            position: None,
-            n_blockers,
-            blockers,
-            cause: None,
-            owed: Vec::new(),
-            n_attempts: 0,
-            retry_at: None,
-            last_error: None,
-            branch: None,
-            request_url: None,
-            created_at: since,
-            ended_at: None,
-        }
-    }
-}
-
-impl From<ForgeItem> for ForgeItemBody {
-    fn from(item: ForgeItem) -> Self {
-        let (branch, request) = item
-            .publication
-            .map_or((None, None), |publication| (publication.pushed, publication.request));
-        Self {
-            branch,
-            request_url: request.map(|request| request.url),
-            item: item.key.to_string(),
-            state: item.state.as_str().to_owned(),
-            position: None,
-            n_blockers: 0,
-            blockers: Vec::new(),
-            cause: item.state.cause(),
-            owed: item.pending.iter().map(PendingWrite::to_string).collect(),
-            id: Some(item.id),
-            forge: item.key.forge,
-            host: item.key.host,
-            kind: item.key.kind,
-            url: item.url,
-            title: item.title,
-            agent_id: Some(item.agent),
-            project_id: item.project,
-            task_id: Some(item.task),
-            task_short_id: None,
-            n_attempts: item.n_attempts,
-            // A closed item is not tried again.
-            retry_at: item.retry_at.filter(|_| item.ended_at.is_none()),
-            last_error: item.last_error,
-            created_at: item.created_at,
-            ended_at: item.ended_at,
-        }
+pub(crate) fn waiting_body(item: WaitingItem) -> ForgeItemBody {
+    let WaitingItem { key, title, url, since, project, agents, is_preparing, .. } = item;
+    let WaitingItem { n_blockers, blockers, .. } = item;
+    ForgeItemBody {
+        id: None,
+        item: key.to_string(),
+        forge: key.forge,
+        host: key.host,
+        kind: key.kind,
+        url,
+        title,
+        agent_id: only(&agents),
+        project_id: project,
+        task_id: None,
+        task_short_id: None,
+        state: if is_preparing { "preparing" } else { "waiting" }.to_owned(),
+        position: None,
+        n_blockers,
+        blockers,
+        cause: None,
+        owed: Vec::new(),
+        n_attempts: 0,
+        retry_at: None,
+        last_error: None,
+        branch: None,
+        request_url: None,
+        created_at: since,
+        ended_at: None,
     }
 }
 
@@ -312,7 +114,7 @@ pub(super) fn routes() -> Api {
 }
 
 async fn hosts(State(state): State<RestState>) -> Json<Vec<ForgeBody>> {
-    Json(state.service.forges.all().into_iter().map(ForgeBody::from).collect())
+    Json(state.service.forges.all().into_iter().map(host_body).collect())
 }
 
 async fn items(
@@ -357,7 +159,7 @@ async fn open_items(service: &Service) -> Result<Vec<ForgeItemBody>, Problem> {
     // Blocked items come last, and have no position.
     let waiting = waiting.zip(1..).map(|(item, position)| ForgeItemBody {
         position: (item.n_blockers == 0).then_some(position),
-        ..ForgeItemBody::from(item)
+        ..waiting_body(item)
     });
     Ok(open.into_iter().map(ForgeItemBody::from).chain(waiting).collect())
 }

@@ -1,71 +1,28 @@
-//! The query of the lists of past events of agents.
+//! The filter of the lists of past events of agents.
 
-use serde::{Deserialize, Serialize};
-
-use crate::page::{MAX_LIMIT, limit_of};
+use crate::page::limit_of;
 use crate::{Problem, RestState};
-use domain::{AgentId, LaunchId, ProjectId, TaskId};
+use api::history::HistoryQuery;
 use service::HistoryFilter;
 
-/// Which rows to list, the newest first; `Id` is that of a row.
-#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct HistoryQuery<Id> {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub agent: Option<AgentId>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub project: Option<ProjectId>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub launch: Option<LaunchId>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub task: Option<TaskId>,
-    /// Only what goes on.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub open: bool,
-    /// At most so many; 100 without it, 1000 at most.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = MAX_LIMIT))]
-    pub limit: Option<usize>,
-    /// The last one of the part before.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cursor: Option<Id>,
-}
-
-impl<Id> Default for HistoryQuery<Id> {
-    fn default() -> Self {
-        Self {
-            agent: None,
-            project: None,
-            launch: None,
-            task: None,
-            open: false,
-            limit: None,
-            cursor: None,
-        }
-    }
-}
-
-impl<Id> HistoryQuery<Id> {
-    /// Returns the filter, with a limit of one row more than is shown, and the number of rows to
-    /// show.
-    pub(super) async fn into_filter(
-        self,
-        state: &RestState,
-    ) -> Result<(HistoryFilter<Id>, usize), Problem> {
-        let limit = limit_of(self.limit)?;
-        let task = match self.task {
-            Some(task) => Some(state.service.tasks.full_id(task).await?),
-            None => None,
-        };
-        let filter = HistoryFilter {
-            agent: self.agent,
-            project: self.project,
-            launch: self.launch,
-            task,
-            only_open: self.open,
-            after: self.cursor,
-            limit: limit + 1,
-        };
-        Ok((filter, limit))
-    }
+/// Returns the filter, with a limit of one row more than is shown, and the number of rows to show.
+pub(super) async fn filter_of<Id>(
+    query: HistoryQuery<Id>,
+    state: &RestState,
+) -> Result<(HistoryFilter<Id>, usize), Problem> {
+    let limit = limit_of(query.limit)?;
+    let task = match query.task {
+        Some(task) => Some(state.service.tasks.full_id(task).await?),
+        None => None,
+    };
+    let filter = HistoryFilter {
+        agent: query.agent,
+        project: query.project,
+        launch: query.launch,
+        task,
+        only_open: query.open,
+        after: query.cursor,
+        limit: limit + 1,
+    };
+    Ok((filter, limit))
 }

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use axum::extract::State;
 use axum::http::header::{self, HeaderName};
 
-use super::status::StatusBody;
+use super::status::status_body;
 use super::{store, totals};
 use crate::openapi::{Api, about};
 use crate::{Problem, RestState};
+use api::status::StatusBody;
 use domain::counters::Counters;
 use domain::totals::Totals;
 use domain::{AttentionKind, Purpose};
@@ -46,7 +47,7 @@ async fn metrics(State(state): State<RestState>) -> Result<Metrics, Problem> {
     };
     let coordinators: Vec<CoordinatorStatus> =
         view.coordinators.iter().map(|each| each.status.clone()).collect();
-    Ok(describe(&StatusBody::from(view), &coordinators, &totals, Some(&figures)))
+    Ok(describe(&status_body(view), &coordinators, &totals, Some(&figures)))
 }
 
 /// The figures that only a server has.

@@ -4,35 +4,14 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use schemars::Schema;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::extract::InBody;
 use crate::openapi::{Api, about};
 use crate::{Problem, RestState};
-use domain::{AgentId, LaunchId, ProjectId, Purpose};
+use api::operate::{StoppedBody, TargetRequest};
 use service::{Force, StopTarget};
-
-/// The target: one agent in a project, or all.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct TargetRequest {
-    #[serde(default)]
-    pub all: bool,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub agent_id: Option<AgentId>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub project_id: Option<ProjectId>,
-    /// The default is both purposes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub purpose: Option<Purpose>,
-    /// For a stop only: also ends launches whose coordinator is not connected.
-    #[serde(default)]
-    pub force: bool,
-    /// For a resume only, without other fields: the provider whose account is resumed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub provider: Option<String>,
-}
 
 /// Whom a stop concerns.
 #[derive(Debug, Deserialize, schemars::JsonSchema)]
@@ -46,7 +25,7 @@ struct StopRequest(TargetRequest);
 #[schemars(transform = of_resume)]
 struct ResumeRequest(TargetRequest);
 
-/// Describes the values that `StopTarget::try_from` takes.
+/// Describes the values that [`target_of`] takes.
 fn targets() -> [Value; 2] {
     let all = json!({
         "title": "All",
@@ -94,34 +73,21 @@ fn of_resume(schema: &mut Schema) {
     schema.insert("anyOf".to_owned(), json!([all, pair, provider]));
 }
 
-/// The result of a stop.
-#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct StoppedBody {
-    /// Launches that are being ended.
-    pub launches: Vec<LaunchId>,
-    /// Launches that can't be ended, because their coordinator is not connected.
-    pub abandoned: Vec<LaunchId>,
-}
-
-impl TryFrom<TargetRequest> for StopTarget {
-    type Error = Problem;
-
-    fn try_from(request: TargetRequest) -> Result<Self, Problem> {
-        match (request.all, request.agent_id, request.project_id) {
-            _ if request.provider.is_some() => Err(Problem::new(
-                StatusCode::BAD_REQUEST,
-                "invalid_body",
-                "only `resume` takes `provider`, and without other fields",
-            )),
-            (true, None, None) if request.purpose.is_none() => Ok(Self::All),
-            (false, Some(agent), Some(project)) => {
-                Ok(Self::Pair { agent, project, purpose: request.purpose })
-            }
-            _ => {
-                let detail = "expected either agentId and projectId (and perhaps purpose), or all: true alone";
-                Err(Problem::new(StatusCode::BAD_REQUEST, "invalid_body", detail))
-            }
+fn target_of(request: TargetRequest) -> Result<StopTarget, Problem> {
+    match (request.all, request.agent_id, request.project_id) {
+        _ if request.provider.is_some() => Err(Problem::new(
+            StatusCode::BAD_REQUEST,
+            "invalid_body",
+            "only `resume` takes `provider`, and without other fields",
+        )),
+        (true, None, None) if request.purpose.is_none() => Ok(StopTarget::All),
+        (false, Some(agent), Some(project)) => {
+            Ok(StopTarget::Pair { agent, project, purpose: request.purpose })
+        }
+        _ => {
+            let detail =
+                "expected either agentId and projectId (and perhaps purpose), or all: true alone";
+            Err(Problem::new(StatusCode::BAD_REQUEST, "invalid_body", detail))
         }
     }
 }
@@ -166,7 +132,7 @@ async fn stop(
     InBody(StopRequest(request)): InBody<StopRequest>,
 ) -> Result<Json<StoppedBody>, Problem> {
     let force = if request.force { Force::Yes } else { Force::No };
-    let target = request.try_into()?;
+    let target = target_of(request)?;
     let stopped = state.service.launches.stop(&target, force).await?;
     let _span = span_of(&target).entered();
     tracing::info!(n_launches = stopped.launches.len(), "a person stopped agents");
@@ -190,7 +156,7 @@ async fn resume(
         tracing::info!(provider, "a person resumed a provider");
         return Ok(StatusCode::NO_CONTENT);
     }
-    let target = request.try_into()?;
+    let target = target_of(request)?;
     state.service.launches.resume(&target).await?;
     let _span = span_of(&target).entered();
     tracing::info!("a person resumed agents");

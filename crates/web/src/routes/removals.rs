@@ -2,121 +2,35 @@
 
 use axum::Json;
 use axum::extract::State;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use super::agents::AgentBody;
-use super::projects::ProjectBody;
-use super::tasks::TaskBody;
 use crate::extract::{InPath, InQuery, InTask};
 use crate::openapi::{Api, about};
 use crate::{Problem, RestState};
-use domain::removal::{Affected, AffectedKind, RemovableKind};
-use domain::words::words;
+use api::agents::AgentBody;
+use api::projects::ProjectBody;
+use api::removals::{AffectedBody, DeletionBody, DeletionQuery};
+use api::tasks::TaskBody;
 use domain::{AgentId, Language, ProjectId, Refusal, Removable, TaskId};
-use service::{ArchivedTasks, RemovalView};
+use service::RemovalView;
 
-words! {
-    /// Whether a list has what is archived.
-    pub enum Archived as "choice" {
-        No = "no",
-        Only = "only",
-        All = "all",
-    }
-}
-
-impl Archived {
-    /// Returns whether the list has a thing that is archived or not.
-    pub(super) const fn has(this: Option<Self>, is_archived: bool) -> bool {
-        match this {
-            None | Some(Self::No) => !is_archived,
-            Some(Self::Only) => is_archived,
-            Some(Self::All) => true,
-        }
-    }
-
-    pub(super) const fn of_tasks(this: Option<Self>) -> ArchivedTasks {
-        match this {
-            None | Some(Self::No) => ArchivedTasks::LeftOut,
-            Some(Self::Only) => ArchivedTasks::Only,
-            Some(Self::All) => ArchivedTasks::Included,
-        }
-    }
-}
-
-/// The choice of agents or projects to list.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct ArchivedQuery {
-    /// `no` without it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub archived: Option<Archived>,
-}
-
-/// The choices of a deletion.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct DeletionQuery {
-    /// `true` gives up work that is not merged.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub discard: Option<bool>,
-}
-
-/// The things that a deletion would take along, or has taken along.
-#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct DeletionBody {
-    pub kind: RemovableKind,
-    pub id: String,
-    pub name: String,
-    /// Its name in sentences, such as `Task SHOP-12`.
-    pub what: String,
-    pub affected: Vec<AffectedBody>,
-    /// The reason why it cannot be deleted now.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub refused: Option<String>,
-    /// The code of this reason.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub refused_code: Option<String>,
-    /// The way out of this reason.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub hint: Option<String>,
-}
-
-/// Things of one kind that a deletion takes along or touches.
-#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct AffectedBody {
-    pub kind: AffectedKind,
-    pub count: usize,
-    /// The names of the first ones.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub names: Vec<String>,
-}
-
-impl From<Affected> for AffectedBody {
-    fn from(Affected { kind, count, names }: Affected) -> Self {
-        Self { kind, count, names }
-    }
-}
-
-impl From<RemovalView> for DeletionBody {
-    fn from(view: RemovalView) -> Self {
-        let hint = view.refusal.as_ref().and_then(|refusal| refusal.hint(Language::English));
-        Self {
-            kind: view.of.kind(),
-            id: view.of.id().to_owned(),
-            name: view.name,
-            what: view.what,
-            affected: view.affected.into_iter().map(AffectedBody::from).collect(),
-            refused: view.refusal.as_ref().map(ToString::to_string),
-            hint: hint.map(str::to_owned),
-            refused_code: view.refusal.map(|refusal| refusal.code().to_owned()),
-        }
+fn body_of(view: RemovalView) -> DeletionBody {
+    let hint = view.refusal.as_ref().and_then(|refusal| refusal.hint(Language::English));
+    DeletionBody {
+        kind: view.of.kind(),
+        id: view.of.id().to_owned(),
+        name: view.name,
+        what: view.what,
+        affected: view.affected.into_iter().map(AffectedBody::from).collect(),
+        refused: view.refusal.as_ref().map(ToString::to_string),
+        hint: hint.map(str::to_owned),
+        refused_code: view.refusal.map(|refusal| refusal.code().to_owned()),
     }
 }
 
 /// The path of an agent.
 type Agent = InPath<AgentId>;
+
 /// The path of a project.
 type Project = InPath<ProjectId>;
 
@@ -204,7 +118,7 @@ async fn preview<P: Into<Removable>>(
     InQuery(query): InQuery<DeletionQuery>,
 ) -> Result<Json<DeletionBody>, Problem> {
     let discards = query.discard.unwrap_or(false);
-    Ok(Json(state.service.removals.preview(&place.into(), discards).await?.into()))
+    Ok(Json(body_of(state.service.removals.preview(&place.into(), discards).await?)))
 }
 
 async fn delete<P: Into<Removable>>(
@@ -215,7 +129,7 @@ async fn delete<P: Into<Removable>>(
     let of = place.into();
     let view = state.service.removals.delete(&of, query.discard.unwrap_or(false)).await?;
     tracing::info!(kind = %of.kind(), id = of.id(), name = view.name, "task, agent or project deleted");
-    Ok(Json(view.into()))
+    Ok(Json(body_of(view)))
 }
 
 /// Refuses what earlier versions did for a while after a deletion.

@@ -2,71 +2,14 @@
 
 use axum::Json;
 use axum::extract::{RawQuery, State};
-use serde::{Deserialize, Serialize};
 
 use crate::extract::{InPath, InQuery};
 use crate::openapi::{Api, about};
-use crate::page::{MAX_LIMIT, Page, limit_of};
+use crate::page::{Page, limit_of};
 use crate::{Problem, RestState};
-use domain::session::SessionEndReason;
-use domain::{AgentId, LaunchId, ProjectId, Purpose, Session, SessionId, Timestamp};
+use api::sessions::{SessionBody, SessionQuery};
+use domain::SessionId;
 use service::HistoryFilter;
-
-/// A session as it is shown. Its token never is.
-#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct SessionBody {
-    pub id: SessionId,
-    pub launch_id: LaunchId,
-    pub agent_id: AgentId,
-    pub project_id: ProjectId,
-    pub purpose: Purpose,
-    pub created_at: Timestamp,
-    /// The time of the last call; now, while a call is held.
-    pub last_seen_at: Timestamp,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ended_at: Option<Timestamp>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub end_reason: Option<SessionEndReason>,
-}
-
-/// Which sessions to list, the newest first.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct SessionQuery {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub agent: Option<AgentId>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub project: Option<ProjectId>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub launch: Option<LaunchId>,
-    /// Only what goes on.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub open: bool,
-    /// At most so many; 100 without it, 1000 at most.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = MAX_LIMIT))]
-    pub limit: Option<usize>,
-    /// The last one of the part before.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cursor: Option<SessionId>,
-}
-
-impl From<Session> for SessionBody {
-    fn from(session: Session) -> Self {
-        Self {
-            id: session.id,
-            launch_id: session.launch,
-            agent_id: session.key.agent,
-            project_id: session.key.project,
-            purpose: session.key.purpose,
-            created_at: session.created_at,
-            last_seen_at: session.last_seen_at,
-            ended_at: session.ended.map(|(at, _)| at),
-            end_reason: session.ended.map(|(_, reason)| reason),
-        }
-    }
-}
 
 pub(super) fn routes() -> Api {
     let ends = "Ends a session, and the process behind it";

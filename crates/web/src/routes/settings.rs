@@ -3,21 +3,10 @@
 
 use axum::Json;
 use axum::extract::State;
-use serde::{Deserialize, Serialize};
 
 use crate::RestState;
 use crate::openapi::{Api, about};
-use domain::configuration::{ConfigurationState, Setting};
-
-/// The configuration in use.
-#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct SettingsBody {
-    /// Where it is from, and what of the file is not in use.
-    pub configuration: ConfigurationState,
-    /// In the order of the sections; secrets without their values.
-    pub settings: Vec<Setting>,
-}
+use api::settings::SettingsBody;
 
 pub(super) fn routes() -> Api {
     Api::new().get(

@@ -1,386 +1,63 @@
 //! `/tasks`.
 
-use std::time::Duration;
-
 use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
 use axum::{Extension, Json};
-use serde::{Deserialize, Deserializer, Serialize};
 
-use super::comments::CommentBody;
 use super::creation_status;
-use super::events::EventBody;
-use super::removals::Archived;
-use super::workspaces::WorkspaceBody;
+use super::workspaces::workspace_body;
 use crate::conditional::{Revision, Seen};
 use crate::extract::{InBody, InQuery, InTask};
 use crate::openapi::{Api, about};
-use crate::page::{MAX_LIMIT, Page, limit_of};
+use crate::page::{Page, limit_of};
 use crate::{Problem, RestState};
-use api::activity::{FailureBody, UsageBody};
-use api::waiting::WaitingBody;
-use domain::check::CheckResult;
-use domain::launch::ReportResult;
-use domain::workspace::MergeStep;
-use domain::{
-    AgentId, Check, Execution, LaunchId, Priority, ProjectId, Refusal, Sent, ShortId, Task, TaskId,
-    TaskStatus, Timestamp, limits,
+use api::comments::CommentBody;
+use api::events::EventBody;
+use api::removals::Archived;
+use api::tasks::{
+    CheckBody, ExecutionBody, HistoryQuery, NewTaskRequest, TaskBody, TaskDetail, TaskQuery,
+    TaskRequest,
 };
-use service::{NewTask, ServiceError, Standings, TaskEdit, TaskFilter, TaskView};
+use api::waiting::WaitingBody;
+use domain::{Priority, ProjectId, Refusal, Sent, TaskId, TaskStatus};
+use service::{ArchivedTasks, NewTask, ServiceError, Standings, TaskEdit, TaskFilter, TaskView};
 
-/// A task as it is shown.
-#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct TaskBody {
-    pub id: TaskId,
-    /// The key of the project and a number. Each place that takes the id of a task takes this form,
-    /// too, in any case.
-    pub short_id: ShortId,
-    pub project_id: ProjectId,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub parent_id: Option<TaskId>,
-    pub title: String,
-    pub description: String,
-    pub status: TaskStatus,
-    pub priority: Priority,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub assignee_id: Option<AgentId>,
-    pub dependencies: Vec<TaskId>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub blocked_reason: Option<String>,
-    pub created_at: Timestamp,
-    pub status_since: Timestamp,
-    /// The time since which a person wants it to begin as soon as its dependencies are done.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub start_wanted_since: Option<Timestamp>,
-    /// The time since which the checks of the operator run on it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub checking_since: Option<Timestamp>,
-    /// The time since which it is archived.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub archived_at: Option<Timestamp>,
-    /// The next step of a person with the result of a finished task, in the list of tasks and in
-    /// the answer about one task.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub to_merge: Option<MergeStep>,
+async fn detail_of(state: &RestState, view: TaskView) -> Result<TaskDetail, Problem> {
+    let standings = Standings::read(&state.service, std::slice::from_ref(&view.task)).await?;
+    let waiting = standings.waiting(&view.task).as_ref().map(WaitingBody::from);
+    let starts_after = view.starts_after().map(|other| other.id.clone()).collect();
+    let workspace = match state.service.workspaces.with_revert(&view.task.id).await {
+        Ok(found) => Some(workspace_body(found)),
+        Err(ServiceError::Refused(Refusal::NoWorkspace { .. })) => None,
+        Err(error) => return Err(error.into()),
+    };
+    let item = state.service.forge_items.of_task(&view.task.id).await?;
+    let publication = item.and_then(|item| item.publication);
+    let request = publication.and_then(|it| it.request.or(it.foreign_request));
+    let done_by = state.service.tasks.done_by(&view.task).await?;
+    let project = view.task.project.clone();
+    let mut task = TaskBody::from(view.task);
+    add_merge_steps(state, Some(&project), std::slice::from_mut(&mut task)).await?;
+    Ok(TaskDetail {
+        workspace,
+        request_url: request.map(|request| request.url),
+        waiting,
+        done_by,
+        starts_after,
+        task,
+        subtasks: view.subtasks.into_iter().map(TaskBody::from).collect(),
+        depends_on: view.dependencies.into_iter().map(TaskBody::from).collect(),
+        executions: view.executions.into_iter().map(ExecutionBody::from).collect(),
+        checks: view.checks.into_iter().map(CheckBody::from).collect(),
+        comments: view.comments.into_iter().map(CommentBody::from).collect(),
+    })
 }
 
-/// A task with its subtasks and dependencies.
-#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct TaskDetail {
-    #[serde(flatten)]
-    pub task: TaskBody,
-    /// The reason why nothing works on it; absent if something does, or if nothing is to.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub waiting: Option<WaitingBody>,
-    /// The subtasks at every depth, each before its own subtasks.
-    pub subtasks: Vec<TaskBody>,
-    /// The tasks in `dependencies`, as far as they exist.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub depends_on: Vec<TaskBody>,
-    /// The person who set it to done by hand; absent if it is not done, or if the work of its agent
-    /// did that.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub done_by: Option<String>,
-    /// The unfinished dependencies after which it begins by itself, because a person set it in
-    /// progress. One that is cancelled needs a person.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub starts_after: Vec<TaskId>,
-    /// The newest first.
-    pub executions: Vec<ExecutionBody>,
-    /// The checks that were run after a reported success, the oldest first.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub checks: Vec<CheckBody>,
-    /// The newest 50 comments of people, the oldest of them first.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub comments: Vec<CommentBody>,
-    /// The clone that it uses, or used last, with the result and what became of it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub workspace: Option<WorkspaceBody>,
-    /// The address of the pull or merge request with its result.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub request_url: Option<String>,
-}
-
-/// One run of a check.
-#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct CheckBody {
-    /// The number of the round. The first one is 1.
-    pub round: u32,
-    pub name: String,
-    pub result: CheckResult,
-    /// The commit that was checked.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub commit: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub exit_code: Option<i32>,
-    pub started_at: Timestamp,
-    /// Absent while it runs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub duration_ms: Option<u64>,
-    /// The launch that ran it; absent if the verdict needed no command.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub launch_id: Option<LaunchId>,
-    /// The end of what it printed, at most 8 KiB.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub output: String,
-}
-
-impl From<Check> for CheckBody {
-    fn from(check: Check) -> Self {
-        let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
-        Self {
-            round: check.round,
-            name: check.name,
-            result: check.result,
-            commit: check.commit,
-            exit_code: check.exit_code,
-            started_at: check.started_at,
-            duration_ms: check.duration.map(millis),
-            launch_id: check.launch,
-            output: check.output,
-        }
-    }
-}
-
-/// The work of one launch on a task.
-#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct ExecutionBody {
-    pub launch_id: LaunchId,
-    pub agent_id: AgentId,
-    pub started_at: Timestamp,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ended_at: Option<Timestamp>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub result: Option<ReportResult>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub summary: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub progress: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub findings: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub next_steps: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub outcome: Option<String>,
-    /// The use of the model by the launch; absent if its agent did not report it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub usage: Option<UsageBody>,
-    /// The failure of the launch, if it ended without a report.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub failure: Option<FailureBody>,
-}
-
-/// Which tasks to list.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct TaskQuery {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub project: Option<ProjectId>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub assignee: Option<AgentId>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub status: Option<TaskStatus>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub parent: Option<TaskId>,
-    /// Words that the title, the description, the ids or the assignee contain. The best tasks come
-    /// first.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub q: Option<String>,
-    /// Whether archived tasks are listed; `no` without it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub archived: Option<Archived>,
-    /// At most so many; all without it and without `cursor`, 1000 at most.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = MAX_LIMIT))]
-    pub limit: Option<usize>,
-    /// The last one of the part before.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cursor: Option<TaskId>,
-}
-
-/// Which part of what happened to a task.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct HistoryQuery {
-    /// At most so many; 100 without it, 1000 at most.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = MAX_LIMIT))]
-    pub limit: Option<usize>,
-    /// The number of the last one of the part before.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = i64::MIN, max = i64::MAX))]
-    pub cursor: Option<i64>,
-}
-
-/// A task to be made.
-#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct NewTaskRequest {
-    /// The id; absent for a generated one. With an id, the request can be repeated: the answer is
-    /// then 200, with the task as it is now.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub id: Option<TaskId>,
-    pub project_id: ProjectId,
-    #[schemars(transform = limits::TITLE.described_as_needed())]
-    pub title: String,
-    #[serde(default)]
-    #[schemars(transform = limits::DESCRIPTION.described())]
-    pub description: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub status: Option<TaskStatus>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub priority: Option<Priority>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub assignee_id: Option<AgentId>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub parent_id: Option<TaskId>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub dependencies: Vec<TaskId>,
-}
-
-impl NewTaskRequest {
-    /// Returns the request for a task that has only a title.
-    pub fn new(project_id: ProjectId, title: String) -> Self {
-        Self {
-            id: None,
-            project_id,
-            title,
-            description: String::new(),
-            status: None,
-            priority: None,
-            assignee_id: None,
-            parent_id: None,
-            dependencies: Vec::new(),
-        }
-    }
-}
-
-/// The changed fields of a task. A missing field stays.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct TaskRequest {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(transform = limits::TITLE.described_as_needed())]
-    pub title: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(transform = limits::DESCRIPTION.described())]
-    pub description: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub priority: Option<Priority>,
-    /// `null` takes the task away from its assignee.
-    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
-    pub assignee_id: Option<Option<AgentId>>,
-    /// `null` makes it a top task.
-    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
-    pub parent_id: Option<Option<TaskId>>,
-    /// All of them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub dependencies: Option<Vec<TaskId>>,
-    /// A task that is set in progress while dependencies are open stays `todo`, and begins when they
-    /// are done: see `startsAfter` of the answer. Another status or assignee takes that back. Each
-    /// open task can be set to `done`; no checks run then.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub status: Option<TaskStatus>,
-    /// Why it is blocked. `reason`, its name in earlier versions, is accepted too; servers of these know no other.
-    #[serde(
-        default,
-        rename(serialize = "reason", deserialize = "blockedReason"),
-        alias = "reason",
-        skip_serializing_if = "Option::is_none"
-    )]
-    #[schemars(transform = limits::REASON.described())]
-    pub blocked_reason: Option<String>,
-    /// Whether the open subtasks of a task that becomes `done` are cancelled. Without it, they keep
-    /// the task from being done: 409, `subtasks_open`.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub cancel_subtasks: bool,
-}
-
-/// Tells `null` from absence.
-#[allow(clippy::option_option, reason = "three states: absent, null, a value")]
-fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
-    deserializer: D,
-) -> Result<Option<Option<T>>, D::Error> {
-    Option::deserialize(deserializer).map(Some)
-}
-
-impl From<Task> for TaskBody {
-    fn from(task: Task) -> Self {
-        Self {
-            id: task.id,
-            short_id: task.short_id,
-            project_id: task.project,
-            parent_id: task.parent,
-            title: task.title,
-            description: task.description,
-            status: task.status,
-            priority: task.priority,
-            assignee_id: task.assignee,
-            dependencies: task.dependencies,
-            blocked_reason: task.blocked_reason,
-            created_at: task.created_at,
-            status_since: task.status_since,
-            start_wanted_since: task.start_wanted_since,
-            checking_since: task.checking_since,
-            archived_at: task.archived_at,
-            to_merge: None,
-        }
-    }
-}
-
-impl TaskDetail {
-    async fn of(state: &RestState, view: TaskView) -> Result<Self, Problem> {
-        let standings = Standings::read(&state.service, std::slice::from_ref(&view.task)).await?;
-        let waiting = standings.waiting(&view.task).as_ref().map(WaitingBody::from);
-        let starts_after = view.starts_after().map(|other| other.id.clone()).collect();
-        let workspace = match state.service.workspaces.with_revert(&view.task.id).await {
-            Ok(found) => Some(found.into()),
-            Err(ServiceError::Refused(Refusal::NoWorkspace { .. })) => None,
-            Err(error) => return Err(error.into()),
-        };
-        let item = state.service.forge_items.of_task(&view.task.id).await?;
-        let publication = item.and_then(|item| item.publication);
-        let request = publication.and_then(|it| it.request.or(it.foreign_request));
-        let done_by = state.service.tasks.done_by(&view.task).await?;
-        let project = view.task.project.clone();
-        let mut task = TaskBody::from(view.task);
-        add_merge_steps(state, Some(&project), std::slice::from_mut(&mut task)).await?;
-        Ok(Self {
-            workspace,
-            request_url: request.map(|request| request.url),
-            waiting,
-            done_by,
-            starts_after,
-            task,
-            subtasks: view.subtasks.into_iter().map(TaskBody::from).collect(),
-            depends_on: view.dependencies.into_iter().map(TaskBody::from).collect(),
-            executions: view.executions.into_iter().map(ExecutionBody::from).collect(),
-            checks: view.checks.into_iter().map(CheckBody::from).collect(),
-            comments: view.comments.into_iter().map(CommentBody::from).collect(),
-        })
-    }
-}
-
-impl From<Execution> for ExecutionBody {
-    fn from(execution: Execution) -> Self {
-        Self {
-            launch_id: execution.launch,
-            agent_id: execution.key.agent,
-            started_at: execution.started_at,
-            ended_at: execution.ended_at,
-            result: execution.result,
-            summary: execution.summary,
-            progress: execution.progress,
-            findings: execution.findings,
-            next_steps: execution.next_steps,
-            outcome: execution.outcome.map(|outcome| outcome.to_string()),
-            usage: UsageBody::of(execution.usage),
-            failure: execution.failure.map(FailureBody::from),
-        }
+const fn archived_tasks(archived: Option<Archived>) -> ArchivedTasks {
+    match archived {
+        None | Some(Archived::No) => ArchivedTasks::LeftOut,
+        Some(Archived::Only) => ArchivedTasks::Only,
+        Some(Archived::All) => ArchivedTasks::Included,
     }
 }
 
@@ -447,7 +124,7 @@ async fn list(
         status: query.status,
         parent,
         only_open: false,
-        archived: Archived::of_tasks(query.archived),
+        archived: archived_tasks(query.archived),
     };
     let tasks = match &query.q {
         Some(_) if cursor.is_some() => {
@@ -475,7 +152,7 @@ async fn show(
 ) -> Result<(Extension<Revision>, Json<TaskDetail>), Problem> {
     let view = state.service.tasks.view(&id).await?;
     let revision = Revision(view.task.revision);
-    Ok((Extension(revision), Json(TaskDetail::of(&state, view).await?)))
+    Ok((Extension(revision), Json(detail_of(&state, view).await?)))
 }
 
 async fn history(
@@ -522,7 +199,7 @@ async fn add(
     if let Sent::First(view) = &sent {
         tracing::info!(task_id = %view.task.id, project_id = %view.task.project, status = %view.task.status, "task added");
     }
-    Ok((status, Json(TaskDetail::of(&state, sent.thing()).await?)))
+    Ok((status, Json(detail_of(&state, sent.thing()).await?)))
 }
 
 async fn set(
@@ -560,5 +237,5 @@ async fn set(
         error => error.into(),
     })?;
     tracing::info!(task_id = %id, project_id = %view.task.project, status = %view.task.status, "task changed");
-    Ok(Json(TaskDetail::of(&state, view).await?))
+    Ok(Json(detail_of(&state, view).await?))
 }

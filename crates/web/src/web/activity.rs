@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use super::shown::{Face, Faces, Took, When, cost_of};
 use super::tasks::LiveLaunch;
 use super::words::Words;
-use crate::routes::forge::is_safe_link;
 use crate::{Problem, RestState};
+use api::forge::is_safe_link;
 use domain::event::Event;
 use domain::task::Move;
 use domain::{

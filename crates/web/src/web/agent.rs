@@ -18,7 +18,7 @@ use super::today::{Today, usage_text};
 use super::waits::{About, WhyAction, WhyLine, WhyTime};
 use super::words::Words;
 use crate::extract::{InPath, InQuery};
-use crate::routes::status::StatusBody;
+use crate::routes::status::status_body;
 use crate::{Problem, RestState};
 use domain::{Agent, AgentId, Launch, Project, ProjectId, Purpose, Why};
 use service::LaunchFilter;
@@ -129,7 +129,7 @@ impl ShownAgent {
         let projects = state.service.catalog.projects().await?;
         let view = state.service.status().await?;
         let today = Today::read(state, &view.ended).await?;
-        let status = StatusBody::from(view);
+        let status = status_body(view);
         let mut instances = instance_rows(state, status.instances).await?;
         instances.retain(|row| row.agent == *id && row.project == *project);
         instances.sort_by_key(|row| row.purpose);

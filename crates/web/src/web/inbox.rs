@@ -19,8 +19,8 @@ use super::words::Words;
 use crate::auth::Operator;
 use crate::extract::{InForm, InQuery, given};
 use crate::routes::attention::{entries, put_mark};
-use crate::routes::forge::is_safe_link;
 use crate::{Problem, RestState};
+use api::forge::is_safe_link;
 use domain::attention::{
     AttentionGroup, AttentionKind, AttentionState, Cause, Mark, TaskInNeed, WaitingResult,
 };

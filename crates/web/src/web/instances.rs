@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::shown::{Elapsed, Since, size};
-use crate::routes::status::InstanceBody;
 use crate::{Problem, RestState};
+use api::status::InstanceBody;
 use domain::{AgentId, LaunchId, ProjectId, Purpose, ShortId, TaskId};
 
 /// An open launch.

@@ -2,7 +2,7 @@
 
 use super::shown::Since;
 use super::words::Words;
-use crate::routes::status::LimitsBody;
+use api::status::LimitsBody;
 use domain::start_history::{ChecklistItem, Ruling, StartReason};
 use domain::{Purpose, Why};
 

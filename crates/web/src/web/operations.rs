@@ -19,12 +19,12 @@ use super::shown::{Count, Elapsed, Face, Faces, LastEnd, Short, Since, When, cos
 use super::today::Today;
 use super::waits::{About, WhyLine};
 use super::words::Words;
-use crate::routes::forge::{ForgeBody, ForgeItemBody, blocked_items};
-use crate::routes::status::{
-    CoordinatorBody, DeferredBody, LimitsBody, NotInstalledBody, ParkedBody, StatusBody,
-};
-use crate::routes::store::StoreBody;
+use crate::routes::forge::{blocked_items, waiting_body};
+use crate::routes::status::{not_installed, status_body};
 use crate::{Problem, RestState};
+use api::forge::{ForgeBody, ForgeItemBody};
+use api::status::{CoordinatorBody, DeferredBody, LimitsBody, NotInstalledBody, ParkedBody};
+use api::store::StoreBody;
 use domain::counters::Counters;
 use domain::load::LastHour;
 use domain::plan::shared::{Crowd, CrowdMember, FailedSnapshot};
@@ -299,9 +299,9 @@ impl Overview {
         let tasks = ended.iter().filter_map(task_of).cloned().collect();
         let titles = state.service.tasks.titles(tasks).await?;
         let open = view.open.clone();
-        let status = StatusBody::from(view.clone());
+        let status = status_body(view.clone());
         let faces = Faces::new(agents.clone(), &open, None);
-        let blocked = blocked_items(&state.service).into_iter().map(ForgeItemBody::from);
+        let blocked = blocked_items(&state.service).into_iter().map(waiting_body);
         let waiting = WaitingStart::read(frame, state, &faces, status.deferred).await?;
         let hour = state.service.maintenance.last_hour();
         Ok(Self {
@@ -317,7 +317,7 @@ impl Overview {
                 &agents,
                 &open,
                 status.parked,
-                NotInstalledBody::all(&state.programs, &agents, &status.coordinators).await,
+                not_installed(&state.programs, &agents, &status.coordinators).await,
             ),
             coordinators: status.coordinators,
             store: status.store,

@@ -22,8 +22,8 @@ use super::shown::{Count, Face, Faces, Now, Short, Since, Took, When, cost_of, l
 use super::words::Words;
 use crate::auth::Operator;
 use crate::extract::{InForm, InQuery, InTask, given, parsed};
-use crate::routes::forge::is_safe_link;
 use crate::{Problem, RestState};
+use api::forge::is_safe_link;
 use domain::check::CheckResult;
 use domain::{
     AgentId, Check, CommentId, Execution, ForgeItem, LaunchId, Priority, ProjectId, ProjectKey,

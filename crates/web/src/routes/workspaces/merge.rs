@@ -3,71 +3,12 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use serde::{Deserialize, Serialize};
 
 use crate::extract::{InBody, InTask};
 use crate::{Problem, RestState};
+use api::workspaces::{MergeRequest, MergedBody};
 use domain::workspace::Published;
 use service::{HookWish, MergeStyle, MergeWish, Merged, Repeat};
-
-/// The options of a merge.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[allow(clippy::struct_excessive_bools, reason = "each is an option that a person sets")]
-pub struct MergeRequest {
-    /// The branch that gets the result; without it the one that the work began at.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub into: Option<String>,
-    /// One commit with all changes instead of a merge.
-    #[serde(default)]
-    pub squash: bool,
-    /// Each commit of the result again, after those of the branch.
-    #[serde(default)]
-    pub rebase: bool,
-    /// All changes once more, as if nothing had been merged before.
-    #[serde(default)]
-    pub again: bool,
-    /// Only the changes since an earlier merge that was reverted.
-    #[serde(default)]
-    pub only_new: bool,
-    /// Runs the hooks of the project's repository that judge the commit.
-    #[serde(default)]
-    pub run_hooks: bool,
-    /// Runs none of them.
-    #[serde(default)]
-    pub no_hooks: bool,
-    /// With `noHooks`: if the branch has the result then, later merges into the project run none
-    /// either.
-    #[serde(default)]
-    pub remember: bool,
-    /// Also what is in no commit.
-    #[serde(default)]
-    pub with_uncommitted: bool,
-    /// The commit that was seen as the result; another one is refused.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub expected_head: Option<String>,
-    /// Although the task is open.
-    #[serde(default)]
-    pub now: bool,
-    /// On a conflict, sets the task in progress again, so that its agent resolves it.
-    #[serde(default)]
-    pub ask_agent: bool,
-}
-
-/// The end of a merge.
-#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct MergedBody {
-    /// The branch of the project's repository.
-    pub branch: String,
-    /// Its newest commit.
-    pub commit: String,
-    /// Whether the branch had the result before.
-    pub was_merged: bool,
-    /// Whether the task changed nothing.
-    #[serde(default)]
-    pub is_unchanged: bool,
-}
 
 pub(super) async fn merge(
     State(state): State<RestState>,

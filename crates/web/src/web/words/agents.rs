@@ -1,8 +1,8 @@
 //! The texts about agents and about the operation of all of them.
 
 use super::Words;
-use crate::routes::status::CoordinatorBody;
 use crate::web::names::isolated;
+use api::status::CoordinatorBody;
 use domain::Language;
 use domain::start_history::StartReason;
 use domain::waiting::{WaitReason, Waiting, host_name};
