@@ -11,8 +11,8 @@
 //! JSON is in camelCase. A request with an unknown field is refused, and a missing field has its
 //! default. Clients ignore unknown fields of an answer, so that they may be older than the server.
 //!
-//! `From` makes bodies of the values of `domain`. `web` makes the ones that need a view of
-//! `service`, which this crate does not know.
+//! `From` makes answers of the values of `domain`, and edits of `domain` of requests. `web` makes the
+//! answers that need a view of `service`, which this crate does not know.
 
 pub mod activity;
 pub mod agents;

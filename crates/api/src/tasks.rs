@@ -12,6 +12,7 @@ use super::waiting::WaitingBody;
 use super::workspaces::WorkspaceBody;
 use domain::check::CheckResult;
 use domain::launch::ReportResult;
+use domain::task::{NewTask, TaskEdit};
 use domain::workspace::MergeStep;
 use domain::{
     AgentId, Check, Execution, LaunchId, Priority, ProjectId, ShortId, Task, TaskId, TaskStatus,
@@ -337,6 +338,39 @@ impl From<Execution> for ExecutionBody {
             outcome: execution.outcome.map(|outcome| outcome.to_string()),
             usage: UsageBody::of(execution.usage),
             failure: execution.failure.map(FailureBody::from),
+        }
+    }
+}
+
+impl From<NewTaskRequest> for NewTask {
+    fn from(request: NewTaskRequest) -> Self {
+        Self {
+            id: request.id,
+            project: request.project_id,
+            title: request.title,
+            description: request.description,
+            status: request.status.unwrap_or(TaskStatus::Todo),
+            priority: request.priority.unwrap_or(Priority::Medium),
+            assignee: request.assignee_id,
+            parent: request.parent_id,
+            dependencies: request.dependencies,
+        }
+    }
+}
+
+impl From<TaskRequest> for TaskEdit {
+    fn from(request: TaskRequest) -> Self {
+        Self {
+            title: request.title,
+            description: request.description,
+            priority: request.priority,
+            assignee: request.assignee_id,
+            parent: request.parent_id,
+            dependencies: request.dependencies,
+            status: request.status,
+            reason: request.blocked_reason,
+            cancels_subtasks: request.cancel_subtasks,
+            seen: None,
         }
     }
 }

@@ -19,7 +19,7 @@ use api::tasks::{
     TaskRequest,
 };
 use api::waiting::WaitingBody;
-use domain::{Priority, ProjectId, Refusal, Sent, TaskId, TaskStatus};
+use domain::{ProjectId, Refusal, Sent, TaskId, TaskStatus};
 use service::{ArchivedTasks, NewTask, ServiceError, Standings, TaskEdit, TaskFilter, TaskView};
 
 async fn detail_of(state: &RestState, view: TaskView) -> Result<TaskDetail, Problem> {
@@ -172,29 +172,11 @@ async fn add(
 ) -> Result<(StatusCode, Json<TaskDetail>), Problem> {
     // A repeated request may name a task that was deleted meanwhile.
     let removals = &state.service.removals;
-    let parent = match request.parent_id {
-        Some(parent) => Some(removals.full_id(parent).await?),
-        None => None,
-    };
-    let mut dependencies = Vec::with_capacity(request.dependencies.len());
-    for id in request.dependencies {
-        dependencies.push(removals.full_id(id).await?);
+    let mut new = NewTask::from(request);
+    for id in new.parent.iter_mut().chain(&mut new.dependencies) {
+        *id = removals.full_id(id.clone()).await?;
     }
-    let sent = state
-        .service
-        .tasks
-        .add(&NewTask {
-            id: request.id,
-            project: request.project_id,
-            title: request.title,
-            description: request.description,
-            status: request.status.unwrap_or(TaskStatus::Todo),
-            priority: request.priority.unwrap_or(Priority::Medium),
-            assignee: request.assignee_id,
-            parent,
-            dependencies,
-        })
-        .await?;
+    let sent = state.service.tasks.add(&new).await?;
     let status = creation_status(&sent);
     if let Sent::First(view) = &sent {
         tracing::info!(task_id = %view.task.id, project_id = %view.task.project, status = %view.task.status, "task added");
@@ -208,27 +190,15 @@ async fn set(
     Seen(seen): Seen,
     InBody(request): InBody<TaskRequest>,
 ) -> Result<Json<TaskDetail>, Problem> {
-    let parent = match request.parent_id {
-        Some(Some(parent)) => Some(Some(state.service.tasks.full_id(parent).await?)),
-        same => same,
-    };
-    let dependencies = match request.dependencies {
-        Some(ids) => Some(state.service.tasks.full_ids(ids).await?),
-        None => None,
-    };
-    let edit = TaskEdit {
-        title: request.title,
-        description: request.description,
-        priority: request.priority,
-        assignee: request.assignee_id,
-        parent,
-        dependencies,
-        status: request.status,
-        reason: request.blocked_reason,
-        cancels_subtasks: request.cancel_subtasks,
-        seen,
-    };
-    let view = state.service.tasks.set(&id, &edit).await.map_err(|error| match error {
+    let tasks = &state.service.tasks;
+    let mut edit = TaskEdit { seen, ..request.into() };
+    if let Some(Some(parent)) = &mut edit.parent {
+        *parent = tasks.full_id(parent.clone()).await?;
+    }
+    if let Some(ids) = edit.dependencies.take() {
+        edit.dependencies = Some(tasks.full_ids(ids).await?);
+    }
+    let view = tasks.set(&id, &edit).await.map_err(|error| match error {
         ServiceError::Refused(refusal @ Refusal::SubtasksOpen { .. }) => {
             let hint =
                 "finish them first, or cancel them with it: `cancelSubtasks` (`--cancel-subtasks`)";
