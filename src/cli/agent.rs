@@ -167,16 +167,16 @@ impl AgentEditArguments {
 }
 
 fn print_agents(agents: &[AgentBody], form: ListForm) -> Result<(), CliError> {
-    let mut rows = Rows::new(&["AGENT", "NAME", "AI TYPE", "STATUS", "PASSKEY"]);
-    for agent in agents {
-        rows.add_row([
-            agent.id.to_string(),
-            plain(&agent.name),
-            plain(&agent.ai_type),
-            agent.status.to_string(),
-            if agent.has_passkey { "set" } else { "-" }.to_owned(),
-        ]);
-    }
+    let rows = Rows::of(
+        agents,
+        &[
+            ("AGENT", &|agent| agent.id.to_string()),
+            ("NAME", &|agent| plain(&agent.name)),
+            ("AI TYPE", &|agent| plain(&agent.ai_type)),
+            ("STATUS", &|agent| agent.status.to_string()),
+            ("PASSKEY", &|agent| if agent.has_passkey { "set" } else { "-" }.to_owned()),
+        ],
+    );
     form.print(&rows, "No agents. Add one with `agent-coordinator agent add`.")
 }
 

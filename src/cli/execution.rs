@@ -10,6 +10,7 @@ use super::named::{Named, id_of};
 use super::output::{ListForm, Zone, ago, print_json};
 use super::screen::Rows;
 use api::executions::ExecutionItem;
+use api::tasks::ExecutionBody;
 use domain::{TaskId, Timestamp};
 use service::world::{SystemWorld, World};
 
@@ -51,20 +52,23 @@ fn print_executions(
 ) -> Result<(), CliError> {
     let world: &dyn World = &SystemWorld;
     let now: Timestamp = world.now();
-    let mut rows = Rows::new(&["TASK", "AGENT", "PROJECT", "LAUNCH", "BEGAN", "RESULT", "USED"]);
-    for ExecutionItem { id: _, task_id, project_id, execution } in executions {
+    let result = |execution: &ExecutionBody| {
         let failure = execution.failure.as_ref().map(|failure| trouble(failure, now, zone));
         let result = execution.result.map(|result| result.as_str().to_owned()).or(failure);
         let going_on = || if execution.ended_at.is_some() { "none" } else { "working" }.to_owned();
-        rows.add_row([
-            task_id.to_string(),
-            execution.agent_id.to_string(),
-            project_id.to_string(),
-            execution.launch_id.to_string(),
-            ago(execution.started_at, now),
-            result.or_else(|| execution.outcome.clone()).unwrap_or_else(going_on),
-            used(execution.usage.as_ref()),
-        ]);
-    }
+        result.or_else(|| execution.outcome.clone()).unwrap_or_else(going_on)
+    };
+    let rows = Rows::of(
+        executions,
+        &[
+            ("TASK", &|item| item.task_id.to_string()),
+            ("AGENT", &|item| item.execution.agent_id.to_string()),
+            ("PROJECT", &|item| item.project_id.to_string()),
+            ("LAUNCH", &|item| item.execution.launch_id.to_string()),
+            ("BEGAN", &|item| ago(item.execution.started_at, now)),
+            ("RESULT", &|item| result(&item.execution)),
+            ("USED", &|item| used(item.execution.usage.as_ref())),
+        ],
+    );
     form.print(&rows, "No executions.")
 }

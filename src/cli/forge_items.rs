@@ -2,8 +2,8 @@
 
 use super::client::Client;
 use super::error::CliError;
-use super::output::{ListForm, ago, print_json, print_line};
-use super::screen::{Rows, Screen};
+use super::output::{ListForm, ago, or_dash, print_json, print_line};
+use super::screen::{Rows, Screen, Width};
 use api::forge::{ForgeBody, ForgeItemBody};
 use domain::{Language, Timestamp};
 use service::world::{SystemWorld, World};
@@ -54,38 +54,40 @@ fn writes_of(host: &ForgeBody, now: Timestamp) -> String {
 
 /// Returns a row for each item. With all columns, it also has the whole id and the address.
 pub(super) fn item_rows(items: &[ForgeItemBody], now: Timestamp, is_wide: bool) -> Rows {
-    let columns = ["ITEM", "STATE", "AGENT", "TASK", "SINCE", "OWED"];
-    let more = is_wide.then_some(["TASK ID", "URL"]);
-    let mut rows =
-        Rows::new(&columns.into_iter().chain(more.into_iter().flatten()).collect::<Vec<_>>());
-    for item in items {
-        let cause = item.cause.map_or_else(String::new, |cause| format!(" ({cause})"));
-        let mut owed = item.owed.join(", ");
-        if let Some(error) = &item.last_error {
-            // An item whose time has come is tried now.
-            let again = item.retry_at.filter(|at| *at > now);
-            let again = again.map_or_else(String::new, |at| format!(", again in {}", ago(now, at)));
-            let sign = if owed.is_empty() { "" } else { ": " };
-            owed = format!("{owed}{sign}{error}{again}");
-        }
-        let state = item.blocked_text(Language::English).unwrap_or_else(|| item.state.clone());
-        owed.push_str(&item.blockers.join(", "));
-        let position =
-            item.position.map_or_else(String::new, |position| format!(", position {position}"));
-        let known = |id: Option<String>| id.unwrap_or_else(|| "-".to_owned());
-        let row = [
-            item.item.clone(),
-            format!("{state}{cause}{position}"),
-            known(item.agent_id.as_ref().map(ToString::to_string)),
-            known(item.task_short_id.as_ref().map(ToString::to_string)),
-            ago(item.ended_at.unwrap_or(item.created_at), now),
-            if owed.is_empty() { "-".to_owned() } else { owed },
-        ];
-        let task_id = || known(item.task_id.as_ref().map(ToString::to_string));
-        let more = is_wide.then(|| [task_id(), item.url.clone()]);
-        rows.add_row(row.into_iter().chain(more.into_iter().flatten()));
+    Rows::of_width(
+        items,
+        is_wide,
+        &[
+            (Width::Any, "ITEM", &|item| item.item.clone()),
+            (Width::Any, "STATE", &state_of),
+            (Width::Any, "AGENT", &|item| or_dash(item.agent_id.as_ref())),
+            (Width::Any, "TASK", &|item| or_dash(item.task_short_id.as_ref())),
+            (Width::Any, "SINCE", &|item| ago(item.ended_at.unwrap_or(item.created_at), now)),
+            (Width::Any, "OWED", &|item| owed_of(item, now)),
+            (Width::Wide, "TASK ID", &|item| or_dash(item.task_id.as_ref())),
+            (Width::Wide, "URL", &|item| item.url.clone()),
+        ],
+    )
+}
+
+fn state_of(item: &ForgeItemBody) -> String {
+    let state = item.blocked_text(Language::English).unwrap_or_else(|| item.state.clone());
+    let cause = item.cause.map_or_else(String::new, |cause| format!(" ({cause})"));
+    let position = item.position.map_or_else(String::new, |it| format!(", position {it}"));
+    format!("{state}{cause}{position}")
+}
+
+fn owed_of(item: &ForgeItemBody, now: Timestamp) -> String {
+    let mut owed = item.owed.join(", ");
+    if let Some(error) = &item.last_error {
+        // An item whose time has come is tried now.
+        let again = item.retry_at.filter(|at| *at > now);
+        let again = again.map_or_else(String::new, |at| format!(", again in {}", ago(now, at)));
+        let sign = if owed.is_empty() { "" } else { ": " };
+        owed = format!("{owed}{sign}{error}{again}");
     }
-    rows
+    owed.push_str(&item.blockers.join(", "));
+    or_dash(Some(owed).filter(|owed| !owed.is_empty()))
 }
 
 /// Lists items: either those that are worked on and those that wait, or those that are over.

@@ -6,7 +6,7 @@ use super::client::Client;
 use super::error::CliError;
 use super::history::{Whose, parts};
 use super::named::{Named, id_of};
-use super::output::{ListForm, ago, print_json};
+use super::output::{ListForm, ago, or_dash, print_json};
 use super::screen::Rows;
 use api::notices::NoticeBody;
 use domain::{TaskId, Timestamp};
@@ -43,18 +43,18 @@ impl NoticeCommand {
 fn print_notices(notices: &[NoticeBody], form: ListForm) -> Result<(), CliError> {
     let world: &dyn World = &SystemWorld;
     let now: Timestamp = world.now();
-    let when = |at: Option<Timestamp>| at.map_or_else(|| "-".to_owned(), |at| ago(at, now));
-    let mut rows = Rows::new(&["NOTICE", "ACTION", "TASK", "LAUNCH", "CREATED", "READ", "SETTLED"]);
-    for notice in notices {
-        rows.add_row([
-            notice.id.to_string(),
-            notice.action.to_string(),
-            notice.task_id.as_ref().map_or_else(|| "-".to_owned(), ToString::to_string),
-            notice.launch_id.to_string(),
-            ago(notice.created_at, now),
-            when(notice.read_at),
-            when(notice.settled_at),
-        ]);
-    }
+    let when = |at: Option<Timestamp>| or_dash(at.map(|at| ago(at, now)));
+    let rows = Rows::of(
+        notices,
+        &[
+            ("NOTICE", &|notice| notice.id.to_string()),
+            ("ACTION", &|notice| notice.action.to_string()),
+            ("TASK", &|notice| or_dash(notice.task_id.as_ref())),
+            ("LAUNCH", &|notice| notice.launch_id.to_string()),
+            ("CREATED", &|notice| ago(notice.created_at, now)),
+            ("READ", &|notice| when(notice.read_at)),
+            ("SETTLED", &|notice| when(notice.settled_at)),
+        ],
+    );
     form.print(&rows, "No notices.")
 }

@@ -145,6 +145,11 @@ pub(super) fn plain(text: &str) -> String {
     printable::line(text).into_owned()
 }
 
+/// Returns the text of a value, or a dash for a cell without one.
+pub(super) fn or_dash(value: Option<impl ToString>) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| value.to_string())
+}
+
 /// Returns the time since `moment`, roughly.
 pub(super) fn ago(moment: Timestamp, now: Timestamp) -> String {
     let seconds = now.since(moment).as_secs();

@@ -255,17 +255,17 @@ fn propose_clones() -> Result<Option<WorkspaceMode>, CliError> {
 }
 
 fn print_projects(projects: &[ProjectBody], form: ListForm) -> Result<(), CliError> {
-    let mut rows = Rows::new(&["PROJECT", "KEY", "NAME", "STATUS", "AGENTS", "DIRECTORY"]);
-    for project in projects {
-        rows.add_row([
-            project.id.to_string(),
-            project.key.to_string(),
-            plain(&project.name),
-            project.status.to_string(),
-            project.agents.len().to_string(),
-            plain(&project.working_directory.to_string_lossy()),
-        ]);
-    }
+    let rows = Rows::of(
+        projects,
+        &[
+            ("PROJECT", &|project| project.id.to_string()),
+            ("KEY", &|project| project.key.to_string()),
+            ("NAME", &|project| plain(&project.name)),
+            ("STATUS", &|project| project.status.to_string()),
+            ("AGENTS", &|project| project.agents.len().to_string()),
+            ("DIRECTORY", &|project| plain(&project.working_directory.to_string_lossy())),
+        ],
+    );
     form.print(&rows, "No projects. Add one with `agent-coordinator project add --directory DIR`.")
 }
 

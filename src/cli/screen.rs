@@ -97,6 +97,21 @@ pub(super) enum Tone {
     Bad,
 }
 
+/// The tables that have a column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Width {
+    Any,
+    /// Only those that may be wider than the terminal.
+    Wide,
+}
+
+/// Returns the text of the cell of an item.
+type Cell<'a, T> = &'a dyn Fn(&T) -> String;
+/// A column by its title.
+pub(super) type Column<'a, T> = (&'static str, Cell<'a, T>);
+/// A column that only some tables have.
+pub(super) type WideColumn<'a, T> = (Width, &'static str, Cell<'a, T>);
+
 /// A table whose rows are one line each. Cells that do not fit a terminal are cut.
 pub(super) struct Rows {
     header: Vec<&'static str>,
@@ -106,6 +121,30 @@ pub(super) struct Rows {
 impl Rows {
     pub(super) fn new(header: &[&'static str]) -> Self {
         Self { header: header.to_vec(), rows: Vec::new() }
+    }
+
+    /// Returns a table with a row for each item.
+    pub(super) fn of<T>(items: &[T], columns: &[Column<'_, T>]) -> Self {
+        let mut rows = Self::new(&columns.iter().map(|(title, _)| *title).collect::<Vec<_>>());
+        for item in items {
+            rows.add_row(columns.iter().map(|(_, cell)| cell(item)));
+        }
+        rows
+    }
+
+    /// Returns a table with a row for each item. Only a wide one has all columns.
+    pub(super) fn of_width<T>(items: &[T], is_wide: bool, columns: &[WideColumn<'_, T>]) -> Self {
+        let columns = columns.iter().filter(|(width, ..)| is_wide || *width == Width::Any);
+        let columns: Vec<Column<'_, T>> = columns.map(|(_, title, cell)| (*title, *cell)).collect();
+        Self::of(items, &columns)
+    }
+
+    /// Returns the same table, whose rows have the tones of the items in their order.
+    pub(super) fn toned(mut self, tones: impl IntoIterator<Item = Tone>) -> Self {
+        for ((tone, _), new) in self.rows.iter_mut().zip(tones) {
+            *tone = new;
+        }
+        self
     }
 
     pub(super) fn add(&mut self, tone: Tone, cells: impl IntoIterator<Item = String>) {
@@ -201,6 +240,20 @@ mod tests {
         assert!(lines[0].starts_with("AGENT  TASK     WHY"), "{text}");
         assert!(lines[1].starts_with("agt    SHOP-12  a long reason") && lines[1].ends_with('…'));
         assert_eq!(lines[2], "\u{1b}[31magt_2  -        lost [2J\u{1b}[0m");
+    }
+
+    #[test]
+    fn only_a_wide_table_has_all_columns() {
+        let table = |is_wide| {
+            let columns: &[WideColumn<'_, u8>] = &[
+                (Width::Any, "N", &u8::to_string),
+                (Width::Wide, "TWICE", &|n| (2 * n).to_string()),
+                (Width::Any, "NEXT", &|n| (n + 1).to_string()),
+            ];
+            Rows::of_width(&[1, 20], is_wide, columns).text(Screen::default())
+        };
+        assert_eq!(table(false), "N   NEXT\n1   2\n20  21");
+        assert_eq!(table(true), "N   TWICE  NEXT\n1   2      2\n20  40     21");
     }
 
     #[test]

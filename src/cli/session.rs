@@ -5,7 +5,7 @@ use clap::Subcommand;
 use super::client::Client;
 use super::error::CliError;
 use super::history::{Whose, parts};
-use super::output::{Form, ListForm, ago, print_json, print_line};
+use super::output::{Form, ListForm, ago, or_dash, print_json, print_line};
 use super::screen::Rows;
 use api::sessions::SessionBody;
 use domain::{SessionId, Timestamp};
@@ -58,22 +58,21 @@ impl SessionCommand {
 fn print_sessions(sessions: &[SessionBody], form: ListForm) -> Result<(), CliError> {
     let world: &dyn World = &SystemWorld;
     let now: Timestamp = world.now();
-    let mut rows = Rows::new(&["SESSION", "AGENT", "PROJECT", "PURPOSE", "SINCE", "SEEN", "ENDED"]);
-    for session in sessions {
-        let ended = session.ended_at.map(|at| ago(at, now));
-        let reason = session.end_reason.map(|reason| format!("{reason}, "));
-        rows.add_row([
-            session.id.to_string(),
-            session.agent_id.to_string(),
-            session.project_id.to_string(),
-            session.purpose.to_string(),
-            ago(session.created_at, now),
-            ago(session.last_seen_at, now),
-            ended.map_or_else(
-                || "-".to_owned(),
-                |ended| format!("{}{ended}", reason.unwrap_or_default()),
-            ),
-        ]);
-    }
+    let ended = |session: &SessionBody| {
+        let reason = session.end_reason.map(|reason| format!("{reason}, ")).unwrap_or_default();
+        session.ended_at.map(|at| format!("{reason}{}", ago(at, now)))
+    };
+    let rows = Rows::of(
+        sessions,
+        &[
+            ("SESSION", &|session| session.id.to_string()),
+            ("AGENT", &|session| session.agent_id.to_string()),
+            ("PROJECT", &|session| session.project_id.to_string()),
+            ("PURPOSE", &|session| session.purpose.to_string()),
+            ("SINCE", &|session| ago(session.created_at, now)),
+            ("SEEN", &|session| ago(session.last_seen_at, now)),
+            ("ENDED", &|session| or_dash(ended(session))),
+        ],
+    );
     form.print(&rows, "No sessions.")
 }

@@ -12,7 +12,9 @@ use super::events::line_of;
 use super::follow::say;
 use super::kept::telling;
 use super::named::{Named, id_of, ids};
-use super::output::{Form, ListForm, Zone, plain, print_json, print_line, print_table, table};
+use super::output::{
+    Form, ListForm, Zone, or_dash, plain, print_json, print_line, print_table, table,
+};
 use super::removal::{self, ArchivedArguments, DeleteArguments};
 use super::results::{DiffTask, DiscardTask, MergeTask, PublishTask, RestoreTask, ResultOfTask};
 use super::screen::Rows;
@@ -414,7 +416,7 @@ fn row(task: &TaskBody, depth: usize) -> [String; 6] {
         task.project_id.to_string(),
         format!("{}{}", task.status, mark_of(task.to_merge)),
         task.priority.to_string(),
-        task.assignee_id.as_ref().map_or_else(|| "-".to_owned(), ToString::to_string),
+        or_dash(task.assignee_id.as_ref()),
         plain(&task.title),
     ]
 }
@@ -560,7 +562,7 @@ fn print_executions(executions: &[ExecutionBody], zone: Zone) -> Result<(), CliE
             execution.result.map_or("-", |result| result.as_str()).to_owned(),
             outcome_of(execution),
             used(execution.usage.as_ref()),
-            execution.summary.as_deref().map_or_else(|| "-".to_owned(), plain),
+            or_dash(execution.summary.as_deref().map(plain)),
             execution.launch_id.to_string(),
         ]);
     }
@@ -570,19 +572,17 @@ fn print_executions(executions: &[ExecutionBody], zone: Zone) -> Result<(), CliE
 /// Prints the checks, and the output of the last one that failed.
 fn print_checks(checks: &[CheckBody]) -> Result<(), CliError> {
     let mut rows = table(&["CHECK", "ROUND", "RESULT", "EXIT", "SECONDS", "COMMIT", "LAUNCH"]);
-    let dash = || "-".to_owned();
     for check in checks {
+        let seconds = |millis: u64| format!("{}.{}", millis / 1000, millis % 1000 / 100);
         let short = |commit: &String| commit.chars().take(12).collect::<String>();
         rows.add_row([
             plain(&check.name),
             check.round.to_string(),
             check.result.to_string(),
-            check.exit_code.map_or_else(dash, |code| code.to_string()),
-            check
-                .duration_ms
-                .map_or_else(dash, |millis| format!("{}.{}", millis / 1000, millis % 1000 / 100)),
-            check.commit.as_ref().map_or_else(dash, short),
-            check.launch_id.as_ref().map_or_else(dash, ToString::to_string),
+            or_dash(check.exit_code),
+            or_dash(check.duration_ms.map(seconds)),
+            or_dash(check.commit.as_ref().map(short)),
+            or_dash(check.launch_id.as_ref()),
         ]);
     }
     print_table(&rows, "")?;

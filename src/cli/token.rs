@@ -7,7 +7,7 @@ use clap::Subcommand;
 use super::client::Client;
 use super::error::CliError;
 use super::login::user_of;
-use super::output::{Form, ListForm, ago, plain, print_json, print_line};
+use super::output::{Form, ListForm, ago, or_dash, plain, print_json, print_line};
 use super::screen::Rows;
 use api::credentials::{CredentialBody, TokenRequest};
 use config::Environment;
@@ -71,21 +71,21 @@ impl TokenCommand {
 
 fn print_credentials(all: &[CredentialBody], form: ListForm) -> Result<(), CliError> {
     let now = Timestamp::from_millis(jiff::Timestamp::now().as_millisecond());
-    let mut rows = Rows::new(&["ID", "KIND", "NAME", "ROLE", "MADE", "USED", "EXPIRES"]);
-    for credential in all {
-        let before = |at: Timestamp| format!("{} ago", ago(at, now));
-        rows.add_row([
-            credential.id.to_string(),
-            credential.kind.to_string(),
-            plain(&credential.name),
-            credential.role.to_string(),
-            before(credential.created_at),
-            credential.last_used_at.map_or_else(|| "-".to_owned(), before),
-            credential
-                .expires_at
-                .map_or_else(|| "-".to_owned(), |at| format!("in {}", ago(now, at))),
-        ]);
-    }
+    let before = |at: Timestamp| format!("{} ago", ago(at, now));
+    let rows = Rows::of(
+        all,
+        &[
+            ("ID", &|credential| credential.id.to_string()),
+            ("KIND", &|credential| credential.kind.to_string()),
+            ("NAME", &|credential| plain(&credential.name)),
+            ("ROLE", &|credential| credential.role.to_string()),
+            ("MADE", &|credential| before(credential.created_at)),
+            ("USED", &|credential| or_dash(credential.last_used_at.map(before))),
+            ("EXPIRES", &|credential| {
+                or_dash(credential.expires_at.map(|at| format!("in {}", ago(now, at))))
+            }),
+        ],
+    );
     form.print(
         &rows,
         "No browser or script can log in over the network. `agent-coordinator login` prints a link for a browser.",

@@ -3,7 +3,7 @@
 use super::client::Client;
 use super::error::CliError;
 use super::named::Named;
-use super::output::{Form, ago, lines, plain, print_json, print_line, table};
+use super::output::{Form, ago, lines, or_dash, plain, print_json, print_line, table};
 use super::reasons::sentence;
 use super::status::{abandoned_line, parked_line};
 use api::forge::ForgeItemBody;
@@ -100,7 +100,7 @@ fn rules_of(why: &WhyBody) -> String {
                 None if rule.keeps => format!("no: {}", rule.reason),
                 None => "yes".to_owned(),
             },
-            rule.until.map_or_else(|| "-".to_owned(), |until| format!("in {}", ago(why.at, until))),
+            or_dash(rule.until.map(|until| format!("in {}", ago(why.at, until)))),
         ]);
     }
     lines(&rules)

@@ -8,7 +8,7 @@ use clap::Subcommand;
 use super::client::Client;
 use super::error::CliError;
 use super::named::{Named, id_of};
-use super::output::{Form, ListForm, Zone, plain, print_json, print_line};
+use super::output::{Form, ListForm, Zone, or_dash, plain, print_json, print_line};
 use super::screen::Rows;
 use api::workspaces::{ContentBody, OtherTipBody, RestoreRequest, SnapshotBody, WorkspaceBody};
 use config::Environment;
@@ -185,17 +185,17 @@ pub(super) async fn of_task(
 }
 
 fn print_workspaces(found: &[WorkspaceBody], form: ListForm) -> Result<(), CliError> {
-    let mut rows = Rows::new(&["TASK", "STATE", "BRANCH", "CHANGES", "SIZE", "TITLE"]);
-    for workspace in found {
-        rows.add_row([
-            workspace.short_id.to_string(),
-            state(workspace),
-            plain(&workspace.branch),
-            changes(workspace),
-            size(workspace),
-            plain(&workspace.title),
-        ]);
-    }
+    let rows = Rows::of(
+        found,
+        &[
+            ("TASK", &|workspace| workspace.short_id.to_string()),
+            ("STATE", &state),
+            ("BRANCH", &|workspace| plain(&workspace.branch)),
+            ("CHANGES", &changes),
+            ("SIZE", &size),
+            ("TITLE", &|workspace| plain(&workspace.title)),
+        ],
+    );
     form.print(
         &rows,
         "No workspaces. A task of a project with `--workspace clone` gets one when it starts.",
@@ -206,25 +206,21 @@ fn print_workspaces(found: &[WorkspaceBody], form: ListForm) -> Result<(), CliEr
 }
 
 fn print_snapshots(found: &[SnapshotBody], zone: Zone, form: ListForm) -> Result<(), CliError> {
-    let mut rows = Rows::new(&["LAUNCH", "MOMENT", "AT", "AGENT", "TASK", "COMMIT"]);
-    for snapshot in found {
-        rows.add_row([
-            snapshot.launch_id.to_string(),
-            snapshot.moment.to_string(),
-            zone.time(snapshot.at),
-            or_dash(snapshot.agent_id.as_ref()),
-            or_dash(snapshot.short_id.as_ref()),
-            plain(snapshot.commit.get(..12).unwrap_or(&snapshot.commit)),
-        ]);
-    }
+    let rows = Rows::of(
+        found,
+        &[
+            ("LAUNCH", &|snapshot| snapshot.launch_id.to_string()),
+            ("MOMENT", &|snapshot| snapshot.moment.to_string()),
+            ("AT", &|snapshot| zone.time(snapshot.at)),
+            ("AGENT", &|snapshot| or_dash(snapshot.agent_id.as_ref())),
+            ("TASK", &|snapshot| or_dash(snapshot.short_id.as_ref())),
+            ("COMMIT", &|snapshot| plain(snapshot.commit.get(..12).unwrap_or(&snapshot.commit))),
+        ],
+    );
     form.print(
         &rows,
         "No snapshots. They are taken when an agent works on a task in a git work tree without clones.",
     )
-}
-
-fn or_dash(id: Option<&impl ToString>) -> String {
-    id.map_or_else(|| "-".to_owned(), ToString::to_string)
 }
 
 fn print_workspace(workspace: &WorkspaceBody) -> Result<(), CliError> {
@@ -328,7 +324,7 @@ fn state(workspace: &WorkspaceBody) -> String {
 
 fn size(workspace: &WorkspaceBody) -> String {
     let bytes = workspace.content.as_ref().map(|content| content.disk_bytes);
-    bytes.map_or_else(|| "-".to_owned(), |bytes| format!("{} MiB", bytes.div_ceil(1024 * 1024)))
+    or_dash(bytes.map(|bytes| format!("{} MiB", bytes.div_ceil(1024 * 1024))))
 }
 
 #[cfg(test)]

@@ -4,8 +4,8 @@ use super::needs::line_of_results;
 use super::{TextForm, in_words, parked_line, pause_file_line, warnings};
 use crate::cli::activity::{doing, short, trouble, used};
 use crate::cli::forge_items;
-use crate::cli::output::{Zone, ago, plain};
-use crate::cli::screen::{Rows, Screen, Tone};
+use crate::cli::output::{Zone, ago, or_dash, plain};
+use crate::cli::screen::{Rows, Screen, Tone, Width};
 use api::launches::LaunchBody;
 use api::status::{DeferredBody, InstanceBody, NotInstalledBody, StatusBody};
 use api::store::StoreBody;
@@ -157,61 +157,45 @@ fn work_of(launch: &LaunchBody) -> String {
     task.unwrap_or_else(|| if launch.purpose == Purpose::Chat { "chat" } else { "-" }.to_owned())
 }
 
-fn full_task(launch: &LaunchBody) -> String {
-    launch.task_id.as_ref().map_or_else(|| "-".to_owned(), ToString::to_string)
-}
-
 fn running(instances: &[InstanceBody], now: Timestamp, shown: TextForm) -> Rows {
-    let mut rows = if shown.is_wide {
-        Rows::new(&[
-            "AGENT", "PROJECT", "TASK", "STATE", "SINCE", "PURPOSE", "PID", "USED", "TASK ID",
-            "LAUNCH", "DOING",
-        ])
-    } else {
-        Rows::new(&["AGENT", "PROJECT", "TASK", "STATE", "SINCE", "DOING"])
+    let since = |launch: &LaunchBody| {
+        launch.authenticated_at.or(launch.started_at).unwrap_or(launch.claimed_at)
     };
-    for instance in instances {
-        let launch = &instance.launch;
-        let since = launch.authenticated_at.or(launch.started_at).unwrap_or(launch.claimed_at);
-        let agent = launch.agent_id.to_string();
-        let project = launch.project_id.to_string();
-        let state = state_of(instance, now);
-        let since = ago(since, now);
-        let doing = doing(&launch.activity, now, shown.zone);
-        if shown.is_wide {
-            let more = [
-                launch.purpose.to_string(),
-                launch.pid.map_or_else(|| "-".to_owned(), |pid| pid.to_string()),
-                used(launch.activity.usage.as_ref()),
-                full_task(launch),
-                launch.launch_id.to_string(),
-            ];
-            let [purpose, pid, used, task_id, launch_id] = more;
-            let task = work_of(launch);
-            rows.add(
-                Tone::Usual,
-                [agent, project, task, state, since, purpose, pid, used, task_id, launch_id, doing],
-            );
-        } else {
-            rows.add(Tone::Usual, [agent, project, work_of(launch), state, since, doing]);
-        }
-    }
-    rows
+    Rows::of_width(
+        instances,
+        shown.is_wide,
+        &[
+            (Width::Any, "AGENT", &|it| it.launch.agent_id.to_string()),
+            (Width::Any, "PROJECT", &|it| it.launch.project_id.to_string()),
+            (Width::Any, "TASK", &|it| work_of(&it.launch)),
+            (Width::Any, "STATE", &|it| state_of(it, now)),
+            (Width::Any, "SINCE", &|it| ago(since(&it.launch), now)),
+            (Width::Wide, "PURPOSE", &|it| it.launch.purpose.to_string()),
+            (Width::Wide, "PID", &|it| or_dash(it.launch.pid)),
+            (Width::Wide, "USED", &|it| used(it.launch.activity.usage.as_ref())),
+            (Width::Wide, "TASK ID", &|it| or_dash(it.launch.task_id.as_ref())),
+            (Width::Wide, "LAUNCH", &|it| it.launch.launch_id.to_string()),
+            (Width::Any, "DOING", &|it| doing(&it.launch.activity, now, shown.zone)),
+        ],
+    )
 }
 
 fn waiting(deferred: &[DeferredBody], now: Timestamp) -> Rows {
-    let mut rows = Rows::new(&["WAITING", "PROJECT", "PURPOSE", "WHY", "UNTIL"]);
-    for waits in deferred {
+    let why = |waits: &DeferredBody| {
         let sentence = waits.reason.sentence(Language::English);
         let detail = waits.detail.as_ref().map(|detail| format!(": {detail}"));
-        let why = short(&format!("{sentence}{}", detail.unwrap_or_default()), MAX_CELL);
-        let until =
-            waits.until.map_or_else(|| "-".to_owned(), |until| format!("in {}", ago(now, until)));
-        let agent = waits.agent_id.to_string();
-        let project = waits.project_id.to_string();
-        rows.add(Tone::Usual, [agent, project, waits.purpose.to_string(), why, until]);
-    }
-    rows
+        short(&format!("{sentence}{}", detail.unwrap_or_default()), MAX_CELL)
+    };
+    Rows::of(
+        deferred,
+        &[
+            ("WAITING", &|waits| waits.agent_id.to_string()),
+            ("PROJECT", &|waits| waits.project_id.to_string()),
+            ("PURPOSE", &|waits| waits.purpose.to_string()),
+            ("WHY", &why),
+            ("UNTIL", &|waits| or_dash(waits.until.map(|at| format!("in {}", ago(now, at))))),
+        ],
+    )
 }
 
 /// Returns how a launch ended, with its reason and its failure.
@@ -244,32 +228,23 @@ fn tone_of(outcome: Option<&str>) -> Tone {
 }
 
 fn ended(launches: &[LaunchBody], now: Timestamp, shown: TextForm) -> Rows {
-    let mut rows = if shown.is_wide {
-        Rows::new(&[
-            "ENDED", "PROJECT", "TASK", "OUTCOME", "EXIT", "AGO", "PURPOSE", "USED", "TASK ID",
-            "LAUNCH",
-        ])
-    } else {
-        Rows::new(&["ENDED", "PROJECT", "TASK", "OUTCOME", "EXIT", "AGO"])
-    };
-    let n_shown = if shown.is_wide { launches.len() } else { N_ENDED };
-    for launch in launches.iter().take(n_shown) {
-        let tone = tone_of(launch.outcome.as_deref());
-        let agent = launch.agent_id.to_string();
-        let project = launch.project_id.to_string();
-        let task = work_of(launch);
-        let outcome = outcome_of(launch, now, shown.zone);
-        let exit = exit_of(launch);
-        let when = launch.ended_at.map_or_else(|| "-".to_owned(), |at| ago(at, now));
-        if shown.is_wide {
-            let purpose = launch.purpose.to_string();
-            let used = used(launch.activity.usage.as_ref());
-            let task_id = full_task(launch);
-            let id = launch.launch_id.to_string();
-            rows.add(tone, [agent, project, task, outcome, exit, when, purpose, used, task_id, id]);
-        } else {
-            rows.add(tone, [agent, project, task, outcome, exit, when]);
-        }
-    }
-    rows
+    let n_shown = if shown.is_wide { launches.len() } else { N_ENDED.min(launches.len()) };
+    let launches = &launches[..n_shown];
+    let rows = Rows::of_width(
+        launches,
+        shown.is_wide,
+        &[
+            (Width::Any, "ENDED", &|launch| launch.agent_id.to_string()),
+            (Width::Any, "PROJECT", &|launch| launch.project_id.to_string()),
+            (Width::Any, "TASK", &work_of),
+            (Width::Any, "OUTCOME", &|launch| outcome_of(launch, now, shown.zone)),
+            (Width::Any, "EXIT", &exit_of),
+            (Width::Any, "AGO", &|launch| or_dash(launch.ended_at.map(|at| ago(at, now)))),
+            (Width::Wide, "PURPOSE", &|launch| launch.purpose.to_string()),
+            (Width::Wide, "USED", &|launch| used(launch.activity.usage.as_ref())),
+            (Width::Wide, "TASK ID", &|launch| or_dash(launch.task_id.as_ref())),
+            (Width::Wide, "LAUNCH", &|launch| launch.launch_id.to_string()),
+        ],
+    );
+    rows.toned(launches.iter().map(|launch| tone_of(launch.outcome.as_deref())))
 }
