@@ -28,17 +28,3 @@ pub struct HistoryQuery<Id> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<Id>,
 }
-
-impl<Id> Default for HistoryQuery<Id> {
-    fn default() -> Self {
-        Self {
-            agent: None,
-            project: None,
-            launch: None,
-            task: None,
-            open: false,
-            limit: None,
-            cursor: None,
-        }
-    }
-}

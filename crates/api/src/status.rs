@@ -23,7 +23,7 @@ use domain::{
 };
 
 /// The state of everything; `status --json` prints it in snake_case (C-32).
-#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct StatusBody {
     pub version: String,
@@ -110,7 +110,7 @@ pub struct ServerBody {
     pub problem: Option<String>,
 }
 
-#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LimitsBody {
     pub max_concurrent: usize,

@@ -67,11 +67,6 @@ impl From<CoordinatorLook> for StatusBody {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             health: if problem.is_none() { "ok" } else { "cut_off" }.to_owned(),
             at,
-            paused: false,
-            paused_since: None,
-            http: None,
-            configuration: None,
-            store: None,
             server: Some(ServerBody { address: server, problem }),
             limits: LimitsBody {
                 max_concurrent: view.status.limits.max_concurrent,
@@ -80,20 +75,10 @@ impl From<CoordinatorLook> for StatusBody {
             coordinators: vec![coordinator_body(&view)],
             instances: view.status.instances.iter().map(InstanceBody::from).collect(),
             deferred: view.status.deferred.iter().map(DeferredBody::from).collect(),
-            parked: Vec::new(),
-            not_installed: Vec::new(),
-            unlisted_coordinator_at: None,
-            pause_file: false,
-            pause_file_path: None,
             crowds: view.status.crowds.clone(),
             failed_snapshots: view.status.failed_snapshots.clone(),
-            forges: Vec::new(),
-            forge_items: Vec::new(),
-            stuck: Vec::new(),
-            to_merge: Vec::new(),
-            ended: Vec::new(),
             counters: view.status.counters,
-            totals: None,
+            ..Self::default()
         }
     }
 }

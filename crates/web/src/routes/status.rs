@@ -136,17 +136,13 @@ pub(crate) fn status_body(view: StatusView) -> StatusBody {
         at: view.at,
         paused: view.paused_since.is_some(),
         paused_since: view.paused_since,
-        http: None,
-        configuration: None,
         store: Some(StoreBody::of(&view.store, view.at)),
-        server: None,
         limits,
         coordinators: view.coordinators.iter().map(coordinator_body).collect(),
         unlisted_coordinator_at: view.unlisted_coordinator_at,
         instances,
         deferred: deferred.into_iter().chain(held).collect(),
         parked: parked.collect(),
-        not_installed: Vec::new(),
         pause_file: view.pause_file.is_some(),
         pause_file_path: view.pause_file,
         forges: view.forges.into_iter().map(host_body).collect(),
@@ -155,6 +151,7 @@ pub(crate) fn status_body(view: StatusView) -> StatusBody {
         ended,
         counters,
         totals: Some(TotalsBody::from(&view.totals)),
+        ..StatusBody::default()
     }
 }
 
