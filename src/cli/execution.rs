@@ -7,12 +7,11 @@ use super::client::Client;
 use super::error::CliError;
 use super::history::{Whose, parts};
 use super::named::{Named, id_of};
-use super::output::{ListForm, Zone, ago, print_json};
+use super::output::{ListForm, Zone, ago, now, print_json};
 use super::screen::Rows;
 use api::executions::ExecutionItem;
 use api::tasks::ExecutionBody;
-use domain::{TaskId, Timestamp};
-use service::world::{SystemWorld, World};
+use domain::TaskId;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum ExecutionCommand {
@@ -50,8 +49,7 @@ fn print_executions(
     zone: Zone,
     form: ListForm,
 ) -> Result<(), CliError> {
-    let world: &dyn World = &SystemWorld;
-    let now: Timestamp = world.now();
+    let now = now();
     let result = |execution: &ExecutionBody| {
         let failure = execution.failure.as_ref().map(|failure| trouble(failure, now, zone));
         let result = execution.result.map(|result| result.as_str().to_owned()).or(failure);

@@ -2,11 +2,10 @@
 
 use super::client::Client;
 use super::error::CliError;
-use super::output::{ListForm, ago, or_dash, print_json, print_line};
+use super::output::{ListForm, ago, now, or_dash, print_json, print_line};
 use super::screen::{Rows, Screen, Width};
 use api::forge::{ForgeBody, ForgeItemBody};
 use domain::{Language, Timestamp};
-use service::world::{SystemWorld, World};
 
 /// Returns a line for each host, and one for each repository with a problem; `None` if there are no
 /// lines.
@@ -102,8 +101,7 @@ pub(super) async fn list(
     if form.json {
         return print_json(&items);
     }
-    let world: &dyn World = &SystemWorld;
-    form.print(&item_rows(&items, world.now(), form.wide), "No items.")?;
+    form.print(&item_rows(&items, now(), form.wide), "No items.")?;
     let waiting: Vec<ForgeBody> = client.get("/forge/hosts").await?;
     let waiting: Vec<ForgeBody> = waiting
         .into_iter()
@@ -111,7 +109,7 @@ pub(super) async fn list(
             host.limited_until.or(host.writes_held_until).is_some() || host.writes_reserved
         })
         .collect();
-    match of_hosts(&waiting, world.now()).filter(|_| !ended) {
+    match of_hosts(&waiting, now()).filter(|_| !ended) {
         Some(told) => print_line(&Screen::of_output().wrapped(&told)),
         None => Ok(()),
     }

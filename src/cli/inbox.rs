@@ -9,12 +9,11 @@ use super::client::Client;
 use super::error::CliError;
 use super::follow::Following;
 use super::named::{Named, id_of};
-use super::output::{Form, Zone, ago, plain, print_json, print_json_line, print_line};
+use super::output::{Form, Zone, ago, now, plain, print_json, print_json_line, print_line};
 use super::output_closed;
 use api::attention::{AttentionBody, MarkRequest};
 use domain::attention::{AttentionKind, AttentionState};
-use domain::{AttentionId, ProjectId, Timestamp};
-use service::world::{SystemWorld, World};
+use domain::{AttentionId, ProjectId};
 
 /// The time between two looks of `--follow`.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
@@ -107,11 +106,6 @@ impl InboxAction {
             Self::Reopen { id } => client.delete(&mark(&id)).await,
         }
     }
-}
-
-fn now() -> Timestamp {
-    let world: &dyn World = &SystemWorld;
-    world.now()
 }
 
 /// Prints each entry once, when it comes.

@@ -6,11 +6,10 @@ use super::client::Client;
 use super::error::CliError;
 use super::history::{Whose, parts};
 use super::named::{Named, id_of};
-use super::output::{ListForm, ago, or_dash, print_json};
+use super::output::{ListForm, ago, now, or_dash, print_json};
 use super::screen::Rows;
 use api::notices::NoticeBody;
 use domain::{TaskId, Timestamp};
-use service::world::{SystemWorld, World};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum NoticeCommand {
@@ -41,8 +40,7 @@ impl NoticeCommand {
 }
 
 fn print_notices(notices: &[NoticeBody], form: ListForm) -> Result<(), CliError> {
-    let world: &dyn World = &SystemWorld;
-    let now: Timestamp = world.now();
+    let now = now();
     let when = |at: Option<Timestamp>| or_dash(at.map(|at| ago(at, now)));
     let rows = Rows::of(
         notices,

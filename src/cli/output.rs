@@ -11,6 +11,7 @@ use super::error::CliError;
 use super::screen::{MIN_TABLE, Rows, Screen};
 use domain::Timestamp;
 use domain::printable;
+use service::world::{SystemWorld, World};
 
 /// In which form a command answers.
 #[derive(Debug, Clone, Copy, clap::Args)]
@@ -148,6 +149,11 @@ pub(super) fn plain(text: &str) -> String {
 /// Returns the text of a value, or a dash for a cell without one.
 pub(super) fn or_dash(value: Option<impl ToString>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| value.to_string())
+}
+
+/// Returns the present time.
+pub(super) fn now() -> Timestamp {
+    SystemWorld.now()
 }
 
 /// Returns the time since `moment`, roughly.

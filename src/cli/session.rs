@@ -5,11 +5,10 @@ use clap::Subcommand;
 use super::client::Client;
 use super::error::CliError;
 use super::history::{Whose, parts};
-use super::output::{Form, ListForm, ago, or_dash, print_json, print_line};
+use super::output::{Form, ListForm, ago, now, or_dash, print_json, print_line};
 use super::screen::Rows;
 use api::sessions::SessionBody;
-use domain::{SessionId, Timestamp};
-use service::world::{SystemWorld, World};
+use domain::SessionId;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum SessionCommand {
@@ -56,8 +55,7 @@ impl SessionCommand {
 }
 
 fn print_sessions(sessions: &[SessionBody], form: ListForm) -> Result<(), CliError> {
-    let world: &dyn World = &SystemWorld;
-    let now: Timestamp = world.now();
+    let now = now();
     let ended = |session: &SessionBody| {
         let reason = session.end_reason.map(|reason| format!("{reason}, ")).unwrap_or_default();
         session.ended_at.map(|at| format!("{reason}{}", ago(at, now)))

@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::client::Client;
 use super::error::CliError;
 use super::named::{Named, id_of};
-use super::output::{Form, Zone, ago, plain, print_json};
+use super::output::{Form, Zone, ago, now, plain, print_json};
 use super::screen::Screen;
 use api::attention::AttentionBody;
 use api::launches::LaunchBody;
@@ -19,7 +19,6 @@ use api::status::{ParkedBody, StatusBody};
 use domain::instance::ExitHint;
 use domain::plan::shared::{Crowd, FailedSnapshot};
 use domain::{AgentId, LaunchId, ProjectId, Timestamp};
-use service::world::{SystemWorld, World};
 
 /// The time between two updates of `--watch`.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
@@ -171,7 +170,7 @@ async fn watch(
         stdout.flush()?;
         start = "\x1b[H";
         tokio::time::sleep(WATCH_INTERVAL).await;
-        let now: Timestamp = (&SystemWorld as &dyn World).now();
+        let now = now();
         match overview(client, project).await {
             Ok(overview) => {
                 newest = overview;

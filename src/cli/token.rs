@@ -7,7 +7,7 @@ use clap::Subcommand;
 use super::client::Client;
 use super::error::CliError;
 use super::login::user_of;
-use super::output::{Form, ListForm, ago, or_dash, plain, print_json, print_line};
+use super::output::{Form, ListForm, ago, now, or_dash, plain, print_json, print_line};
 use super::screen::Rows;
 use api::credentials::{CredentialBody, TokenRequest};
 use config::Environment;
@@ -70,7 +70,7 @@ impl TokenCommand {
 }
 
 fn print_credentials(all: &[CredentialBody], form: ListForm) -> Result<(), CliError> {
-    let now = Timestamp::from_millis(jiff::Timestamp::now().as_millisecond());
+    let now = now();
     let before = |at: Timestamp| format!("{} ago", ago(at, now));
     let rows = Rows::of(
         all,
