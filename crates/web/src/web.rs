@@ -2,8 +2,9 @@
 //! change are under `/ui/parts`. Actions of people are under `/ui/do`.
 //!
 //! A page is made here from the data of `service`. Its templates are in `templates/` and checked at
-//! compile time. In the browser, htmx fetches the parts. `assets/app.js` tells htmx when: it
-//! listens to one stream of events. Neither of them decides anything.
+//! compile time; `templates/ui.html` draws what they share. In the browser, htmx fetches the parts.
+//! `assets/app.js` tells htmx when: it listens to one stream of events. Neither of them decides
+//! anything.
 
 mod activity;
 mod agent;
