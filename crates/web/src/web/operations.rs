@@ -15,7 +15,9 @@ use super::banners::Banner;
 use super::buttons::{Button, Does};
 use super::layout::{Frame, NavSection, rendered};
 use super::names::{Names, isolated};
-use super::shown::{Count, Elapsed, Face, Faces, LastEnd, Short, Since, When, cost_text, task_of};
+use super::shown::{
+    Count, Elapsed, Face, Faces, LastEnd, Ring, Short, Since, When, cost_text, task_of,
+};
 use super::today::Today;
 use super::waits::{About, WhyLine};
 use super::words::Words;
@@ -102,7 +104,10 @@ impl WaitingStart {
             let about = About { agent: Some(&key.agent), project: Some(&key.project), task: None };
             let why = WhyLine::of(frame.w, &waiting, about);
             let button = why.action.clone().map(Button::from);
-            Some(Self { face: faces.of(&key.agent), key, task, since, why, button })
+            // Each of them waits, whatever else its agent does.
+            let ring = if why.tone == "bad" { Ring::NeedsPerson } else { Ring::Waits };
+            let face = faces.of(&key.agent).map(|face| Face { ring, ..face });
+            Some(Self { face, key, task, since, why, button })
         });
         Ok(all.collect())
     }
