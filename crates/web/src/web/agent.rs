@@ -1,7 +1,6 @@
 //! The page and the panel of an agent in a project: what it does, or the reason why it does not
 //! run, what it needs to start, and its latest launches.
 
-use askama::Template;
 use axum::Router;
 use axum::extract::State;
 use axum::response::{Redirect, Response};
@@ -11,7 +10,7 @@ use serde::Deserialize;
 use super::agent_state::{AgentState, StateGroup};
 use super::buttons::{Button, Does};
 use super::instances::{InstanceRow, instance_rows};
-use super::layout::{Frame, NavSection, rendered};
+use super::layout::{Frame, NavSection, page_and_part};
 use super::needs::{Need, NeedFacts, needs_of};
 use super::shown::{Face, LastEnd, task_of};
 use super::today::{Today, usage_text};
@@ -26,20 +25,8 @@ use service::LaunchFilter;
 /// The number of launches that are shown.
 const MAX_LAUNCHES: usize = 5;
 
-#[derive(Template)]
-#[template(path = "agent.html")]
-struct AgentPage {
-    frame: Frame,
-    agent: ShownAgent,
-    is_page: bool,
-}
-
-#[derive(Template)]
-#[template(path = "parts/agent.html")]
-struct AgentPart {
-    frame: Frame,
-    agent: ShownAgent,
-    is_page: bool,
+page_and_part! {
+    AgentPage "agent.html", AgentPart "parts/agent.html" { agent: ShownAgent, is_page: bool }
 }
 
 #[derive(Debug, Deserialize)]
@@ -84,8 +71,8 @@ struct Note {
 
 pub(super) fn routes() -> Router<RestState> {
     Router::new()
-        .route("/ui/projects/{project}/agents/{agent}", get(page))
-        .route("/ui/parts/projects/{project}/agents/{agent}", get(part))
+        .route("/ui/projects/{project}/agents/{agent}", get(show))
+        .route("/ui/parts/projects/{project}/agents/{agent}", get(show))
         // Its address in earlier versions.
         .route("/ui/projects/{project}/agents/{agent}/why", get(old_address))
 }
@@ -94,25 +81,16 @@ async fn old_address(InPath((project, agent)): InPath<(ProjectId, AgentId)>) -> 
     Redirect::permanent(&format!("/ui/projects/{project}/agents/{agent}"))
 }
 
-async fn page(
+async fn show(
     frame: Frame,
     State(state): State<RestState>,
     InPath((project, agent)): InPath<(ProjectId, AgentId)>,
     InQuery(query): InQuery<AgentQuery>,
 ) -> Result<Response, Problem> {
     let agent = ShownAgent::read(&frame, &state, &agent, &project, query.purpose).await?;
+    let is_page = query.page || !frame.is_part();
     let frame = Frame { project: None, ..frame }.at(NavSection::Agents);
-    Ok(rendered(&AgentPage { frame, agent, is_page: true }))
-}
-
-async fn part(
-    frame: Frame,
-    State(state): State<RestState>,
-    InPath((project, agent)): InPath<(ProjectId, AgentId)>,
-    InQuery(query): InQuery<AgentQuery>,
-) -> Result<Response, Problem> {
-    let agent = ShownAgent::read(&frame, &state, &agent, &project, query.purpose).await?;
-    Ok(rendered(&AgentPart { frame, agent, is_page: query.page }))
+    Ok(AgentPage { frame, agent, is_page }.shown())
 }
 
 impl ShownAgent {

@@ -14,7 +14,7 @@ use axum::response::Response;
 use axum::routing::{get, post};
 use serde::Deserialize;
 
-use super::layout::{Frame, NavSection, rendered};
+use super::layout::{Frame, NavSection, page_and_part, rendered};
 use super::markdown::Markdown;
 use super::shown::{Clock, Elapsed, Face, Faces, hue_of, initials_of};
 use super::waits::{About, WhyLine};
@@ -33,21 +33,9 @@ use service::people;
 /// The number of messages that are fetched at once.
 const PAGE: usize = 50;
 
-#[derive(Template)]
-#[template(path = "chat.html")]
-struct ChatView {
-    frame: Frame,
-    chat: Chat,
-    /// True on a page of its own, false in a panel.
-    is_page: bool,
-}
-
-#[derive(Template)]
-#[template(path = "parts/chat.html")]
-struct ChatPart {
-    frame: Frame,
-    chat: Chat,
-    is_page: bool,
+// The part is what a panel shows.
+page_and_part! {
+    ChatView "chat.html", ChatPart "parts/chat.html" { chat: Chat, is_page: bool }
 }
 
 #[derive(Template)]
@@ -167,8 +155,8 @@ struct MessagesQuery {
 
 pub(super) fn routes() -> Router<RestState> {
     Router::new()
-        .route("/ui/projects/{project}/chat/{agent}", get(page))
-        .route("/ui/parts/projects/{project}/agents/{agent}/chat", get(panel))
+        .route("/ui/projects/{project}/chat/{agent}", get(show))
+        .route("/ui/parts/projects/{project}/agents/{agent}/chat", get(show))
         .route("/ui/parts/projects/{project}/agents/{agent}/chat/standing", get(standing))
         .route("/ui/parts/projects/{project}/agents/{agent}/chat/messages", get(messages))
         .route("/ui/do/projects/{project}/agents/{agent}/chat/start", post(chat::start_with))
@@ -176,22 +164,14 @@ pub(super) fn routes() -> Router<RestState> {
         .route("/ui/do/projects/{project}/agents/{agent}/chat/messages", post(chat::say))
 }
 
-async fn page(
+async fn show(
     frame: Frame,
     State(state): State<RestState>,
     InPath((project, agent)): InPath<(ProjectId, AgentId)>,
 ) -> Result<Response, Problem> {
     let chat = Chat::read(&frame, &state, &project, &agent).await?;
-    Ok(rendered(&ChatView { frame: frame.at(NavSection::Projects), chat, is_page: true }))
-}
-
-async fn panel(
-    frame: Frame,
-    State(state): State<RestState>,
-    InPath((project, agent)): InPath<(ProjectId, AgentId)>,
-) -> Result<Response, Problem> {
-    let chat = Chat::read(&frame, &state, &project, &agent).await?;
-    Ok(rendered(&ChatPart { frame, chat, is_page: false }))
+    let is_page = !frame.is_part();
+    Ok(ChatView { frame: frame.at(NavSection::Projects), chat, is_page }.shown())
 }
 
 async fn standing(

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use askama::Template;
 use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -11,7 +10,7 @@ use axum::response::Response;
 use axum::routing::{get, post};
 use serde::Deserialize;
 
-use super::layout::{Frame, NavSection, rendered};
+use super::layout::{Frame, NavSection, page_and_part};
 use super::names::Names;
 use super::shown::Since;
 use super::waits::{About, WhyAction, WhyLine};
@@ -28,20 +27,8 @@ use domain::{AgentId, AttentionId, Language, LaunchId, ProjectId, ShortId};
 use runtime::telemetry::ErrorChain;
 use service::MarkedAttention;
 
-#[derive(Template)]
-#[template(path = "inbox.html")]
-struct InboxPage {
-    frame: Frame,
-    names: Names,
-    inbox: Inbox,
-}
-
-#[derive(Template)]
-#[template(path = "parts/inbox.html")]
-struct InboxPart {
-    frame: Frame,
-    names: Names,
-    inbox: Inbox,
+page_and_part! {
+    InboxPage "inbox.html", InboxPart "parts/inbox.html" { names: Names, inbox: Inbox }
 }
 
 /// The entries with one state, and the one that is read.
@@ -138,12 +125,12 @@ struct MarkFields {
 
 pub(super) fn routes() -> Router<RestState> {
     Router::new()
-        .route("/ui/inbox", get(page))
-        .route("/ui/parts/inbox", get(part))
+        .route("/ui/inbox", get(show))
+        .route("/ui/parts/inbox", get(show))
         .route("/ui/do/inbox/mark", post(mark))
 }
 
-async fn page(
+async fn show(
     frame: Frame,
     State(state): State<RestState>,
     operator: Operator,
@@ -151,18 +138,7 @@ async fn page(
 ) -> Result<Response, Problem> {
     let names = Names::read(&state).await?;
     let inbox = Inbox::read(&frame, &state, &names, &operator, query).await?;
-    Ok(rendered(&InboxPage { frame: frame.at(NavSection::Inbox), names, inbox }))
-}
-
-async fn part(
-    frame: Frame,
-    State(state): State<RestState>,
-    operator: Operator,
-    InQuery(query): InQuery<InboxQuery>,
-) -> Result<Response, Problem> {
-    let names = Names::read(&state).await?;
-    let inbox = Inbox::read(&frame, &state, &names, &operator, query).await?;
-    Ok(rendered(&InboxPart { frame, names, inbox }))
+    Ok(InboxPage { frame: frame.at(NavSection::Inbox), names, inbox }.shown())
 }
 
 async fn mark(

@@ -1,13 +1,12 @@
 //! The page of one launch: its figures, its output and its life.
 
-use askama::Template;
 use axum::Router;
 use axum::extract::State;
 use axum::response::Response;
 use axum::routing::get;
 
 use super::launches::mark_of;
-use super::layout::{Frame, NavSection, rendered};
+use super::layout::{Frame, NavSection, page_and_part};
 use super::names::Names;
 use super::shown::{Elapsed, Face, Faces, Short, Took, When, cost_of, size, task_of};
 use super::words::Words;
@@ -20,18 +19,8 @@ use domain::{
 };
 use service::Surroundings;
 
-#[derive(Template)]
-#[template(path = "launch.html")]
-struct LaunchPage {
-    frame: Frame,
-    launch: ShownLaunch,
-}
-
-#[derive(Template)]
-#[template(path = "parts/launch.html")]
-struct LaunchPart {
-    frame: Frame,
-    launch: ShownLaunch,
+page_and_part! {
+    LaunchPage "launch.html", LaunchPart "parts/launch.html" { launch: ShownLaunch }
 }
 
 struct ShownLaunch {
@@ -100,25 +89,16 @@ struct Moment {
 }
 
 pub(super) fn routes() -> Router<RestState> {
-    Router::new().route("/ui/launches/{id}", get(page)).route("/ui/parts/launches/{id}", get(part))
+    Router::new().route("/ui/launches/{id}", get(show)).route("/ui/parts/launches/{id}", get(show))
 }
 
-async fn page(
+async fn show(
     frame: Frame,
     State(state): State<RestState>,
     InPath(id): InPath<LaunchId>,
 ) -> Result<Response, Problem> {
     let launch = ShownLaunch::read(frame.w, &state, &id).await?;
-    Ok(rendered(&LaunchPage { frame: frame.at(NavSection::Launches), launch }))
-}
-
-async fn part(
-    frame: Frame,
-    State(state): State<RestState>,
-    InPath(id): InPath<LaunchId>,
-) -> Result<Response, Problem> {
-    let launch = ShownLaunch::read(frame.w, &state, &id).await?;
-    Ok(rendered(&LaunchPart { frame, launch }))
+    Ok(LaunchPage { frame: frame.at(NavSection::Launches), launch }.shown())
 }
 
 impl ShownLaunch {

@@ -4,7 +4,6 @@ use std::fmt::Display;
 use std::str::FromStr;
 use std::time::Duration;
 
-use askama::Template;
 use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -12,7 +11,7 @@ use axum::response::Response;
 use axum::routing::get;
 use serde::Deserialize;
 
-use super::layout::{Frame, NavSection, rendered};
+use super::layout::{Frame, NavSection, page_and_part};
 use super::names::Names;
 use super::shown::{Elapsed, Face, Faces, Short, Took, When, cost_of, task_of};
 use super::today::Days;
@@ -35,18 +34,8 @@ const MAX_WORDS: usize = 4;
 /// The number of tasks that a word of a search finds.
 const MAX_TASKS: usize = 500;
 
-#[derive(Template)]
-#[template(path = "launches.html")]
-struct LaunchesPage {
-    frame: Frame,
-    list: List,
-}
-
-#[derive(Template)]
-#[template(path = "parts/launches.html")]
-struct LaunchesPart {
-    frame: Frame,
-    list: List,
+page_and_part! {
+    LaunchesPage "launches.html", LaunchesPart "parts/launches.html" { list: List }
 }
 
 /// The content of the list.
@@ -125,25 +114,16 @@ const SPANS: [(&str, Duration); 3] = [
 ];
 
 pub(super) fn routes() -> Router<RestState> {
-    Router::new().route("/ui/launches", get(page)).route("/ui/parts/launches", get(part))
+    Router::new().route("/ui/launches", get(show)).route("/ui/parts/launches", get(show))
 }
 
-async fn page(
+async fn show(
     frame: Frame,
     State(state): State<RestState>,
     InQuery(query): InQuery<ListQuery>,
 ) -> Result<Response, Problem> {
     let list = List::read(&frame, &state, query).await?;
-    Ok(rendered(&LaunchesPage { frame: frame.at(NavSection::Launches), list }))
-}
-
-async fn part(
-    frame: Frame,
-    State(state): State<RestState>,
-    InQuery(query): InQuery<ListQuery>,
-) -> Result<Response, Problem> {
-    let list = List::read(&frame, &state, query).await?;
-    Ok(rendered(&LaunchesPart { frame, list }))
+    Ok(LaunchesPage { frame: frame.at(NavSection::Launches), list }.shown())
 }
 
 impl ListQuery {

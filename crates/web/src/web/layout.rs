@@ -95,6 +95,11 @@ impl Frame {
         self.project.as_ref() == Some(project)
     }
 
+    /// Returns whether a part of a page is asked for. Only whole pages have a side.
+    pub(super) fn is_part(&self) -> bool {
+        self.side.is_none()
+    }
+
     /// Returns the number of entries of the inbox that are open for the reader.
     pub(super) fn n_attention(&self) -> usize {
         self.side.as_ref().map_or(0, |side| side.n_attention)
@@ -167,6 +172,37 @@ pub(super) fn rendered(template: &impl Template) -> Response {
         }
     }
 }
+
+/// Declares a page and the part of it that is shown anew after a change. Both have the same
+/// content; the address says which of them is asked for.
+macro_rules! page_and_part {
+    ($page:ident $of_page:tt, $part:ident $of_part:tt { $($field:ident: $kind:ty),+ $(,)? }) => {
+        #[derive(askama::Template)]
+        #[template(path = $of_page)]
+        struct $page {
+            frame: $crate::web::layout::Frame,
+            $($field: $kind,)+
+        }
+
+        #[derive(askama::Template)]
+        #[template(path = $of_part)]
+        struct $part {
+            frame: $crate::web::layout::Frame,
+            $($field: $kind,)+
+        }
+
+        impl $page {
+            fn shown(self) -> axum::response::Response {
+                if !self.frame.is_part() {
+                    return $crate::web::layout::rendered(&self);
+                }
+                let Self { frame, $($field),+ } = self;
+                $crate::web::layout::rendered(&$part { frame, $($field),+ })
+            }
+        }
+    };
+}
+pub(super) use page_and_part;
 
 /// Sends the browser to another page, whether htmx or a plain form sent the request.
 pub(super) fn go_to(path: &str) -> Response {

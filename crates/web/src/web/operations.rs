@@ -13,7 +13,7 @@ use axum::routing::{get, post};
 
 use super::banners::Banner;
 use super::buttons::{Button, Does};
-use super::layout::{Frame, NavSection, rendered};
+use super::layout::{Frame, NavSection, page_and_part, rendered};
 use super::names::{Names, isolated};
 use super::shown::{
     Count, Elapsed, Face, Faces, LastEnd, Ring, Short, Since, When, cost_text, task_of,
@@ -40,23 +40,13 @@ const MAX_ENDED: usize = 8;
 /// The greatest number of slots that are drawn.
 const MAX_SLOTS: usize = 24;
 
-#[derive(Template)]
-#[template(path = "operations.html")]
-struct OperationsPage {
-    frame: Frame,
-    names: Names,
-    /// The worst first.
-    banners: Vec<Banner>,
-    overview: Overview,
-}
-
-#[derive(Template)]
-#[template(path = "parts/operations.html")]
-struct OperationsPart {
-    frame: Frame,
-    names: Names,
-    banners: Vec<Banner>,
-    overview: Overview,
+// The worst banner is the first.
+page_and_part! {
+    OperationsPage "operations.html", OperationsPart "parts/operations.html" {
+        names: Names,
+        banners: Vec<Banner>,
+        overview: Overview,
+    }
 }
 
 /// The question before all agents are stopped or drained.
@@ -266,10 +256,10 @@ struct Overview {
 
 pub(super) fn routes() -> Router<RestState> {
     Router::new()
-        .route("/ui/operations", get(page))
+        .route("/ui/operations", get(show))
         // Its address in earlier versions.
         .route("/ui/coordinator", get(async || Redirect::permanent("/ui/operations")))
-        .route("/ui/parts/operations", get(part))
+        .route("/ui/parts/operations", get(show))
         .route("/ui/parts/operations/drain", get(ask_drain))
         .route("/ui/parts/operations/stop-all", get(ask_stop_all))
         .route("/ui/do/operations/pause", post(pause))
@@ -279,19 +269,12 @@ pub(super) fn routes() -> Router<RestState> {
         .route("/ui/do/operations/stop-all", post(stop_all))
 }
 
-async fn page(frame: Frame, State(state): State<RestState>) -> Result<Response, Problem> {
+async fn show(frame: Frame, State(state): State<RestState>) -> Result<Response, Problem> {
     let overview = Overview::read(&frame, &state).await?;
     let names = Names::read(&state).await?;
     let banners = overview.banners(frame.w, &names);
     let frame = frame.at(NavSection::Operations);
-    Ok(rendered(&OperationsPage { frame, names, banners, overview }))
-}
-
-async fn part(frame: Frame, State(state): State<RestState>) -> Result<Response, Problem> {
-    let overview = Overview::read(&frame, &state).await?;
-    let names = Names::read(&state).await?;
-    let banners = overview.banners(frame.w, &names);
-    Ok(rendered(&OperationsPart { frame, names, banners, overview }))
+    Ok(OperationsPage { frame, names, banners, overview }.shown())
 }
 
 impl Overview {

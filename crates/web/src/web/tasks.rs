@@ -4,7 +4,6 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use askama::Template;
 use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -16,7 +15,7 @@ use super::activity::{Activity, activity_of, link_of, name_of};
 use super::changes::workspace_of;
 use super::choices::Property;
 use super::form_ids::FormOf;
-use super::layout::{Frame, NavSection, rendered};
+use super::layout::{Frame, NavSection, page_and_part};
 use super::markdown::Markdown;
 use super::shown::{Count, Face, Faces, Now, Short, Since, Took, When, cost_of, leads_to};
 use super::words::Words;
@@ -31,25 +30,14 @@ use domain::{
 };
 use service::{ServiceError, Standings, TaskEdit};
 
-#[derive(Template)]
-#[template(path = "parts/task.html")]
-struct TaskPart {
-    frame: Frame,
-    /// True on the page of the task, in contrast to a panel.
-    is_page: bool,
-    tab: Tab,
-    task: ShownTask,
-    keys: BTreeSet<ProjectKey>,
-}
-
-#[derive(Template)]
-#[template(path = "task.html")]
-struct TaskPage {
-    frame: Frame,
-    is_page: bool,
-    tab: Tab,
-    task: ShownTask,
-    keys: BTreeSet<ProjectKey>,
+// `is_page` is true on the page of the task, in contrast to a panel.
+page_and_part! {
+    TaskPage "task.html", TaskPart "parts/task.html" {
+        is_page: bool,
+        tab: Tab,
+        task: ShownTask,
+        keys: BTreeSet<ProjectKey>,
+    }
 }
 
 /// A part of what a task shows.
@@ -317,7 +305,7 @@ async fn page(
     let task = read(&frame, &state, &id).await?;
     let project = Some(task.project.clone());
     let frame = Frame { project, ..frame };
-    Ok(rendered(&TaskPage { frame, is_page: true, tab, task, keys }))
+    Ok(TaskPage { frame, is_page: true, tab, task, keys }.shown())
 }
 
 async fn part(
@@ -328,7 +316,7 @@ async fn part(
 ) -> Result<Response, Problem> {
     let keys = state.service.catalog.project_keys().await?;
     let task = read(&frame, &state, &id).await?;
-    Ok(rendered(&TaskPart { frame, is_page: query.page, tab: query.tab, task, keys }))
+    Ok(TaskPage { frame, is_page: query.page, tab: query.tab, task, keys }.shown())
 }
 
 async fn read(frame: &Frame, state: &RestState, id: &TaskId) -> Result<ShownTask, Problem> {
