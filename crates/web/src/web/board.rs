@@ -223,11 +223,6 @@ impl BoardQuery {
         filter.to_merge |= self.merge == "wanted";
         filter
     }
-
-    #[allow(clippy::unused_self, reason = "called by its template")]
-    fn priorities(&self) -> &'static [Priority] {
-        Priority::ALL
-    }
 }
 
 pub(super) fn routes() -> Router<RestState> {

@@ -38,11 +38,6 @@ struct NewTaskPart {
 
 impl NewTaskPart {
     #[allow(clippy::unused_self, reason = "called by its template")]
-    fn priorities(&self) -> &'static [Priority] {
-        Priority::ALL
-    }
-
-    #[allow(clippy::unused_self, reason = "called by its template")]
     fn statuses(&self) -> [TaskStatus; 3] {
         NEW_STATUSES
     }

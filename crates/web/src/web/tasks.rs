@@ -161,11 +161,6 @@ struct ShownTask {
 }
 
 impl ShownTask {
-    #[allow(clippy::unused_self, reason = "called by its template")]
-    fn statuses(&self) -> &'static [TaskStatus] {
-        TaskStatus::ALL
-    }
-
     /// Returns the tabs that have a content.
     fn tabs(&self) -> Vec<Tab> {
         let has = |tab: &Tab| match tab {

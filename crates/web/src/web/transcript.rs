@@ -15,11 +15,11 @@ use serde::Deserialize;
 
 use super::layout::{Frame, rendered};
 use super::markdown::Markdown;
-use super::shown::{Elapsed, Short, Took, cost_of};
+use super::shown::{Elapsed, Short, Took};
 use crate::extract::{InPath, InQuery};
 use crate::{Problem, RestState};
 use domain::transcript::{Body, Call, CallResult, EditedLines, Entry, entries};
-use domain::{LaunchId, ProjectKey, Timestamp, Usage};
+use domain::{LaunchId, ProjectKey, Timestamp};
 use machine::instance_dir::output_pages::{OutputPage, OutputPlace};
 use service::WantedLines;
 
@@ -115,11 +115,6 @@ impl TranscriptPart {
     #[allow(clippy::unused_self, reason = "called by its template")]
     fn edited(&self, edited: &EditedLines) -> String {
         format!("+{} −{}", edited.n_added, edited.n_removed)
-    }
-
-    #[allow(clippy::unused_self, reason = "called by its template")]
-    fn cost(&self, usage: &Usage) -> Option<String> {
-        cost_of(*usage)
     }
 }
 
