@@ -134,24 +134,6 @@ struct MergeFields {
     ask_agent: bool,
 }
 
-impl MergeFields {
-    /// Returns the options with which the reader repeats the merge. The choice sets one of them.
-    fn repeats(self, choice: Choice) -> Repeats {
-        Repeats {
-            choice,
-            expected_head: self.expected_head,
-            squash: self.squash,
-            rebase: self.rebase,
-            with_uncommitted: self.with_uncommitted,
-            again: self.again,
-            only_new: self.only_new,
-            run_hooks: self.run_hooks,
-            no_hooks: self.no_hooks,
-            remember: self.remember,
-        }
-    }
-}
-
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ForeverFields {
@@ -209,7 +191,7 @@ async fn merge(
         message.tone = "wait";
         message.hint = Some(frame.w.agent_asked.to_owned());
     } else if let Some(choice) = choice {
-        message.repeats = Some(fields.repeats(choice));
+        message.repeats = Some(Repeats { choice, sent: fields });
     } else if is_remembered {
         message.hint = Some(frame.w.no_hooks_remembered().to_owned());
     }

@@ -1,6 +1,6 @@
 //! The messages that answer the actions of a reader with a result.
 
-use super::short_commit;
+use super::{MergeFields, short_commit};
 use crate::web::words::Words;
 use domain::workspace::Published;
 use service::Merged;
@@ -21,19 +21,10 @@ pub(super) struct Message {
     pub(super) repeats: Option<Repeats>,
 }
 
-/// The options of a merge that a reader can repeat in several ways.
-#[allow(clippy::struct_excessive_bools, reason = "each is an option that a person sets")]
+/// A merge that a reader can repeat. The choice sets one of the options that were sent.
 pub(super) struct Repeats {
     pub(super) choice: Choice,
-    pub(super) expected_head: String,
-    pub(super) squash: bool,
-    pub(super) rebase: bool,
-    pub(super) with_uncommitted: bool,
-    pub(super) again: bool,
-    pub(super) only_new: bool,
-    pub(super) run_hooks: bool,
-    pub(super) no_hooks: bool,
-    pub(super) remember: bool,
+    pub(super) sent: MergeFields,
 }
 
 /// The ways in which a reader can repeat a merge.
