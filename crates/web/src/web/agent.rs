@@ -107,8 +107,8 @@ impl ShownAgent {
         let projects = state.service.catalog.projects().await?;
         let view = state.service.status().await?;
         let today = Today::read(state, &view.ended).await?;
-        let status = status_body(view);
-        let mut instances = instance_rows(state, status.instances).await?;
+        let mut instances = instance_rows(state, &view).await?;
+        let limits = status_body(view).limits;
         instances.retain(|row| row.agent == *id && row.project == *project);
         instances.sort_by_key(|row| row.purpose);
         let latest = latest(state, id, project).await?;
@@ -128,7 +128,7 @@ impl ShownAgent {
         let facts = NeedFacts {
             project: &project_name,
             task: task.map(|(short_id, _)| short_id.to_string()),
-            limits: &status.limits,
+            limits: &limits,
         };
         let first = instances.first();
         // The mark is that of the list, for any purpose that is shown.

@@ -19,7 +19,6 @@ use super::today::Today;
 use super::waits::{About, WhyLine};
 use super::words::Words;
 use crate::extract::{InForm, InQuery, given};
-use crate::routes::status::status_body;
 use crate::{Problem, RestState};
 use domain::agent::{AgentStatus, ProjectStatus};
 use domain::{Agent, AgentId, InstanceKey, Project, ProjectId, Purpose, ShortId, TaskId, Why};
@@ -238,7 +237,7 @@ impl Facts {
         let view = state.service.status().await?;
         let today = Today::read(state, &view.ended).await?;
         let mut instances: BTreeMap<(AgentId, ProjectId), Vec<InstanceRow>> = BTreeMap::new();
-        for row in instance_rows(state, status_body(view).instances).await? {
+        for row in instance_rows(state, &view).await? {
             instances.entry((row.agent.clone(), row.project.clone())).or_default().push(row);
         }
         let keys = projects.iter().flat_map(|(project, members)| {

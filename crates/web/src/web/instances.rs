@@ -1,11 +1,11 @@
 //! Open launches in the form in which the pages of agents show them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::shown::{Elapsed, Since, size};
 use crate::{Problem, RestState};
-use api::status::InstanceBody;
-use domain::{AgentId, LaunchId, ProjectId, Purpose, ShortId, TaskId};
+use domain::{AgentId, Instance, Launch, LaunchId, ProjectId, Purpose, ShortId, TaskId};
+use service::StatusView;
 
 /// An open launch.
 pub(super) struct InstanceRow {
@@ -34,35 +34,42 @@ impl InstanceRow {
     }
 }
 
-/// Returns the open launches, with their tasks and the memory of the processes.
+/// Returns the open launches, with their tasks and what coordinators report of the processes.
 pub(super) async fn instance_rows(
     state: &RestState,
-    instances: Vec<InstanceBody>,
+    view: &StatusView,
 ) -> Result<Vec<InstanceRow>, Problem> {
     let mut memory = state.service.launches.memory_of_instances().await;
     let tasks: BTreeSet<TaskId> =
-        instances.iter().filter_map(|instance| instance.launch.task_id.clone()).collect();
+        view.open.iter().filter_map(|launch| launch.task.clone()).collect();
     let tasks = state.service.tasks.titles(tasks).await?;
-    let row = |instance: InstanceBody| {
-        let launch = instance.launch;
+    let processes: BTreeMap<&LaunchId, &Instance> = view
+        .coordinators
+        .iter()
+        .flat_map(|coordinator| &coordinator.status.instances)
+        .map(|instance| (&instance.launch, instance))
+        .collect();
+    let row = |launch: &Launch| {
+        let process = processes.get(&launch.id);
+        let condition = process.map(|process| process.condition).unwrap_or_default();
         InstanceRow {
+            launch: launch.id.clone(),
+            agent: launch.key.agent.clone(),
+            project: launch.key.project.clone(),
+            purpose: launch.key.purpose,
+            state: launch.state.as_str().to_owned(),
             since: Elapsed(launch.started_at.unwrap_or(launch.claimed_at)),
-            memory: memory.remove(&launch.launch_id).map(size),
-            is_adopted: instance.adopted,
-            is_suspended: instance.suspended_since.is_some(),
-            is_unkillable: instance.unkillable_since.is_some(),
-            silent_since: instance.silent_since.map(Since),
-            launch: launch.launch_id,
-            agent: launch.agent_id,
-            project: launch.project_id,
-            purpose: launch.purpose,
-            state: launch.state,
             pid: launch.pid,
-            task_title: launch.task_id.and_then(|task| tasks.get(&task).cloned()),
-            last_line: launch.activity.progress,
+            memory: memory.remove(&launch.id).map(size),
+            is_adopted: process.is_some_and(|process| process.adopted),
+            is_suspended: condition.suspended_since.is_some(),
+            is_unkillable: condition.unkillable_since.is_some(),
+            silent_since: condition.silent_since.map(Since),
+            task_title: launch.task.as_ref().and_then(|task| tasks.get(task).cloned()),
+            last_line: launch.activity.progress.clone(),
         }
     };
-    Ok(instances.into_iter().map(row).collect())
+    Ok(view.open.iter().map(row).collect())
 }
 
 #[cfg(test)]
