@@ -305,7 +305,6 @@ async fn avatars(
     InPath(id): InPath<ProjectId>,
 ) -> Result<Response, Problem> {
     let (project, members) = state.service.catalog.project(&id).await?;
-    let open = state.service.launches.open().await?;
     let in_progress = TaskFilter {
         project: Some(id.clone()),
         status: Some(TaskStatus::InProgress),
@@ -313,8 +312,7 @@ async fn avatars(
     };
     let tasks = state.service.tasks.list(&in_progress).await?;
     let standings = Standings::read(&state.service, &tasks).await?;
-    let faces = Faces::new(state.service.catalog.agents().await?, &open, Some(&id));
-    let faces = faces.with_waits(&standings);
+    let faces = Faces::read(&state, &id).await?.with_waits(&standings);
     Ok(rendered(&AvatarsPart {
         banners: banners(&frame, &state, &id).await?,
         members: Members { all: faces.of_all(&members) },
@@ -440,8 +438,7 @@ impl Board {
         }
         // Archived tasks have no cards, and others may depend on them.
         tasks.retain(|task| task.archived_at.is_none());
-        let open = state.service.launches.open().await?;
-        let faces = Faces::new(state.service.catalog.agents().await?, &open, Some(project));
+        let faces = Faces::read(state, project).await?;
         let faces = faces.with_deleted(state.service.removals.names().await?);
         let results = results(state, project).await?;
         let mut merge_steps = state.service.workspaces.merge_steps(Some(project)).await?;

@@ -210,8 +210,7 @@ impl Chat {
         agent: &AgentId,
     ) -> Result<Self, Problem> {
         let (project, members) = state.service.catalog.project(project).await?;
-        let open = state.service.launches.open().await?;
-        let faces = Faces::new(state.service.catalog.agents().await?, &open, Some(&project.id));
+        let faces = Faces::read(state, &project.id).await?;
         let face =
             faces.of(agent).ok_or_else(|| Refusal::AgentNotFound { agent: agent.clone() })?;
         if !members.contains(agent) {

@@ -157,8 +157,7 @@ async fn assignees(
     q: &str,
 ) -> Result<Vec<Choice>, Problem> {
     let (project, members) = state.service.catalog.project(&task.project).await?;
-    let open = state.service.launches.open().await?;
-    let faces = Faces::new(state.service.catalog.agents().await?, &open, Some(&project.id));
+    let faces = Faces::read(state, &project.id).await?;
     let part = q.trim().to_lowercase();
     let is_found = |face: &Face| {
         face.name.to_lowercase().contains(&part) || face.id.as_str().to_lowercase().contains(&part)

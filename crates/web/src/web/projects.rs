@@ -15,7 +15,7 @@ use super::first_run::FirstRun;
 use super::folder::FolderLine;
 use super::form_ids::FormOf;
 use super::layout::{Frame, NavSection, go_to, rendered};
-use super::shown::{Face, Faces, hue_of};
+use super::shown::{Face, Faces, hue_of, initial_of};
 use super::tasks::TaskRow;
 use super::words::Words;
 use crate::auth::Operator;
@@ -76,6 +76,20 @@ struct ProjectForm {
 }
 
 impl ProjectForm {
+    fn empty(frame: Frame) -> Self {
+        Self {
+            frame: frame.at(NavSection::Projects),
+            project: None,
+            members: Vec::new(),
+            others: Vec::new(),
+            archived_tasks: Vec::new(),
+            modes: WorkspaceMode::ALL,
+            proposed: WorkspaceMode::Shared,
+            form_id: String::new(),
+            folder: None,
+        }
+    }
+
     fn heading(&self) -> &'static str {
         if self.project.is_some() { self.frame.w.edit_project } else { self.frame.w.new_project }
     }
@@ -202,7 +216,7 @@ async fn tiles(
             ProjectStatus::Inactive => Some(w.inactive),
             ProjectStatus::Archived => Some(w.archived),
         },
-        initial: project.name.trim().chars().take(1).flat_map(char::to_uppercase).collect(),
+        initial: initial_of(&project.name),
         hue: hue_of(project.id.as_str()),
         id: project.id,
         name: project.name,
@@ -214,18 +228,7 @@ async fn tiles(
 
 async fn new(frame: Frame, State(state): State<RestState>) -> Response {
     let form_id = FormOf::Project.new_id(&frame, &state);
-    let frame = frame.at(NavSection::Projects);
-    rendered(&ProjectForm {
-        frame,
-        project: None,
-        members: Vec::new(),
-        others: Vec::new(),
-        archived_tasks: Vec::new(),
-        modes: WorkspaceMode::ALL,
-        proposed: WorkspaceMode::Shared,
-        form_id,
-        folder: None,
-    })
+    rendered(&ProjectForm { form_id, ..ProjectForm::empty(frame) })
 }
 
 async fn edit(
@@ -244,18 +247,12 @@ async fn edit(
     let filter =
         TaskFilter { project: Some(id), archived: ArchivedTasks::Only, ..TaskFilter::default() };
     let archived_tasks = state.service.tasks.list(&filter).await?;
-    let members = faces.of_all(&members);
-    let others = faces.of_all(&others);
     Ok(rendered(&ProjectForm {
-        frame: frame.at(NavSection::Projects),
         project: Some(project),
-        members,
-        others,
+        members: faces.of_all(&members),
+        others: faces.of_all(&others),
         archived_tasks: TaskRow::all(archived_tasks, &faces),
-        modes: WorkspaceMode::ALL,
-        proposed: WorkspaceMode::Shared,
-        form_id: String::new(),
-        folder: None,
+        ..ProjectForm::empty(frame)
     }))
 }
 
@@ -346,12 +343,8 @@ async fn assign(
     InPath(id): InPath<ProjectId>,
     InForm(fields): InForm<MemberFields>,
 ) -> Result<Response, Problem> {
-    change_members(
-        &state,
-        &id,
-        ProjectEdit { assign: vec![fields.agent], ..ProjectEdit::default() },
-    )
-    .await
+    let edit = ProjectEdit { assign: vec![fields.agent], ..ProjectEdit::default() };
+    change_members(&state, &id, edit).await
 }
 
 async fn unassign(
@@ -359,12 +352,8 @@ async fn unassign(
     InPath(id): InPath<ProjectId>,
     InForm(fields): InForm<MemberFields>,
 ) -> Result<Response, Problem> {
-    change_members(
-        &state,
-        &id,
-        ProjectEdit { unassign: vec![fields.agent], ..ProjectEdit::default() },
-    )
-    .await
+    let edit = ProjectEdit { unassign: vec![fields.agent], ..ProjectEdit::default() };
+    change_members(&state, &id, edit).await
 }
 
 async fn change_members(

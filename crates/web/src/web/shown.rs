@@ -8,6 +8,7 @@ use super::agent_state::ring_of_wait;
 use super::changes::CardResult;
 use super::waits::{About, WhyLine};
 use super::words::Words;
+use crate::{Problem, RestState};
 use domain::printable::one_line;
 use domain::workspace::MergeStep;
 use domain::{
@@ -208,6 +209,11 @@ pub(super) fn initials_of(name: &str) -> String {
     letters.to_uppercase()
 }
 
+/// Returns the first letter of the name of a project.
+pub(super) fn initial_of(name: &str) -> String {
+    name.trim().chars().take(1).flat_map(char::to_uppercase).collect()
+}
+
 /// Returns the number of one of eight colours, always the same for a text.
 pub(super) fn hue_of(text: &str) -> u8 {
     text.bytes().fold(7_u8, |hash, byte| hash.wrapping_mul(31).wrapping_add(byte)) % 8
@@ -235,6 +241,12 @@ impl Faces {
             .collect();
         let agents = agents.into_iter().map(|agent| (agent.id.clone(), agent)).collect();
         Self { agents, deleted: BTreeMap::new(), rings }
+    }
+
+    /// Reads the faces of all agents in a project.
+    pub(super) async fn read(state: &RestState, project: &ProjectId) -> Result<Self, Problem> {
+        let open = state.service.launches.open().await?;
+        Ok(Self::new(state.service.catalog.agents().await?, &open, Some(project)))
     }
 
     /// Returns these faces with the rings of those that wait for the start of a task.

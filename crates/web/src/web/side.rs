@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use super::inbox::count_open;
 use super::layout::{Frame, NavSection, rendered};
-use super::shown::{Count, hue_of};
+use super::shown::{Count, hue_of, initial_of};
 use crate::auth::Operator;
 use crate::extract::InQuery;
 use crate::{Problem, RestState};
@@ -105,7 +105,7 @@ impl Side {
         let shown = |project: domain::Project| SideProject {
             n_open: n_open.get(&project.id).copied().unwrap_or_default(),
             is_live: live.contains(&project.id),
-            initial: project.name.trim().chars().take(1).flat_map(char::to_uppercase).collect(),
+            initial: initial_of(&project.name),
             hue: hue_of(project.id.as_str()),
             name: project.name,
             id: project.id,

@@ -317,8 +317,7 @@ async fn part(
 async fn read(frame: &Frame, state: &RestState, id: &TaskId) -> Result<ShownTask, Problem> {
     let view = state.service.tasks.view(id).await?;
     let (project, _) = state.service.catalog.project(&view.task.project).await?;
-    let open = state.service.launches.open().await?;
-    let faces = Faces::new(state.service.catalog.agents().await?, &open, Some(&project.id));
+    let faces = Faces::read(state, &project.id).await?;
     let faces = faces.with_deleted(state.service.removals.names().await?);
     let parent = match &view.task.parent {
         Some(parent) => Some(state.service.tasks.view(parent).await?.task),
