@@ -204,12 +204,7 @@ function putFilter(query) {
 }
 
 // The address names the filter.
-function keepFilter() {
-  const query = new URLSearchParams(location.search);
-  putFilter(query);
-  history.replaceState(null, "", `${location.pathname}${query.size > 0 ? `?${query}` : ""}`);
-  panelAddress = location.href;
-}
+function keepFilter() { setAddress(location.href, "replace"); }
 for (const kind of ["input", "change"]) document.addEventListener(kind, (event) => { if (event.target.form?.id === "find") keepFilter(); });
 
 // ---- Moving cards -------------------------------------------------------------------------------------------------------------

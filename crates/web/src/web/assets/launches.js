@@ -6,7 +6,5 @@ document.addEventListener("input", (event) => {
   const form = event.target.closest?.("[data-keeps-address]");
   if (!form) return;
   const set = [...new FormData(form)].filter(([, value]) => value.trim());
-  const query = new URLSearchParams(set).toString();
-  history.replaceState(null, "", `${location.pathname}${query && `?${query}`}`);
-  panelAddress = location.href;
+  setAddress(`${location.pathname}?${new URLSearchParams(set)}`, "replace");
 });

@@ -3,7 +3,7 @@
 
 // The id of the card that the panel was opened from. The card may be another element by the time the panel closes.
 let openedFrom = null;
-// The address that the page shows now.
+// The address that the page shows now. Only this script changes it, and the history with it.
 let panelAddress = location.href;
 function setAddress(address, change = "push") {
   history[`${change}State`](null, "", withFilter(address));
