@@ -23,7 +23,7 @@ use service::{AgentEdit, ProjectEdit};
 struct AgentForm {
     frame: Frame,
     /// The agent; `None` if it is to be made.
-    agent: Option<ShownAgent>,
+    agent: Option<Agent>,
     kinds: Vec<String>,
     /// The id of the form of a new agent.
     form_id: String,
@@ -54,22 +54,6 @@ struct FoundKind {
 struct KindsQuery {
     /// The kind of the agent; absent for a new one, which gets the first that is found.
     ai_type: Option<String>,
-}
-
-struct ShownAgent(Agent);
-
-impl std::ops::Deref for ShownAgent {
-    type Target = Agent;
-
-    fn deref(&self) -> &Agent {
-        &self.0
-    }
-}
-
-impl ShownAgent {
-    fn is_active(&self) -> bool {
-        self.0.status == AgentStatus::Active
-    }
 }
 
 impl AgentForm {
@@ -191,7 +175,7 @@ async fn edit(
     let only_projects = |all: Vec<(Project, _)>| all.into_iter().map(|(it, _)| it).collect();
     Ok(rendered(&AgentForm {
         frame: frame.at(NavSection::Agents),
-        agent: Some(ShownAgent(agent)),
+        agent: Some(agent),
         kinds,
         form_id: String::new(),
         projects: only_projects(of_agent),

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use askama::Template;
 use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -13,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::agent_state::{AgentState, StateGroup};
 use super::buttons::{Button, Does};
 use super::instances::{InstanceRow, instance_rows};
-use super::layout::{Frame, NavSection, rendered};
+use super::layout::{Frame, NavSection, page_and_part};
 use super::shown::{Face, LastEnd, cost_of};
 use super::today::Today;
 use super::waits::{About, WhyLine};
@@ -24,20 +23,8 @@ use domain::agent::{AgentStatus, ProjectStatus};
 use domain::{Agent, AgentId, InstanceKey, Project, ProjectId, Purpose, ShortId, TaskId, Why};
 use service::{AgentEdit, Force, ProjectEdit, StopTarget};
 
-#[derive(Template)]
-#[template(path = "agents.html")]
-struct AgentsPage {
-    frame: Frame,
-    list: AgentList,
-    /// The part that the panel begins with.
-    open: Option<String>,
-}
-
-#[derive(Template)]
-#[template(path = "parts/agents.html")]
-struct AgentsPart {
-    frame: Frame,
-    list: AgentList,
+page_and_part! {
+    AgentsPage "agents.html", AgentsPart "parts/agents.html" { list: AgentList }
 }
 
 /// The agents that a reader wants to see.
@@ -104,6 +91,8 @@ struct AgentList {
     n_agents: usize,
     n_working: usize,
     archived: Vec<Agent>,
+    /// The part that the panel begins with.
+    open: Option<String>,
 }
 
 /// An agent in the projects in which it is in the same state.
@@ -190,31 +179,20 @@ struct ActivateFields {
 
 pub(super) fn routes() -> Router<RestState> {
     Router::new()
-        .route("/ui/agents", get(all))
-        .route("/ui/parts/agents", get(all_part))
+        .route("/ui/agents", get(show))
+        .route("/ui/parts/agents", get(show))
         .route("/ui/do/stop", post(stop))
         .route("/ui/do/resume", post(resume))
         .route("/ui/do/activate", post(activate))
 }
 
-async fn all(
+async fn show(
     frame: Frame,
     State(state): State<RestState>,
     InQuery(query): InQuery<AgentsQuery>,
 ) -> Result<Response, Problem> {
-    let list = AgentList::read(frame.w, &state, query.show).await?;
-    let open = query.agent.zip(query.project);
-    let open = open.map(|(agent, project)| format!("/ui/parts/projects/{project}/agents/{agent}"));
-    Ok(rendered(&AgentsPage { frame: frame.at(NavSection::Agents), list, open }))
-}
-
-async fn all_part(
-    frame: Frame,
-    State(state): State<RestState>,
-    InQuery(query): InQuery<AgentsQuery>,
-) -> Result<Response, Problem> {
-    let list = AgentList::read(frame.w, &state, query.show).await?;
-    Ok(rendered(&AgentsPart { frame, list }))
+    let list = AgentList::read(frame.w, &state, query).await?;
+    Ok(AgentsPage { frame: frame.at(NavSection::Agents), list }.shown())
 }
 
 /// The facts about all agents, each kind read by one query.
@@ -369,7 +347,14 @@ impl Facts {
 
 impl AgentList {
     /// Reads the rows in the order in which people look, and apart from them the archived agents.
-    async fn read(w: &'static Words, state: &RestState, show: Show) -> Result<Self, Problem> {
+    async fn read(
+        w: &'static Words,
+        state: &RestState,
+        AgentsQuery { show, agent, project }: AgentsQuery,
+    ) -> Result<Self, Problem> {
+        let open = agent.zip(project);
+        let open =
+            open.map(|(agent, project)| format!("/ui/parts/projects/{project}/agents/{agent}"));
         let agents = state.service.catalog.agents().await?.into_iter();
         let (archived, agents): (Vec<Agent>, Vec<Agent>) = agents.partition(Agent::is_archived);
         let mut facts = Facts::read(w, state).await?;
@@ -379,7 +364,7 @@ impl AgentList {
         let n_working = working.collect::<BTreeSet<_>>().len();
         rows.retain(|row| show.has(row.state.group));
         rows.sort_by_key(|row| row.state.group);
-        Ok(Self { show, rows, n_agents: agents.len(), n_working, archived })
+        Ok(Self { show, rows, n_agents: agents.len(), n_working, archived, open })
     }
 }
 
