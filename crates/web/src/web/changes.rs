@@ -365,18 +365,6 @@ impl ChangesPart {
         ResultFacts { workspace: &self.workspace, is_in_progress: self.is_in_progress }
     }
 
-    fn is_in_use(&self) -> bool {
-        self.facts().is_in_use()
-    }
-
-    fn is_broken(&self) -> bool {
-        self.facts().is_broken()
-    }
-
-    const fn is_discarded(&self) -> bool {
-        self.facts().is_discarded()
-    }
-
     /// Returns the actions that do not come first.
     fn menu(&self) -> Vec<MenuItem> {
         let item = |action| MenuItem {
@@ -448,7 +436,7 @@ impl ChangesPart {
     /// Returns the number of commits that the branch has and the result has not, if there are any,
     /// and the result is still to be merged.
     fn behind(&self) -> Option<String> {
-        if self.merged_commit().is_some() || self.is_discarded() {
+        if self.merged_commit().is_some() || self.facts().is_discarded() {
             return None;
         }
         let n_behind = self.found.n_behind.filter(|n| *n > 0)?;
@@ -460,7 +448,7 @@ impl ChangesPart {
         let GitAnswers { committed, uncommitted, .. } = &self.found;
         let is_empty =
             committed.is_empty() && uncommitted.is_empty() && self.content.others.is_empty();
-        is_empty && !self.is_slow && !self.is_broken()
+        is_empty && !self.is_slow && !self.facts().is_broken()
     }
 
     fn base_commit(&self) -> Option<&str> {
@@ -479,21 +467,21 @@ impl ChangesPart {
     /// works.
     fn n_files(&self) -> usize {
         let diff = &self.found.committed.diff;
-        if self.is_in_use() && !self.is_slow && !diff.is_cut {
+        if self.facts().is_in_use() && !self.is_slow && !diff.is_cut {
             return diff.files.len();
         }
         usize::try_from(self.content.n_files).unwrap_or(usize::MAX)
     }
 
     fn n_additions(&self) -> u32 {
-        if self.is_in_use() && !self.is_slow {
+        if self.facts().is_in_use() && !self.is_slow {
             return self.found.committed.diff.files.iter().map(|file| file.n_additions).sum();
         }
         self.content.n_additions
     }
 
     fn n_deletions(&self) -> u32 {
-        if self.is_in_use() && !self.is_slow {
+        if self.facts().is_in_use() && !self.is_slow {
             return self.found.committed.diff.files.iter().map(|file| file.n_deletions).sum();
         }
         self.content.n_deletions

@@ -76,7 +76,7 @@ function place(card) {
   if (!next && find(".more", column)) return;
   find(".cards", column).insertBefore(card, next ?? null);
   htmx.process(card);
-  if (hadFocus) find(".card-link", card).focus({ preventScroll: true });
+  if (hadFocus) focusOn(card);
 }
 
 // The button of a card can be reached from its card alone.
@@ -218,13 +218,13 @@ async function moveTask(card, status, { isUndo = false } = {}) {
   const hadFocus = card.contains(document.activeElement);
   find(`#column-${status} .cards`).prepend(card);
   card.classList.add("is-moving");
-  if (hadFocus) find(".card-link", card).focus({ preventScroll: true });
+  if (hadFocus) focusOn(card);
   const answer = await post(`${root}/ui/do/tasks/${card.dataset.task}/status`, { status });
   const is = answer?.headers.get("task-status");
   card.classList.remove("is-moving");
   if (is !== status) {
     if (card.isConnected && card.dataset.status === before) place.column.insertBefore(card, place.next?.isConnected ? place.next : null);
-    if (hadFocus) find(".card-link", card)?.focus({ preventScroll: true });
+    if (hadFocus) focusOn(card);
     if (answer?.ok) tellMove({ task: card.dataset.task, from: before, to: is, isLater: true, isUndo });
     return;
   }

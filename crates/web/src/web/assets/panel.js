@@ -58,7 +58,12 @@ function closePanel({ push = true } = {}) {
   if (push) setAddress(withoutPanel());
   const card = document.getElementById(openedFrom) ?? document.getElementById(`card-${task}`);
   openedFrom = null;
-  (card?.matches(".card") ? find(".card-link", card) : card)?.focus({ preventScroll: true });
+  focusOn(card);
+}
+
+// A card has the focus by its link. What is on the screen stays where it is.
+function focusOn(element) {
+  (element?.matches(".card") ? find(".card-link", element) : element)?.focus({ preventScroll: true });
 }
 
 // Back and forward fill or empty the panel. The board stays, unless something else was searched for.
