@@ -59,7 +59,7 @@ pub fn spawn(
     temporary: &TemporaryFolders,
     request: &StartRequest,
 ) -> Result<Spawned, StartError> {
-    check_spare_descriptors()
+    let nothing = open_nothing()
         .map_err(|source| StartError::Spawn { program: config.program.clone(), source })?;
     let programs = Programs::find(&request.command)?;
     let dir = instance_dir::instance(&config.state_dir, &request.launch);
@@ -158,18 +158,31 @@ fn names_of(command: &CommandSpec, temporary: Option<&Path>) -> Vec<String> {
     given.chain(temporary.map(|_| temporary::VARIABLE.to_owned())).collect()
 }
 
-/// Fails like an `open` without descriptors, while some are left for other uses. It takes the
-/// descriptors, which is more reliable than counting. It must run before the folder is made:
-/// without descriptors the folder could not be removed either.
+/// Fails like an `open` without descriptors, while some are left for other uses. It must run before
+/// the folder is made: without descriptors the folder could not be removed either.
 fn check_spare_descriptors() -> io::Result<()> {
+    // The whole machine may have too many open files.
+    let any = File::open("/dev/null")?;
+    let limit = rustix::process::getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    match sys::processes::n_open_descriptors() {
+        Some(n_open) if n_open.saturating_add(n_spare(limit)) <= limit => Ok(()),
+        Some(_) => Err(rustix::io::Errno::MFILE.into()),
+        None => take_and_free(&any, n_spare(limit)),
+    }
+}
+
+/// Returns how many descriptors must be free for a start, under this limit of open files.
+fn n_spare(limit: u64) -> u64 {
+    MOST_SPARE.min(limit.saturating_sub(OWN) / CLIENTS_PART + FOR_ENDS)
+}
+
+/// Takes as many descriptors, which shows that they are free, and frees them.
+fn take_and_free(any: &File, n_descriptors: u64) -> io::Result<()> {
     // Two threads that check at the same time would count each other's descriptors as used.
     static LOOKING: Mutex<()> = Mutex::new(());
     let _looking = lock(&LOOKING);
-    let any = File::open("/dev/null")?;
-    let limit = rustix::process::getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    let spare = MOST_SPARE.min(limit.saturating_sub(OWN) / CLIENTS_PART + FOR_ENDS);
-    let spare = (0..spare).map(|_| rustix::io::fcntl_dupfd_cloexec(&any, 0));
-    spare.collect::<Result<Vec<OwnedFd>, _>>()?;
+    let taken = (0..n_descriptors).map(|_| rustix::io::fcntl_dupfd_cloexec(any, 0));
+    taken.collect::<Result<Vec<OwnedFd>, _>>()?;
     Ok(())
 }
 
@@ -388,4 +401,16 @@ fn signals_of_a_shim() -> SigSet {
         blocked.remove(fault);
     }
     blocked
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn some_descriptors_stay_free_under_any_limit() {
+        for (limit, expected) in [(16, 8), (64, 16), (256, 64), (20_000, 64), (u64::MAX, 64)] {
+            assert_eq!(n_spare(limit), expected, "{limit}");
+        }
+    }
 }

@@ -197,6 +197,13 @@ pub fn try_find_variable(pid: i32, variable: &str) -> io::Result<Option<String>>
     Ok(value.and_then(|value| String::from_utf8(value.to_vec()).ok()))
 }
 
+/// Returns how many descriptors this process has open; `None` if the kernel does not count them
+/// (before 6.2), so that they would have to be listed.
+pub fn n_open_descriptors() -> Option<u64> {
+    let n_open = std::fs::metadata("/proc/self/fd").ok()?.len();
+    (n_open > 0).then_some(n_open)
+}
+
 /// Returns an id that differs after each boot.
 pub fn boot_id() -> io::Result<String> {
     Ok(std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim_end().to_owned())
@@ -252,6 +259,16 @@ mod tests {
         let stat = ") S 7 8 9 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 12345 99 1";
         assert_eq!(parse_ticks(stat), Some((11, 15)));
         assert_eq!(parse_ticks(") R 1"), None);
+    }
+
+    #[test]
+    fn open_descriptors_are_counted_or_unknown() {
+        let open: Vec<File> = (0..200).map(|_| File::open("/dev/null").unwrap()).collect();
+        let listed = std::fs::read_dir("/proc/self/fd").unwrap().count() as u64;
+        // Other tests open and close files meanwhile.
+        let counted = n_open_descriptors();
+        assert!(counted.is_none_or(|n| n >= 200 && n.abs_diff(listed) < 100), "{counted:?}");
+        drop(open);
     }
 
     #[test]

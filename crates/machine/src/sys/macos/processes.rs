@@ -238,6 +238,11 @@ pub fn try_find_variable(pid: i32, variable: &str) -> io::Result<Option<String>>
     Ok(value.and_then(|value| String::from_utf8(value.to_vec()).ok()))
 }
 
+/// Returns `None`: no call counts the open descriptors of a process without listing them.
+pub const fn n_open_descriptors() -> Option<u64> {
+    None
+}
+
 /// Returns an id that differs after each boot.
 pub fn boot_id() -> io::Result<String> {
     let id = sysctl::by_name::<64>(c"kern.bootsessionuuid")?;
