@@ -41,8 +41,8 @@ const OWN: u64 = 32;
 const CLIENTS_PART: u64 = 4;
 const FOR_ENDS: u64 = 8;
 const MOST_SPARE: u64 = 64;
-/// Descriptors are moved to this number or above before the spawn, so that they do not collide with
-/// their numbers in the shim.
+/// Descriptors below this number are moved to it or above before the spawn, so that they do not
+/// collide with their numbers in the shim.
 const SAFE_DESCRIPTOR: i32 = 10;
 
 /// A shim that was started.
@@ -350,9 +350,13 @@ fn spawn_shim(program: &Path, dir: &Path, handed: &Handed) -> io::Result<Child> 
         (handed.lock.as_fd(), order::fd::LOCK),
     ];
     for (fd, number) in wanted.into_iter().chain(prompt) {
-        let fd = rustix::io::fcntl_dupfd_cloexec(fd, SAFE_DESCRIPTOR)?;
-        actions.add_dup2(fd.as_raw_fd(), number)?;
-        moved.push(fd);
+        let mut safe = fd.as_raw_fd();
+        if safe < SAFE_DESCRIPTOR {
+            let copy = rustix::io::fcntl_dupfd_cloexec(fd, SAFE_DESCRIPTOR)?;
+            safe = copy.as_raw_fd();
+            moved.push(copy);
+        }
+        actions.add_dup2(safe, number)?;
     }
     let mut attributes = PosixSpawnAttr::init()?;
     let flags = PosixSpawnFlags::POSIX_SPAWN_SETSIGDEF | PosixSpawnFlags::POSIX_SPAWN_SETSIGMASK;
