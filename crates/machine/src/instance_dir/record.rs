@@ -319,7 +319,9 @@ fn write_draft<T: Record>(dir: &Path, record: &T) -> io::Result<PathBuf> {
     file.write_all(&text)?;
     // A draft that an earlier writer left behind may be longer. Truncating first would give back
     // the reserved space.
-    file.set_len(text.len() as u64)?;
+    if file.metadata()?.len() > text.len() as u64 {
+        file.set_len(text.len() as u64)?;
+    }
     Ok(draft)
 }
 
@@ -414,6 +416,15 @@ mod tests {
         check_hints(1, true, false, &[OutOfMemory]);
         // The kernel killed a tool of its tree; the leader ended by itself.
         check_hints(3, false, true, &[OutOfMemory, CoreDumped]);
+    }
+
+    #[test]
+    fn a_longer_draft_of_an_earlier_writer_is_cut_off() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join(ENDED_DRAFT), "x".repeat(3000)).unwrap();
+        let exit = Exit::without_agent(ProcessEnd::Lost, wall_clock());
+        write(dir.path(), &exit).unwrap();
+        assert_eq!(read::<Exit>(dir.path()).unwrap(), Some(exit));
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! Files without a name, reserved space, and shared content.
 
 use std::fs::File;
-use std::io::{self, Seek as _, Write as _};
+use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
@@ -12,9 +13,9 @@ use rustix::io::Errno;
 /// made in the folder.
 pub fn unnamed(_folder: &Path, name: &str, content: &[u8]) -> io::Result<OwnedFd> {
     let fd = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
-    let mut file = File::from(fd);
-    file.write_all(content)?;
-    file.rewind()?;
+    let file = File::from(fd);
+    // This leaves the position at the start.
+    file.write_all_at(content, 0)?;
     rustix::fs::fcntl_add_seals(
         &file,
         SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL,
