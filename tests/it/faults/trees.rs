@@ -298,7 +298,11 @@ fn an_agent_has_clean_signals_and_three_descriptors_whatever_the_daemon_was_star
 backoff: { initial: 1m }",
     );
     let mut command = Command::new("sh");
-    command.args(["-c", "trap '' HUP USR1; exec 7</dev/null; exec \"$0\" \"$@\"", PROGRAM]);
+    command.args([
+        "-c",
+        "trap '' HUP USR1 PIPE 34 35 64; exec 7</dev/null; exec \"$0\" \"$@\"",
+        PROGRAM,
+    ]);
     let plain = daemon.command();
     command.args(plain.get_args()).current_dir(plain.get_current_dir().unwrap());
     let block_term = || {

@@ -361,6 +361,7 @@ fn spawn_shim(program: &Path, dir: &Path, handed: &Handed) -> io::Result<Child> 
     let mut attributes = PosixSpawnAttr::init()?;
     let flags = PosixSpawnFlags::POSIX_SPAWN_SETSIGDEF | PosixSpawnFlags::POSIX_SPAWN_SETSIGMASK;
     attributes.set_flags(flags | PosixSpawnFlags::from_bits_retain(sys::birth::SPAWN_FLAGS))?;
+    // The shim relies on this: it resets few signals for its agent.
     attributes.set_sigdefault(&SigSet::all())?;
     attributes.set_sigmask(&signals_of_a_shim())?;
     let c_string = |bytes: &[u8]| CString::new(bytes).map_err(io::Error::from);

@@ -17,7 +17,10 @@ pub const SHIM_ARGUMENT: &str = "agent-coordinator";
 /// Added to the agent's badness, so that the kernel kills it before its shim and the daemon if
 /// memory runs out.
 const OOM_SCORE: i32 = 300;
-const HIGHEST_SIGNAL: libc::c_int = 64;
+/// The signals that may be ignored in a shim. The daemon starts it with the default for all others:
+/// the C library uses the first ones itself (glibc two, musl three), and ignores them in the
+/// processes that it spawns. Rust's runtime ignores the last one.
+const IGNORED_IN_SHIMS: [libc::c_int; 4] = [32, 33, 34, libc::SIGPIPE];
 /// The kernel's `struct sigaction` on 64-bit Linux: handler, flags, restorer (on some), mask.
 static DEFAULT_ACTION: [u64; 4] = [0; 4];
 
@@ -66,14 +69,12 @@ pub fn become_user(uid: u32, gid: u32, groups: &[u32]) -> io::Result<()> {
     Ok(())
 }
 
-/// Resets all signals. An ignored signal stays ignored through an exec, and the daemon may have
-/// been started with some.
+/// Resets the signals that a shim may ignore. An ignored signal stays ignored through an exec; one
+/// with a handler does not.
 pub fn default_signals() {
-    for signal in 1..=HIGHEST_SIGNAL {
-        // The C library is not used: it hides two signals of its own, and ignores them in the
-        // processes that it spawns.
-        // SAFETY: all zeros are the default disposition without flags or mask; for KILL and STOP it
-        // fails without effect.
+    for signal in IGNORED_IN_SHIMS {
+        // The C library is not used, because it hides the signals that it uses itself.
+        // SAFETY: all zeros are the default disposition without flags or mask.
         unsafe {
             let nothing = std::ptr::null_mut::<u64>();
             libc::syscall(
