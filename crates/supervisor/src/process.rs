@@ -34,6 +34,7 @@ mod start_fault;
 mod state_dir;
 mod table;
 mod temporary;
+mod threads;
 
 pub use self::adoption::Adoption;
 pub use self::launcher::find_program;

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tracing::{info, warn};
 
@@ -35,8 +35,6 @@ use runtime::nudge::Nudge;
 
 /// The number of requests that wait for the owner. Further requests wait at their callers.
 const INBOX: usize = 256;
-/// The number of spawns at the same time. Each takes a thread for about a millisecond.
-const MAX_SPAWNING: usize = 8;
 /// The pause after a read that failed, for example for want of descriptors.
 const RETRY_AFTER: Duration = Duration::from_millis(250);
 /// The time that a daemon that ends waits for temporary files to be removed. The next daemon
@@ -60,7 +58,6 @@ struct Table {
     unread_lost: BTreeSet<LaunchId>,
     /// The watch of the folders failed just now: any of them may have changed.
     has_watch_failed: bool,
-    spawning: Arc<Semaphore>,
     starts: JoinSet<StartDone>,
     /// One task for each living shim; it returns when the shim is gone.
     shims: JoinSet<LaunchId>,
@@ -121,7 +118,6 @@ pub async fn open(
         unread: BTreeSet::new(),
         unread_lost: BTreeSet::new(),
         has_watch_failed: false,
-        spawning: Arc::new(Semaphore::new(MAX_SPAWNING)),
         starts: JoinSet::new(),
         shims: JoinSet::new(),
         followed: BTreeSet::new(),

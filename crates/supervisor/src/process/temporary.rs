@@ -23,6 +23,7 @@ use rustix::io::Errno;
 use tracing::warn;
 
 use super::removal;
+use super::threads::Threads;
 use domain::{LaunchId, RunAs};
 use machine::instance_dir;
 use machine::instance_dir::record::{self, KeptReport, Record as _};
@@ -346,7 +347,7 @@ impl Parent {
     }
 }
 
-/// Removes folders one after the other, in a thread that lives only as long as there are some.
+/// Removes folders one after the other, in a thread that lives little longer than there are some.
 #[derive(Default)]
 struct Remover {
     queue: Mutex<Queue>,
@@ -361,14 +362,13 @@ struct Queue {
 
 impl Remover {
     fn add(self: &Arc<Self>, folders: impl Iterator<Item = (Arc<Parent>, CString)>) {
+        static REMOVING: Threads = Threads::new("tmp-remover", 1);
         let mut queue = self.queue();
         queue.waiting.extend(folders);
         if !queue.is_running && !queue.waiting.is_empty() {
             let remover = Arc::clone(self);
-            let thread =
-                thread::Builder::new().name("tmp-remover".to_owned()).spawn(move || remover.run());
             // Without a thread, the folders wait for the next removal or for the next daemon.
-            queue.is_running = thread.is_ok();
+            queue.is_running = REMOVING.run(move || remover.run()).is_ok();
         }
     }
 

@@ -1,7 +1,6 @@
 //! The requests of the handles: starts, stops, marks, and the removal of ended instances.
 
 use std::sync::Arc;
-use std::thread;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -9,12 +8,16 @@ use tracing::{info, warn};
 
 use super::{Origin, Table};
 use crate::process::launcher::{self, Spawned};
+use crate::process::threads::Threads;
 use crate::process::{Gone, ProcessConfig, StartError, StartRequest};
 use domain::LaunchId;
 use domain::launch::StopReason;
 use machine::crash_point::{self, CrashPoint};
 use machine::instance_dir;
 use machine::instance_dir::record::Stop;
+
+/// The threads for spawns, of which each takes about a millisecond. The rest waits.
+static SPAWNING: Threads = Threads::new("spawn", 8);
 
 /// A request of a handle to the owner.
 pub enum Request {
@@ -89,26 +92,20 @@ impl Table {
         let config = Arc::clone(&self.config);
         let state = Arc::clone(&self.state);
         let folders = self.folders.clone();
-        let spawning = Arc::clone(&self.spawning);
         let temporary = Arc::clone(&self.temporary);
         self.starts.spawn(async move {
             let launch = request.launch.clone();
             let program = config.program.clone();
-            let permit = spawning.acquire_owned().await;
             let (reply_of_thread, spawned) = oneshot::channel();
-            // The spawn has a thread of its own, which costs little compared to two processes. The
-            // runtime's pool would panic if there cannot be a thread, and would keep the memory of
-            // a burst of starts.
-            let thread = thread::Builder::new().name("spawn".to_owned()).spawn(move || {
+            let accepted = SPAWNING.run(move || {
                 let id = &state.installation_id;
                 let _ = reply_of_thread
                     .send(launcher::spawn(&config, id, &folders, &temporary, &request));
             });
-            let result = match thread {
-                Ok(_) => spawned.await.unwrap_or(Err(StartError::Gone(Gone))),
+            let result = match accepted {
+                Ok(()) => spawned.await.unwrap_or(Err(StartError::Gone(Gone))),
                 Err(source) => Err(StartError::Spawn { program, source }),
             };
-            drop(permit);
             StartDone { launch, result, reply }
         });
     }
