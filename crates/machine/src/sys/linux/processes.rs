@@ -8,6 +8,7 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use nix::libc;
@@ -206,12 +207,25 @@ pub fn n_open_descriptors() -> Option<u64> {
 
 /// Returns an id that differs after each boot.
 pub fn boot_id() -> io::Result<String> {
-    Ok(std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim_end().to_owned())
+    static ID: OnceLock<String> = OnceLock::new();
+    once(&ID, || {
+        Ok(std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim_end().to_owned())
+    })
 }
 
-/// Returns the inode of the pid namespace of this process.
+/// Returns the inode of the pid namespace of this process, which no process can leave.
 pub fn pid_namespace() -> io::Result<u64> {
-    Ok(std::fs::metadata("/proc/self/ns/pid")?.ino())
+    static INODE: OnceLock<u64> = OnceLock::new();
+    once(&INODE, || Ok(std::fs::metadata("/proc/self/ns/pid")?.ino()))
+}
+
+/// Returns a value that stays the same while this process lives, and reads it until that succeeds.
+fn once<T: Clone>(known: &OnceLock<T>, read: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    if let Some(value) = known.get() {
+        return Ok(value.clone());
+    }
+    let value = read()?;
+    Ok(known.get_or_init(|| value).clone())
 }
 
 #[cfg(test)]
@@ -259,6 +273,14 @@ mod tests {
         let stat = ") S 7 8 9 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 12345 99 1";
         assert_eq!(parse_ticks(stat), Some((11, 15)));
         assert_eq!(parse_ticks(") R 1"), None);
+    }
+
+    #[test]
+    fn a_value_is_read_until_that_succeeds_and_never_again() {
+        let known = OnceLock::new();
+        assert!(once(&known, || Err::<u64, _>(Errno::MFILE.into())).is_err());
+        assert_eq!(once(&known, || Ok(7)).unwrap(), 7);
+        assert_eq!(once(&known, || unreachable!("it is known")).unwrap(), 7);
     }
 
     #[test]
