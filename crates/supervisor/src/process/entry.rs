@@ -128,6 +128,10 @@ impl Entry {
                 (ExitState::Exited, ..) => {}
             }
         }
+        // The record of the start does not change.
+        if matches!(self.instance.phase, Phase::Running { .. }) {
+            return Ok(Some(self.instance.phase.clone()));
+        }
         let started = self.try_read::<Started>(launch)?;
         Ok(started
             .map(|started| Phase::Running { pid: started.pid, started_at: started.started_at }))
