@@ -362,7 +362,8 @@ struct Queue {
 
 impl Remover {
     fn add(self: &Arc<Self>, folders: impl Iterator<Item = (Arc<Parent>, CString)>) {
-        static REMOVING: Threads = Threads::new("tmp-remover", 1);
+        // Each table has one removal at a time; a process of tests has several tables.
+        static REMOVING: Threads = Threads::new("tmp-remover", 4);
         let mut queue = self.queue();
         queue.waiting.extend(folders);
         if !queue.is_running && !queue.waiting.is_empty() {

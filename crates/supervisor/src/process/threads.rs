@@ -98,19 +98,22 @@ mod tests {
 
     use super::*;
 
-    #[track_caller]
-    fn thread_of_work(threads: &'static Threads) -> ThreadId {
-        let (sender, receiver) = mpsc::channel();
-        threads.run(move || sender.send(thread::current().id()).unwrap()).unwrap();
-        receiver.recv().unwrap()
-    }
-
     #[test]
     fn a_thread_does_more_than_one_work_and_survives_a_panic() {
         static THREADS: Threads = Threads::new("one", 1);
-        let first = thread_of_work(&THREADS);
+        let (first, receiver) = mpsc::channel();
+        let last = first.clone();
+        let (open, gate) = mpsc::channel::<()>();
+        let work = move || {
+            let _ = gate.recv();
+            first.send(thread::current().id()).unwrap();
+        };
+        THREADS.run(work).unwrap();
         THREADS.run(|| panic!("on purpose")).unwrap();
-        assert_eq!(thread_of_work(&THREADS), first);
+        THREADS.run(move || last.send(thread::current().id()).unwrap()).unwrap();
+        drop(open);
+        let done: Vec<ThreadId> = receiver.iter().collect();
+        assert_eq!(done, [done[0]; 2]);
     }
 
     #[test]
@@ -138,10 +141,14 @@ mod tests {
     #[test]
     fn a_thread_without_work_ends() {
         static THREADS: Threads = Threads::new("short", 1);
-        let first = thread_of_work(&THREADS);
-        while lock(&THREADS.state).n_threads > 0 {
-            thread::yield_now();
+        for _ in 0..2 {
+            let (sender, receiver) = mpsc::channel();
+            THREADS.run(move || sender.send(()).unwrap()).unwrap();
+            receiver.recv().unwrap();
+            while lock(&THREADS.state).n_threads > 0 {
+                thread::yield_now();
+            }
         }
-        assert_ne!(thread_of_work(&THREADS), first);
+        assert_eq!(lock(&THREADS.state).n_idle, 0);
     }
 }

@@ -98,6 +98,10 @@ impl Table {
             let program = config.program.clone();
             let (reply_of_thread, spawned) = oneshot::channel();
             let accepted = SPAWNING.run(move || {
+                // A table that is gone cannot follow the shim.
+                if reply_of_thread.is_closed() {
+                    return;
+                }
                 let id = &state.installation_id;
                 let _ = reply_of_thread
                     .send(launcher::spawn(&config, id, &folders, &temporary, &request));
