@@ -50,6 +50,10 @@ struct Table {
     inbox: mpsc::Receiver<Request>,
     snapshot: watch::Sender<Arc<[Instance]>>,
     is_changed: bool,
+    /// The answers to requests, which wait until the snapshot shows the changes.
+    answers: Vec<Box<dyn FnOnce() + Send>>,
+    /// The request to close the table, once it came.
+    leaving: Option<oneshot::Sender<()>>,
     entries: BTreeMap<LaunchId, Entry>,
     watched: HashMap<WatchId, LaunchId>,
     /// Instances whose files could not be read just now.
@@ -113,6 +117,8 @@ pub async fn open(
         inbox: requests,
         snapshot,
         is_changed: false,
+        answers: Vec::new(),
+        leaving: None,
         entries: BTreeMap::new(),
         watched: HashMap::new(),
         unread: BTreeSet::new(),
@@ -147,16 +153,8 @@ impl Table {
             // All branches are cancel-safe: each takes a value only when it returns it.
             tokio::select! {
                 request = self.inbox.recv() => match request {
-                    Some(Request::Leave { reply }) => {
-                        self.leave().await;
-                        let _ = reply.send(());
-                        break;
-                    }
                     Some(request) => self.handle(request),
-                    None => {
-                        self.leave().await;
-                        break;
-                    }
+                    None => break,
                 },
                 seen = self.folders.seen(), if !self.has_watch_failed => match seen {
                     Ok(Seen::Folders(ids)) => self.refresh_watched(&ids),
@@ -184,7 +182,35 @@ impl Table {
                     }
                 }
             }
+            self.take_more();
             self.publish();
+            if self.leaving.is_some() {
+                break;
+            }
+        }
+        self.leave().await;
+        if let Some(reply) = self.leaving.take() {
+            let _ = reply.send(());
+        }
+    }
+
+    /// Takes the requests, the starts and the ends of shims that are there already. A snapshot has
+    /// all instances, so one for many changes costs much less than one for each.
+    fn take_more(&mut self) {
+        while self.leaving.is_none()
+            && let Ok(request) = self.inbox.try_recv()
+        {
+            self.handle(request);
+        }
+        while let Some(joined) = self.starts.try_join_next() {
+            if let Ok(done) = joined {
+                self.on_start_done(done);
+            }
+        }
+        while let Some(joined) = self.shims.try_join_next() {
+            if let Ok(launch) = joined {
+                self.on_shim_joined(&launch);
+            }
         }
     }
 
@@ -195,6 +221,7 @@ impl Table {
         while let Some(done) = self.starts.join_next().await {
             if let Ok(done) = done {
                 self.on_start_done(done);
+                self.publish();
             }
         }
         // A shim that has recorded its end is about to exit. A service manager must find none of
@@ -372,18 +399,21 @@ impl Table {
         self.is_changed = true;
     }
 
-    /// Publishes the change before the answer, so that the caller sees it in the snapshot. The
-    /// caller may have gone.
-    fn answer<T>(&mut self, reply: oneshot::Sender<T>, answer: T) {
-        self.publish();
-        let _ = reply.send(answer);
+    /// Answers when the change is published, so that the caller sees it in the snapshot.
+    fn answer<T: Send + 'static>(&mut self, reply: oneshot::Sender<T>, answer: T) {
+        // The caller may have gone.
+        self.answers.push(Box::new(move || drop(reply.send(answer))));
     }
 
+    /// Publishes the changes, and sends the answers that wait for this.
     fn publish(&mut self) {
         if std::mem::take(&mut self.is_changed) {
             let instances = self.entries.values().map(|entry| entry.instance.clone()).collect();
             self.snapshot.send_replace(instances);
             self.nudge.wake();
+        }
+        for answer in self.answers.drain(..) {
+            answer();
         }
     }
 }

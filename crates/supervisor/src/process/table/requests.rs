@@ -76,8 +76,8 @@ impl Table {
                 self.config = Arc::new(ProcessConfig { state_dir, program, temporary, ..*config });
                 self.answer(reply, ());
             }
-            // `run` handles it and ends.
-            Request::Leave { reply } => drop(reply),
+            // `run` ends.
+            Request::Leave { reply } => self.leaving = Some(reply),
         }
     }
 
