@@ -202,12 +202,12 @@ pub(super) fn add_warnings(applied: &mut Vec<Applied>, warnings: Vec<EntryProble
         let kind = section.trim_end_matches('s').to_owned();
         let key = field.map(|(key, _)| key.to_owned());
         let warning = LeftOut { key, index: field.and_then(|(_, index)| index), message };
-        match applied.iter_mut().find(|entry| entry.kind == kind && entry.id == id) {
-            Some(entry) => entry.warnings.push(warning),
-            None => {
-                let what = AppliedAs::LeftOut;
-                applied.push(Applied { kind, id, what, warnings: vec![warning] });
-            }
+        let same = applied.iter_mut().find(|entry| entry.kind == kind && entry.id == id);
+        if let Some(entry) = same {
+            entry.warnings.push(warning);
+        } else {
+            let what = AppliedAs::LeftOut;
+            applied.push(Applied { kind, id, what, warnings: vec![warning] });
         }
     }
 }
