@@ -59,7 +59,7 @@ pub fn spawn(
     temporary: &TemporaryFolders,
     request: &StartRequest,
 ) -> Result<Spawned, StartError> {
-    let nothing = open_nothing()
+    check_spare_descriptors()
         .map_err(|source| StartError::Spawn { program: config.program.clone(), source })?;
     let programs = Programs::find(&request.command)?;
     let dir = instance_dir::instance(&config.state_dir, &request.launch);

@@ -137,7 +137,7 @@ impl Work {
             agent: execution.key.agent.clone(),
             started_at: When(execution.started_at),
             outcome: execution.outcome.clone(),
-            cost: cost_of(execution.usage),
+            cost: cost_of(&execution.usage),
             summary: execution.summary.clone().or_else(|| execution.progress.clone()),
             next_steps: execution.next_steps.clone(),
         }

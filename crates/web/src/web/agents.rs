@@ -256,7 +256,7 @@ impl Facts {
         for row in &mut rows {
             let projects = || row.projects.iter().map(|(project, _)| project);
             row.last = self.today.last_end(self.w, &agent.id, projects());
-            row.cost = cost_of(self.today.usage(&agent.id, projects()));
+            row.cost = cost_of(&self.today.usage(&agent.id, projects()));
         }
         rows
     }

@@ -125,7 +125,7 @@ impl BoardNow {
         let usage = here().fold(ended, |sum, launch| sum.plus(launch.activity.usage));
         Ok(Self {
             n_running: here().filter(|launch| launch.pid.is_some()).count(),
-            spent: cost_of(usage),
+            spent: cost_of(&usage),
             zone: days.zone().to_owned(),
         })
     }
@@ -545,7 +545,7 @@ async fn put_costs(
     let tasks = cards.iter().map(|card| card.id.clone()).collect();
     let usage = state.service.launches.usage_of_tasks(tasks).await?;
     for card in cards {
-        card.cost = usage.get(&card.id).copied().and_then(cost_of);
+        card.cost = usage.get(&card.id).and_then(cost_of);
     }
     Ok(())
 }

@@ -156,7 +156,7 @@ impl ShownLaunch {
             took: launch.started_at.zip(ended).map(|(from, (_, to))| Took(to.since(from))),
             exit: w.of_exit(launch.exit),
             tokens: (usage.tokens() > 0).then_some((Short(n_read), Short(usage.output_tokens))),
-            cost: cost_of(usage),
+            cost: cost_of(&usage),
             timeline: Vec::new(),
             agent_name,
             project_name,

@@ -237,7 +237,7 @@ fn figures(w: &'static Words, found: &LaunchHistory) -> String {
     let open = found.all_open.iter().map(|launch| launch.activity.usage.cost_usd_micros);
     let ended = found.ends_today.iter().map(|launch| launch.activity.usage.cost_usd_micros);
     let cost_usd_micros = open.chain(ended).fold(0, u64::saturating_add);
-    let cost = cost_of(Usage { cost_usd_micros, ..Usage::default() });
+    let cost = cost_of(&Usage { cost_usd_micros, ..Usage::default() });
     w.of_figures(found.all_open.len(), found.ends_today.len(), cost.as_deref())
 }
 
@@ -305,7 +305,7 @@ impl Rows<'_> {
             took: launch.started_at.zip(ended).map(|(from, (_, to))| Took(to.since(from))),
             running_for: outcome.is_none().then_some(Elapsed(since)),
             tokens: Some(Short(usage.tokens())).filter(|tokens| tokens.0 > 0),
-            cost: cost_of(usage),
+            cost: cost_of(&usage),
             started: When(launch.claimed_at),
             id: launch.id.clone(),
         }

@@ -70,7 +70,7 @@ impl fmt::Display for Took {
 }
 
 /// Returns the cost in US dollars; `None` if there is none.
-pub(super) fn cost_of(usage: Usage) -> Option<String> {
+pub(super) fn cost_of(usage: &Usage) -> Option<String> {
     let cents = usage.cost_usd_micros.div_ceil(10_000);
     (cents > 0).then(|| format!("${}.{:02}", cents / 100, cents % 100))
 }
@@ -124,7 +124,7 @@ impl fmt::Display for Count {
 
 /// Returns the cost in US dollars, also if there is none.
 pub(super) fn cost_text(usage: Usage) -> String {
-    cost_of(usage).unwrap_or_else(|| "$0.00".to_owned())
+    cost_of(&usage).unwrap_or_else(|| "$0.00".to_owned())
 }
 
 /// The ring of an avatar, the one that counts most last.
@@ -466,7 +466,7 @@ mod tests {
 
     #[test]
     fn a_cost_is_rounded_up_to_whole_cents() {
-        let shown = |cost_usd_micros| cost_of(Usage { cost_usd_micros, ..Usage::default() });
+        let shown = |cost_usd_micros| cost_of(&Usage { cost_usd_micros, ..Usage::default() });
         assert_eq!(shown(0), None);
         assert_eq!(shown(1).as_deref(), Some("$0.01"));
         assert_eq!(shown(12_340_000).as_deref(), Some("$12.34"));

@@ -337,7 +337,7 @@ async fn read(frame: &Frame, state: &RestState, id: &TaskId) -> Result<ShownTask
         agent: launch.key.agent.clone(),
         purpose: launch.key.purpose,
         tokens: Some(Short(launch.activity.usage.tokens())).filter(|tokens| tokens.0 > 0),
-        cost: cost_of(launch.activity.usage),
+        cost: cost_of(&launch.activity.usage),
     });
     let activity =
         activity_of(frame.w, state, &view, item.as_ref(), launch.as_ref(), &faces).await?;
@@ -398,7 +398,7 @@ fn spent_on(w: &Words, executions: &[Execution]) -> Option<String> {
     let time: Duration = times.sum();
     let n_launches = (!executions.is_empty()).then_some(executions.len())?;
     let took = (time > Duration::ZERO).then(|| Took(time).to_string());
-    let parts = cost_of(usage).into_iter().chain([w.of_launches(n_launches)]).chain(took);
+    let parts = cost_of(&usage).into_iter().chain([w.of_launches(n_launches)]).chain(took);
     Some(parts.collect::<Vec<_>>().join(" · "))
 }
 

@@ -78,7 +78,7 @@ impl Today {
 /// Returns a cost, if it is known, and a number of tokens, such as `$0.42 · 61k tokens`.
 pub(super) fn usage_text(w: &'static Words, usage: Usage) -> String {
     let tokens = (usage.tokens() > 0).then(|| format!("{} {}", Short(usage.tokens()), w.tokens));
-    let parts: Vec<String> = cost_of(usage).into_iter().chain(tokens).collect();
+    let parts: Vec<String> = cost_of(&usage).into_iter().chain(tokens).collect();
     if parts.is_empty() { "–".to_owned() } else { parts.join(" · ") }
 }
 
