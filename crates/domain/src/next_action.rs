@@ -188,7 +188,9 @@ pub fn chat_step(facts: ChatFacts<'_>) -> ChatStep {
         Some(newest) if newest > facts.handed_out || facts.is_overdue => {
             ChatStep::GetPendingMessages
         }
-        _ if facts.is_idle => ChatStep::LogOut,
+        // An agent that logs out has read what it was given, and it may have missed a message. It is
+        // told to go when all are answered, or after the end of its chat, when it reads nothing.
+        None if facts.is_idle => ChatStep::LogOut,
         _ => ChatStep::WaitForMessages,
     }
 }

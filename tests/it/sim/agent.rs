@@ -262,9 +262,6 @@ impl Life<'_> {
                 .await?;
             }
             Ending::LogsOut => {
-                if self.key.purpose == Purpose::Chat {
-                    self.sim.talk.settle_all(self.key, launch);
-                }
                 self.say(|service| async move {
                     let caller = service
                         .sessions

@@ -40,12 +40,7 @@ struct Chat {
     said: BTreeMap<MessageId, i64>,
     /// The newest message that the agent of a launch received.
     seen: BTreeMap<LaunchId, i64>,
-    /// The newest message that the server gave to the agent of a launch, also in an answer that came
-    /// too late.
-    given: BTreeMap<LaunchId, i64>,
-    /// The agents that did not wait for an answer. The server cannot know which one they missed.
-    impatient: BTreeSet<LaunchId>,
-    /// The newest message that an agent received and began to answer, or logged out with.
+    /// The newest message that an agent received and began to answer, or left with unasked.
     settled: i64,
     /// The newest message that an agent knows to be answered.
     acknowledged: i64,
@@ -105,26 +100,6 @@ impl Talk {
         newest
     }
 
-    /// Notes that the server gave messages up to this one to the agent of a launch.
-    pub fn note_given(&self, key: &InstanceKey, launch: &LaunchId, newest: i64) {
-        self.with(key, |chat| chat.given.insert(launch.clone(), newest));
-    }
-
-    /// Notes that the agent of a launch did not wait for an answer.
-    pub fn note_impatient(&self, key: &InstanceKey, launch: &LaunchId) {
-        self.with(key, |chat| chat.impatient.insert(launch.clone()));
-    }
-
-    /// Notes that an agent logs out with the messages that it has, or, as far as the server can
-    /// know, has missed.
-    pub fn settle_all(&self, key: &InstanceKey, launch: &LaunchId) {
-        self.settle(key, launch);
-        self.with(key, |chat| {
-            let given = chat.given.get(launch).filter(|_| chat.impatient.contains(launch));
-            chat.settled = chat.settled.max(given.copied().unwrap_or(0));
-        });
-    }
-
     /// Notes that they arrived.
     pub fn note_seen(&self, key: &InstanceKey, launch: &LaunchId, messages: &[Message]) {
         self.with(key, |chat| {
@@ -133,7 +108,8 @@ impl Talk {
         });
     }
 
-    /// Notes that an agent answers the messages that it has. Returns the number of the newest.
+    /// Notes that an agent answers the messages that it has, or leaves with them unasked. Returns
+    /// the number of the newest.
     pub fn settle(&self, key: &InstanceKey, launch: &LaunchId) -> i64 {
         self.with(key, |chat| {
             let seen = chat.seen.get(launch).copied().unwrap_or(0);

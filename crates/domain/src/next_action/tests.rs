@@ -189,8 +189,14 @@ fn messages_come_before_the_idle_limit_and_once_given_are_waited_for() {
     check_chat(Some(6), true, false, ChatStep::GetPendingMessages);
     check_chat(Some(5), false, false, ChatStep::WaitForMessages);
     check_chat(Some(5), false, true, ChatStep::GetPendingMessages);
+    check_chat(Some(5), true, true, ChatStep::GetPendingMessages);
     check_chat(None, false, true, ChatStep::WaitForMessages);
     check_chat(None, true, false, ChatStep::LogOut);
+}
+
+#[test]
+fn an_agent_that_may_have_missed_a_message_is_not_told_to_log_out_before_its_chat_ends() {
+    check_chat(Some(5), true, false, ChatStep::WaitForMessages);
 }
 
 #[test]

@@ -163,7 +163,9 @@ impl Answering {
     }
 }
 
-/// Returns the number up to which an agent that logged out of its chat has read.
+/// Returns the number up to which an agent that logged out of its chat has read. An agent that was
+/// told to log out has read no unanswered message. Either its chat had ended, or it had answered
+/// all messages (`chat_step`).
 pub(crate) fn read_by_leaver(
     tx: &mut Read<'_>,
     before: &Launch,

@@ -62,6 +62,10 @@ impl Life<'_> {
                 _ => {}
             }
             if goes_at.is_some_and(|at| Instant::now() >= at) {
+                // An agent that is told to log out reads nothing by that.
+                if character.ending == Ending::LogsOut {
+                    self.sim.talk.settle(self.key, self.launch);
+                }
                 return Ok(character.ending);
             }
         }
@@ -86,7 +90,6 @@ impl Life<'_> {
             if let Some(next) = next {
                 return Ok(next);
             }
-            sim.talk.note_impatient(self.key, launch);
             sim.chronicle.note(|| format!("{launch}  gives its question up"));
         }
     }
@@ -145,7 +148,6 @@ async fn next_of(
         let next = service.sessions.next_action(&caller, None).await?;
         if next.action == "get_pending_messages" {
             let newest = sim.talk.note_handed_out(&caller.session.id, &next.messages);
-            sim.talk.note_given(&caller.session.key, &launch, newest);
             sim.chronicle.note(|| format!("{launch}  is given up to {newest}"));
             if newest <= before && asked_at.elapsed() < ANSWER_TIMEOUT {
                 sim.chronicle.violation(format!("{launch} is given message {newest} as new again"));
