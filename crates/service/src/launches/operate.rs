@@ -6,7 +6,7 @@ use domain::launch::{LaunchEvent, ProcessEnd, StopReason};
 use domain::plan::ProcessReport;
 use domain::{InstanceKey, Launch, Purpose, StartHistory, Timestamp};
 use store::Read;
-use store::rows::{Transaction, launches, pauses, start_histories};
+use store::rows::{Transaction, Wake, launches, pauses, start_histories};
 
 use super::Launches;
 use super::change::{want_end, want_stop};
@@ -124,14 +124,19 @@ impl Launches {
         Ok(open)
     }
 
-    /// Removes the hold of a pair and forgets its failures; `All` ends the pause.
+    /// Removes the hold of a pair and forgets its failures; `All` ends the pause. Coordinators look
+    /// again in any case: the person may have mended a fault that only they know.
     ///
     /// # Errors
     /// `AgentNotFound`, `ProjectNotFound`.
     pub async fn resume(&self, target: &StopTarget) -> Result<(), ServiceError> {
         let target = target.clone();
         self.core
-            .write(move |tx| change(tx, &target, "person.resume", StartHistory::released, None))
+            .write(move |tx| {
+                change(tx, &target, "person.resume", StartHistory::released, None)?;
+                tx.wake(Wake::Coordinators);
+                Ok(())
+            })
             .await
     }
 }
