@@ -20,6 +20,7 @@ use config::{self, Config, ConfigError, Environment, Live, Loaded};
 use domain::configuration::{ConfigurationState, Reloaded};
 use runtime::clock;
 use runtime::nudge::{Wakeups, sleep_until};
+use runtime::peer;
 use runtime::telemetry::{ErrorChain, LogHandle};
 use service::world::{SystemWorld, World};
 use supervisor::coordinator::LoopObserver;
@@ -165,6 +166,8 @@ impl Reloader {
             isolation::check_users(new)?;
         }
         let new = self.live.preview(new);
+        // A user that was made again may have another id.
+        peer::admit_agents_of(isolation::users(&new).values().map(|user| user.run_as.uid));
         if let Some(server) = &daemon.server {
             server.learn(&new, &self.environment, &self.invocation).await?;
         }

@@ -113,10 +113,10 @@ static OWN: LazyLock<(ProcessId, Vec<u8>)> = LazyLock::new(|| {
 /// Coordinators that connected to this process.
 static COORDINATORS: RwLock<BTreeSet<ProcessId>> = RwLock::new(BTreeSet::new());
 
-/// Makes processes of these users agents from now on if they are below a shim. Their other
+/// Makes processes of these users agents, too, from now on if they are below a shim. Their other
 /// processes stay strangers.
 pub fn admit_agents_of(uids: impl IntoIterator<Item = u32>) {
-    *locks::write(&ADMITTED) = uids.into_iter().collect();
+    locks::write(&ADMITTED).extend(uids);
 }
 
 fn is_admitted(uid: u32) -> bool {
