@@ -22,8 +22,9 @@ use machine::locks::lock;
 use machine::sys::usual_folders::Elsewhere;
 use runtime::clock;
 
-/// The longest time that the loop waits for a look.
-const LONGEST_LOOK: Duration = Duration::from_millis(500);
+/// The longest time that the loop waits for a look. A start that is tried before its first look has
+/// ended may be a failed launch, so this is long even for a busy machine.
+const LONGEST_LOOK: Duration = Duration::from_secs(2);
 /// The longest time for which a look that hangs keeps what was found before it.
 const LONGEST_WAIT: Duration = Duration::from_mins(1);
 
@@ -319,7 +320,9 @@ fn remedy(fault: &StartFault, installation: &'static str) -> &'static str {
         StartFault::Program(_) => installation,
         StartFault::Wrapper(_) => "correct `wrap`, or install it",
         StartFault::Interpreter { .. } => "install it, or add its folder to the PATH of the agents",
-        StartFault::User(_) => "make the user, or correct `run_as`, and reload the configuration",
+        StartFault::User(_) => {
+            "make the user and reload the configuration, or correct `run_as` and restart the daemon"
+        }
     }
 }
 
