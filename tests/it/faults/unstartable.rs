@@ -1,14 +1,21 @@
-//! F-18, F-19: programs that can't be run, and directories that can't be used. Each is named, and
-//! none ever counts as running.
+//! F-18, F-19: programs that can't be run, directories that can't be used, and users that are
+//! missing. Each is named, and none ever counts as running.
 
 use std::fmt::Write as _;
 use std::fs;
-use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
+use std::process::Command;
 
 use super::Gate;
 use super::ordinary_user;
-use crate::daemon::Daemon;
-use crate::support::{agent_fixture, until};
+use crate::daemon::{Daemon, PROGRAM};
+use crate::isolation::{USER, other_user};
+use crate::support::{agent_fixture, skip, until};
+
+/// The id of another ordinary user, `daemon` on almost every system.
+const SECOND: u32 = 1;
+/// The steps of an agent that does its task.
+const WORK: &[&str] = &["authenticate", "get-my-task", "report:success"];
 
 /// Checks that each of these agents waits for a person for this reason, and that no start was
 /// tried.
@@ -22,6 +29,28 @@ fn check_not_started(daemon: &Daemon, expected: &[(&str, &str)]) {
     assert_eq!(daemon.status()["limits"]["running"], 0);
     assert!(daemon.logged("agent process started").is_empty());
     daemon.until_nothing_is_left();
+}
+
+/// Checks that the inbox has one entry about agents that can't be started, which says this.
+#[track_caller]
+fn check_is_one_entry(daemon: &Daemon, fault: &str) {
+    let inbox = daemon.json(&["inbox", "--kind", "misconfigured"]);
+    let texts: Vec<&str> =
+        inbox.as_array().unwrap().iter().filter_map(|entry| entry["text"].as_str()).collect();
+    assert!(matches!(texts[..], [text] if text.contains(fault)), "{texts:?}");
+}
+
+/// Waits until the task is done and its launch has ended. Checks that no launch of the agent failed
+/// and that the inbox is empty.
+#[track_caller]
+fn check_done(daemon: &Daemon, task: &str, agent: &str, n_launches: usize) {
+    until("the task is done", || daemon.task_status(task) == "done");
+    // The task is done a moment before its launch has ended.
+    until("its launch has ended", || daemon.ended(agent).len() >= n_launches);
+    let outcomes: Vec<_> =
+        daemon.ended(agent).iter().map(|launch| launch["outcome"].clone()).collect();
+    assert_eq!(outcomes, vec!["completed"; n_launches]);
+    assert_eq!(daemon.json(&["inbox", "--kind", "misconfigured"]), serde_json::json!([]));
 }
 
 #[test]
@@ -73,23 +102,128 @@ fn what_a_person_mends_is_one_entry_and_starts_by_itself_when_it_is_mended() {
         "polling_interval: 1s\n\
          ai_providers: { claude: { cli_command: FOLDER/late, cli_args: [script] } }",
     );
-    daemon.with_one_task(&["authenticate", "get-my-task", "report:success"]);
+    daemon.with_one_task(WORK);
     let fault = daemon.until_faulty("agt");
     let expected = "late` does not exist; correct `cli_command`, or install it";
     assert!(fault.ends_with(expected), "{fault}");
-    let inbox = daemon.json(&["inbox", "--kind", "misconfigured"]);
-    let texts: Vec<&str> =
-        inbox.as_array().unwrap().iter().filter_map(|entry| entry["text"].as_str()).collect();
-    assert!(matches!(texts[..], [text] if text.contains(&fault)), "{texts:?}");
+    check_is_one_entry(&daemon, &fault);
     let why = daemon.json(&["why", "agt", "prj", "--purpose", "task"])[0].clone();
     assert_eq!(why["reason"], "misconfigured", "{why}");
     symlink(agent_fixture(), daemon.folder().join("late")).unwrap();
-    until("the task is done", || daemon.task_status("tsk") == "done");
-    let outcomes: Vec<_> =
-        daemon.ended("agt").iter().map(|launch| launch["outcome"].clone()).collect();
-    assert_eq!(outcomes, ["completed"]);
+    check_done(&daemon, "tsk", "agt", 1);
     assert_eq!(daemon.status()["counters"]["found_by_poll_only"], 0);
-    assert_eq!(daemon.json(&["inbox", "--kind", "misconfigured"]), serde_json::json!([]));
+}
+
+/// The daemon does not poll, and looks by itself after a minute. No wait of a test takes so long.
+#[test]
+fn a_reload_and_a_resume_look_again_for_a_program_and_a_directory() {
+    for command in ["reload", "resume"] {
+        let look_again = |daemon: &Daemon, agent: &str, project: &str| {
+            let n_words = if command == "resume" { 3 } else { 1 };
+            daemon.done(&[command, agent, project][..n_words]);
+        };
+        let daemon = Daemon::running(
+            "polling_interval: 1h\n\
+             ai_providers: { claude: { cli_command: FOLDER/late, cli_args: [script] } }",
+        );
+        daemon.with_one_task(WORK);
+        let fault = daemon.until_faulty("agt");
+        assert!(fault.contains("late` does not exist"), "{fault}");
+        symlink(agent_fixture(), daemon.folder().join("late")).unwrap();
+        look_again(&daemon, "agt", "prj");
+        check_done(&daemon, "tsk", "agt", 1);
+
+        let folder = daemon.folder().join("later");
+        daemon.done(&["project", "add", "prj_2", "--directory", folder.to_str().unwrap()]);
+        daemon.agent("agt_2", "prj_2", WORK);
+        daemon.task("tsk_2", "prj_2", "agt_2");
+        let fault = daemon.until_faulty("agt_2");
+        assert!(fault.contains("later` does not exist"), "{fault}");
+        fs::create_dir(&folder).unwrap();
+        fs::copy(daemon.work().join("agt_2.steps"), folder.join("agt_2.steps")).unwrap();
+        look_again(&daemon, "agt_2", "prj_2");
+        check_done(&daemon, "tsk_2", "agt_2", 1);
+    }
+}
+
+/// Starts a daemon of root that sees the users of this file in place of those of the machine.
+/// Returns `false` if that is impossible.
+fn start_with_users(daemon: &mut Daemon, file: &str) -> bool {
+    let file = daemon.folder().join(file);
+    let unshare = || {
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-c", r#"mount --bind "$0" /etc/passwd && exec "$@""#]);
+        command.arg(&file);
+        command
+    };
+    if !unshare().arg("true").status().is_ok_and(|status| status.success()) {
+        skip("this user can't mount a file in a mount namespace");
+        return false;
+    }
+    let (mut command, plain) = (unshare(), daemon.command());
+    command.arg(PROGRAM).args(plain.get_args()).current_dir(plain.get_current_dir().unwrap());
+    command.env_clear().env("PATH", std::env::var_os("PATH").unwrap());
+    command.env("TMPDIR", daemon.folder());
+    daemon.spawn_as(command);
+    daemon.until_ready();
+    true
+}
+
+#[test]
+fn a_user_that_is_missing_is_one_entry_and_is_looked_for_again() {
+    if other_user().is_none() {
+        return;
+    }
+    let settings = |polling_interval: &str| {
+        format!(
+            "polling_interval: {polling_interval}\nmcp_socket_path: run/mcp.sock\nai_providers:\n  \
+             claude: {{ cli_command: {}, cli_args: [script], run_as: gone }}",
+            agent_fixture().display()
+        )
+    };
+    let mut daemon = Daemon::configured(&settings("1h"));
+    fs::set_permissions(daemon.folder(), fs::Permissions::from_mode(0o711)).unwrap();
+    chown(daemon.work(), Some(USER), Some(USER)).unwrap();
+    let others = fs::read_to_string("/etc/passwd").unwrap();
+    let with_user = |id: u32| format!("{}\ngone:x:{id}:{id}::/:/bin/sh\n", others.trim_end());
+    daemon.write("passwd", with_user(USER));
+    if !start_with_users(&mut daemon, "passwd") {
+        return;
+    }
+    daemon.write("passwd", &others);
+    daemon.with_one_task(WORK);
+    let fault = daemon.until_faulty("agt");
+    assert_eq!(
+        fault,
+        "this machine has no user `gone`; make the user and reload the configuration, or correct \
+         `run_as` and restart the daemon"
+    );
+    check_is_one_entry(&daemon, &fault);
+    assert_eq!((daemon.open("agt").len(), daemon.ended("agt").len()), (0, 0));
+    assert!(daemon.logged("agent process started").is_empty());
+    // A reload refuses a configuration that names the user, as a start would.
+    assert_eq!(daemon.cli(&["reload"]).code, 78);
+
+    daemon.write("passwd", with_user(USER));
+    daemon.done(&["resume", "agt", "prj"]);
+    check_done(&daemon, "tsk", "agt", 1);
+
+    // The user is made again with another id.
+    let wait_for_user = |task: &str| {
+        daemon.write("passwd", &others);
+        daemon.task(task, "prj", "agt");
+        daemon.until_faulty("agt");
+        daemon.write("passwd", with_user(SECOND));
+    };
+    wait_for_user("tsk_2");
+    daemon.done(&["reload"]);
+    check_done(&daemon, "tsk_2", "agt", 2);
+
+    daemon.configure(&settings("1s"));
+    daemon.done(&["reload"]);
+    wait_for_user("tsk_3");
+    check_done(&daemon, "tsk_3", "agt", 3);
+    daemon.until_nothing_is_left();
 }
 
 #[test]
