@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::{Talker, end, lively, quiet, said, say, sessions, until_listening};
+use crate::daemon::Daemon;
 use crate::http::Web;
 use crate::support::until;
 
@@ -69,6 +70,33 @@ fn a_conversation_stays_until_the_agent_has_answered_and_then_ends_its_chat() {
     let left = daemon.logged("the last view of a chat was closed; ending the chat");
     let of_ann = left.iter().filter(|line| line["agent_id"] == "agt_a").count();
     assert!(of_ann > 0 && of_ann == left.len(), "{left:?}");
+}
+
+#[test]
+fn two_chats_that_were_left_give_their_slots_to_a_task() {
+    // A chat that is only silent would keep its slot for 30 s, longer than a wait of a test.
+    let daemon = Daemon::running("polling_interval: 1h\nmax_concurrent: 2");
+    daemon.project("prj");
+    let talkers = ["agt_a", "agt_b"];
+    for agent in talkers {
+        daemon.agent(agent, "prj", &["authenticate", "chat"]);
+    }
+    daemon.agent("agt_c", "prj", &["authenticate", "get-my-task", "report:success"]);
+    for agent in talkers {
+        let told = daemon.cli_with_input(&["chat", agent, "prj"], "hi\n");
+        assert!(told.code == 0 && told.stdout.contains(&format!(" {agent}: read ")), "{told:?}");
+    }
+    daemon.task("tsk", "prj", "agt_c");
+    until("the task is done", || daemon.task_status("tsk") == "done");
+    let ends = talkers.map(|agent| daemon.until_ended(agent));
+    assert!(ends.iter().all(|launch| launch["outcome"] == "completed"), "{ends:?}");
+    let started = daemon.until_ended("agt_c");
+    let text = |at: &Value| at.as_str().unwrap().to_owned();
+    let first_end = ends.iter().map(|launch| text(&launch["ended_at"])).min().unwrap();
+    assert!(text(&started["claimed_at"]) >= first_end, "{started} {ends:?}");
+    let left = daemon.logged("the last view of a chat was closed; ending the chat");
+    let was_left = |agent: &&str| left.iter().any(|line| line["agent_id"] == *agent);
+    assert!(talkers.iter().all(was_left), "{left:?}");
 }
 
 #[test]
