@@ -5,6 +5,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -28,6 +29,8 @@ struct State {
     form: Form,
     /// The number of connections that it closes before it answers again.
     n_closed: Mutex<u32>,
+    /// The number of requests that came before the question in front of them was answered.
+    n_early: Mutex<u32>,
     /// The tool calls with their arguments.
     calls: Mutex<Vec<(String, Value)>>,
 }
@@ -41,11 +44,20 @@ pub enum Form {
     Bare,
     /// The question about `gone` ends it. It closes some connections until it is back.
     Fragile,
+    /// It answers one question at a time, and takes [`THINKS_FOR`] for each. It has many agents.
+    OneAtATime,
 }
 
 /// The agents of its project. The server refuses to answer about `bad`, closes the connection
 /// without an answer about `gone`, and never answers about `stuck`.
 const AGENTS: [&str; 5] = ["bad", "gone", "stuck", "agt", "stranger"];
+/// The agents of a server that answers one question at a time.
+pub const MANY_AGENTS: [&str; 14] = [
+    "agt_1", "agt_2", "agt_3", "agt_4", "agt_5", "agt_6", "agt_7", "agt_8", "agt_9", "agt_10",
+    "agt_11", "agt_12", "agt_13", "agt_14",
+];
+/// The time that a slow answer takes, unless another request comes meanwhile.
+const THINKS_FOR: Duration = Duration::from_millis(100);
 
 impl SeedServer {
     pub fn start(work: &Path) -> Self {
@@ -55,10 +67,17 @@ impl SeedServer {
     pub fn of_form(work: &Path, form: Form) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let listener = UnixListener::bind(folder.path().join("mcp.sock")).unwrap();
-        let (wanted, refusal, refuses_list, n_closed, calls) = Default::default();
-        let (work, health) = (work.to_owned(), Mutex::new("ok"));
-        let state = State { work, wanted, refusal, health, refuses_list, form, n_closed, calls };
-        let state = Arc::new(state);
+        let state = Arc::new(State {
+            work: work.to_owned(),
+            wanted: Mutex::default(),
+            refusal: Mutex::default(),
+            health: Mutex::new("ok"),
+            refuses_list: Mutex::default(),
+            form,
+            n_closed: Mutex::default(),
+            n_early: Mutex::default(),
+            calls: Mutex::default(),
+        });
         let serving = Arc::clone(&state);
         // The thread ends with the process of the tests. It holds nothing but its socket.
         std::thread::spawn(move || {
@@ -91,6 +110,11 @@ impl SeedServer {
         *self.state.refuses_list.lock().unwrap() = refuses;
     }
 
+    /// Returns the number of requests that came before the question in front of them was answered.
+    pub fn n_early(&self) -> u32 {
+        *self.state.n_early.lock().unwrap()
+    }
+
     /// Returns the arguments of each call of `tool` so far.
     pub fn calls(&self, tool: &str) -> Vec<Value> {
         let calls = self.state.calls.lock().unwrap();
@@ -108,9 +132,16 @@ impl State {
             return;
         }
         let mut writer = stream.try_clone().unwrap();
-        for line in BufReader::new(stream).lines() {
-            let Ok(line) = line else { return };
+        let mut reader = BufReader::new(stream);
+        loop {
+            let mut line = String::new();
+            if !reader.read_line(&mut line).is_ok_and(|n_bytes| n_bytes > 0) {
+                return;
+            }
             let request: Value = serde_json::from_str(&line).unwrap();
+            if self.form == Form::OneAtATime && request["params"]["name"] == "should_start" {
+                self.think(&mut reader);
+            }
             if request.get("id").is_none() {
                 continue;
             }
@@ -144,6 +175,15 @@ impl State {
         }
     }
 
+    /// Takes the time for an answer, and counts a request that comes meanwhile.
+    fn think(&self, reader: &mut BufReader<UnixStream>) {
+        reader.get_ref().set_read_timeout(Some(THINKS_FOR)).unwrap();
+        if reader.fill_buf().is_ok_and(|bytes| !bytes.is_empty()) {
+            *self.n_early.lock().unwrap() += 1;
+        }
+        reader.get_ref().set_read_timeout(None).unwrap();
+    }
+
     /// Returns whether it closes a new connection at once.
     fn closes(&self) -> bool {
         let mut n_closed = self.n_closed.lock().unwrap();
@@ -162,12 +202,17 @@ impl State {
             "list_active_projects_with_agents" if *self.refuses_list.lock().unwrap() => {
                 json!({ "success": false, "error": "the list is locked" })
             }
-            "list_active_projects_with_agents" => json!({
-                "success": true,
-                "projects": [{
-                    "project_id": "prj", "project_name": "a project", "working_directory": self.work, "agents": AGENTS
-                }]
-            }),
+            "list_active_projects_with_agents" => {
+                let agents: &[&str] =
+                    if self.form == Form::OneAtATime { &MANY_AGENTS } else { &AGENTS };
+                json!({
+                    "success": true,
+                    "projects": [{
+                        "project_id": "prj", "project_name": "a project",
+                        "working_directory": self.work, "agents": agents
+                    }]
+                })
+            }
             "should_start" => {
                 if let Some(word) = *self.refusal.lock().unwrap() {
                     return Some(text(&json!({ "success": false, "error_code": word })));

@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::json;
 
-use super::seed_server::{Form, SeedServer};
+use super::seed_server::{Form, MANY_AGENTS, SeedServer};
 use crate::daemon::Daemon;
 use crate::support::{is_gone, until, until_some};
 
@@ -129,6 +129,26 @@ fn questions_that_fail_for_their_pairs_keep_no_other_agent_from_starting() {
         assert_eq!(reason_of(&coordinator, agent), "backoff");
         assert!(coordinator.done(&["why", agent, "prj"]).contains(problem));
     }
+    assert_eq!(coordinator.status()["health"], "ok");
+}
+
+#[test]
+fn a_server_that_answers_one_question_at_a_time_is_asked_one_at_a_time() {
+    let bed = Daemon::configured("");
+    let server = SeedServer::of_form(&bed.work(), Form::OneAtATime);
+    let passkeys = MANY_AGENTS.map(|agent| format!("{agent}: {{ passkey: x }}")).join(", ");
+    // One cycle starts them all: no poll gives another chance.
+    let settings = format!("agents: {{ {passkeys} }}\nmax_concurrent: 14\npolling_interval: 1h");
+    let mut coordinator = Daemon::supervising(&server.address(), &settings);
+    for agent in MANY_AGENTS {
+        bed.steps(agent, &[&format!("write:{agent}.ready"), "sleep:600"]);
+    }
+    server.want(&MANY_AGENTS);
+    coordinator.start();
+    let agents = MANY_AGENTS.map(|agent| bed.written_pid(&format!("{agent}.ready")));
+    assert!(agents.iter().all(|agent| !is_gone(*agent)));
+    assert_eq!(server.n_early(), 0, "no question waits behind another");
+    assert_eq!(coordinator.logged(ASKING_FAILED).len(), 0);
     assert_eq!(coordinator.status()["health"], "ok");
 }
 
