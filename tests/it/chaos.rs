@@ -1,7 +1,7 @@
 //! Kills the daemon again and again at random moments, while its agents start, work, leave
 //! descendants behind and end, and while it starts itself. The next daemon knows all agents, starts
 //! none twice, and loses no exit. The same holds if its PostgreSQL is killed. Then, no call of an
-//! agent or a person fails either.
+//! agent or a person fails either, and no launch ends because of it.
 //!
 //! ```sh
 //! AGENT_COORDINATOR_TEST_KILLS=200 cargo test --test it chaos      the long form
@@ -275,6 +275,7 @@ fn survive_without_postgresql(daemon: &mut Daemon, cluster: &mut Cluster, n_kill
         work_again(daemon);
     }
     end(daemon, &mut seen);
+    check_ended_by_themselves(&seen);
     let failed = fs::read_to_string(daemon.work().join("failed")).unwrap_or_default();
     assert_eq!(failed, "", "calls of agents wait for the store");
     let tasks = daemon.json(&["task", "list"]);
@@ -303,6 +304,14 @@ fn end(daemon: &Daemon, seen: &mut Seen) {
     daemon.until_nothing_is_left();
     seen.look(daemon);
     check_ends(daemon, seen);
+}
+
+/// Checks that no launch ended because the database was away: each outcome is one of [`life`].
+fn check_ended_by_themselves(seen: &Seen) {
+    let own = ["completed", "exited_without_report", "never_authenticated"];
+    let is_own = |launch: &Value| own.iter().any(|outcome| launch["outcome"] == *outcome);
+    let others: Vec<&Value> = seen.0.values().filter(|launch| !is_own(launch)).collect();
+    assert!(others.is_empty(), "ended because of a kill: {others:#?}");
 }
 
 fn output(daemon: &Daemon, launch: &str) -> String {
