@@ -156,22 +156,20 @@ impl FileReader {
 
     fn object(&mut self, line: usize, found: Line) -> Result<(), String> {
         match found {
-            Line::Header(_) => Err("a second header: a file contains one export".to_owned()),
-            Line::End(expected) => self.end(expected),
+            Line::Header(_) => {
+                return Err("a second header: a file contains one export".to_owned());
+            }
+            Line::End(expected) => return self.end(expected),
             Line::Agent(found) => {
                 once(&mut self.lines.agents, &found.id, line, "agent")?;
-                let object = agent(found)?;
-                self.agents.push(Numbered { line, object });
-                Ok(())
+                self.agents.push(Numbered { line, object: agent(found)? });
             }
             Line::Project(found) => {
                 once(&mut self.lines.projects, &found.id, line, "project")?;
                 for key in std::iter::once(&found.key).chain(&found.former_keys) {
                     once(&mut self.lines.keys, key, line, "key")?;
                 }
-                let object = project(found)?;
-                self.projects.push(Numbered { line, object });
-                Ok(())
+                self.projects.push(Numbered { line, object: project(found)? });
             }
             Line::Task(found) => {
                 once(&mut self.lines.tasks, &found.id, line, "task")?;
@@ -184,23 +182,18 @@ impl FileReader {
                         found.id
                     ));
                 }
-                let object = task(found)?;
-                self.tasks.push(Numbered { line, object });
-                Ok(())
+                self.tasks.push(Numbered { line, object: task(found)? });
             }
             Line::Comment(found) => {
                 once(&mut self.lines.comments, &found.id, line, "comment")?;
-                let object = comment(found)?;
-                self.comments.push(Numbered { line, object });
-                Ok(())
+                self.comments.push(Numbered { line, object: comment(found)? });
             }
             Line::Message(found) => {
                 once(&mut self.lines.messages, &found.id, line, "message")?;
-                let object = message(found)?;
-                self.messages.push(Numbered { line, object });
-                Ok(())
+                self.messages.push(Numbered { line, object: message(found)? });
             }
         }
+        Ok(())
     }
 
     fn end(&mut self, expected: Counts) -> Result<(), String> {
