@@ -29,6 +29,7 @@ mod relation;
 mod search;
 
 pub use board_filter::{BoardFilter, TaskNeeds};
+pub use chain::begun;
 pub use edit::{NewTask, TaskEdit, each_once};
 pub use graph::TaskGraph;
 pub use moves::{Move, Mover};

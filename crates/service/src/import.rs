@@ -8,11 +8,12 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use domain::agent::{AgentStatus, AiTypes};
-use domain::export::check::{Starts, begun, check, imported};
+use domain::export::check::{Starts, check, imported};
 use domain::export::problems::Problems;
 use domain::export::read::{ExportFile, Numbered, ProjectEntry};
 use domain::export::{Counts, MAX_NUMBER};
 use domain::id::{AgentId, ProjectId, TaskId};
+use domain::task::begun;
 use domain::{
     Agent, Assignment, Comment, FileOwner, InstanceKey, Project, ProjectKey, Purpose, Refusal,
     Removable, ShortId, StartHistory, Task, TaskGraph, TaskStatus,

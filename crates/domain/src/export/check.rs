@@ -25,30 +25,14 @@ pub enum Starts {
 
 /// Returns a task of a file as an import at `now` stores it.
 pub fn imported(task: Task, starts: Starts, now: Timestamp) -> Task {
-    let begun = task.status == TaskStatus::InProgress;
     let may_wait = matches!(task.status, TaskStatus::Todo | TaskStatus::Blocked);
     let is_wanted = starts == Starts::AsInFile && may_wait && task.assignee.is_some();
     let start_wanted_since = task.start_wanted_since.filter(|_| is_wanted);
-    let status = match task.status {
-        TaskStatus::InProgress if starts == Starts::Nothing => TaskStatus::Todo,
-        status => status,
-    };
-    let status_since = if begun { now } else { task.status_since };
+    let is_begun = task.status == TaskStatus::InProgress;
+    let is_reset = is_begun && starts == Starts::Nothing;
+    let status = if is_reset { TaskStatus::Todo } else { task.status };
+    let status_since = if is_begun { now } else { task.status_since };
     Task { status, start_wanted_since, status_since, ..task }
-}
-
-/// Returns a task in progress, if it waits for dependencies that are all done.
-pub fn begun(task: &Task, graph: &TaskGraph, now: Timestamp) -> Option<Task> {
-    let is_done = |id: &TaskId| graph.find(id).is_some_and(|task| task.status == TaskStatus::Done);
-    let begins = task.status == TaskStatus::Todo
-        && task.start_wanted_since.is_some()
-        && task.dependencies.iter().all(is_done);
-    begins.then(|| Task {
-        status: TaskStatus::InProgress,
-        status_since: now,
-        start_wanted_since: None,
-        ..task.clone()
-    })
 }
 
 /// Adds the problems of new tasks. `graph` contains them, and of the store all tasks that they

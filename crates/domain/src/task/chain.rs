@@ -47,18 +47,14 @@ pub(super) fn wanted(before: Option<&Task>, after: &Task, now: Timestamp) -> Tas
 /// dependency is done. `graph` contains the dependencies of each wanted task of `changed`, and the
 /// wanted tasks that wait for a task of `changed` that is done, with their dependencies.
 pub(super) fn begin_wanted(mut changed: Vec<Task>, graph: &TaskGraph, now: Timestamp) -> Vec<Task> {
-    let is_wanted =
-        |task: &Task| task.status == TaskStatus::Todo && task.start_wanted_since.is_some();
     if !changed.iter().chain(graph.tasks()).any(is_wanted) {
         return changed;
     }
     let mut after = graph.clone();
     after.extend(changed.iter().cloned());
-    let begins = |task: &Task| is_wanted(task) && open_dependencies(task, &after).is_empty();
-    let begun = |task: &Task| moved(task, TaskStatus::InProgress, None, now);
     for task in &mut changed {
-        if begins(task) {
-            *task = begun(task);
+        if let Some(begun) = begun(task, &after, now) {
+            *task = begun;
         }
     }
     let known: BTreeSet<&TaskId> = changed.iter().map(|task| &task.id).collect();
@@ -70,7 +66,18 @@ pub(super) fn begin_wanted(mut changed: Vec<Task>, graph: &TaskGraph, now: Times
     let waiting = after.tasks().filter(|task| {
         !known.contains(&task.id) && task.dependencies.iter().any(|id| done.contains(id))
     });
-    let begun: Vec<Task> = waiting.filter(|task| begins(task)).map(begun).collect();
+    let begun: Vec<Task> = waiting.filter_map(|task| begun(task, &after, now)).collect();
     changed.extend(begun);
     changed
+}
+
+/// Returns a task in progress, if its start is wanted and its dependencies are done. `graph`
+/// contains them.
+pub fn begun(task: &Task, graph: &TaskGraph, now: Timestamp) -> Option<Task> {
+    let begins = is_wanted(task) && open_dependencies(task, graph).is_empty();
+    begins.then(|| moved(task, TaskStatus::InProgress, None, now))
+}
+
+fn is_wanted(task: &Task) -> bool {
+    task.status == TaskStatus::Todo && task.start_wanted_since.is_some()
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::task::NewTask;
+use crate::task::{NewTask, begun};
 
 const NOW: Timestamp = Timestamp::from_millis(1_000);
 
