@@ -4,14 +4,13 @@
 //! target depends on the content of the store. The caller that knows the store reports such
 //! problems with [`Manifest::report`].
 
-mod cycles;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use domain::agent::{AgentStatus, DEFAULT_AI_TYPE, ProjectStatus};
+use domain::task::{Cycle, find_cycles};
 use domain::workspace::{WorkspaceMode, check_base, check_own_merge_hooks, check_pattern};
 use domain::{AgentId, Priority, ProjectId, Secret, TaskId, TaskStatus};
 
@@ -21,8 +20,10 @@ use super::report::{Problem, Report, Transcript};
 use super::source::Source;
 use super::tree::Span;
 use super::{Config, ConfigError, open};
-use cycles::Cycle;
 
+/// The limit of reported circles. More would not help a reader, and a hostile file can have very
+/// many.
+const MAX_CYCLES: usize = 20;
 /// The number of tasks of a circle that a message names.
 const MAX_SHOWN_TASKS: usize = 8;
 
@@ -373,8 +374,14 @@ fn note_cycles(reader: &Reader<'_>, tasks: &[TaskEntry]) {
     let parents = graph(|task| task.parent.iter().collect());
     let dependencies = graph(|task| task.dependencies.iter().collect());
     for (graph, what) in [(parents, "is its own ancestor"), (dependencies, "depends on itself")] {
-        for Cycle { tasks, closed_at } in cycles::find(&graph) {
-            let first = &tasks[0];
+        let cycles = find_cycles(
+            graph.keys().copied(),
+            |id| graph.get(id).into_iter().flatten().map(|reference| &reference.value),
+            MAX_CYCLES,
+        );
+        for Cycle { tasks, closed_by } in cycles {
+            let first = tasks[0];
+            let closed_at = graph[tasks[tasks.len() - 1]][closed_by].at;
             let mut way: Vec<_> =
                 tasks.iter().take(MAX_SHOWN_TASKS).map(ToString::to_string).collect();
             if tasks.len() > MAX_SHOWN_TASKS {

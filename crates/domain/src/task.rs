@@ -22,6 +22,7 @@
 pub mod batch;
 mod board_filter;
 mod chain;
+mod cycle;
 mod edit;
 mod graph;
 mod moves;
@@ -30,6 +31,7 @@ mod search;
 
 pub use board_filter::{BoardFilter, TaskNeeds};
 pub use chain::begun;
+pub use cycle::{Cycle, find_cycles};
 pub use edit::{NewTask, TaskEdit, each_once};
 pub use graph::TaskGraph;
 pub use moves::{Move, Mover};

@@ -3,11 +3,12 @@
 //! They are those of [`crate::task`], for many tasks at once. Each rule looks at a task and
 //! its neighbours a limited number of times, so that a large or hostile file takes no longer.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::problems::Problems;
 use super::read::Numbered;
 use crate::id::TaskId;
+use crate::task::{Cycle, find_cycles};
 use crate::time::Timestamp;
 use crate::{Task, TaskGraph, TaskStatus};
 
@@ -43,11 +44,12 @@ pub fn check(new: &[Numbered<Task>], graph: &TaskGraph, problems: &mut Problems)
         check_references(*line, task, graph, problems);
         check_state(*line, task, graph, problems);
     }
-    if let Some(way) = find_circle(new, graph) {
+    let starts = new.iter().map(|task| &task.object.id);
+    for Cycle { tasks, .. } in find_cycles(starts, |id| graph.waits_for(id), 1) {
         let lines: BTreeMap<&TaskId, usize> =
             new.iter().map(|task| (&task.object.id, task.line)).collect();
-        let line = way.iter().find_map(|id| lines.get(id)).copied().unwrap_or(1);
-        problems.add(line, circle(&way));
+        let line = tasks.iter().find_map(|id| lines.get(id)).copied().unwrap_or(1);
+        problems.add(line, circle(&tasks));
     }
     // The places of tasks in a tree make sense only if there is one.
     if problems.n_more + problems.told.len() == n_before {
@@ -86,48 +88,10 @@ fn check_state(line: usize, task: &Task, graph: &TaskGraph, problems: &mut Probl
     }
 }
 
-/// A step of the walk along what tasks wait for.
-enum Step<'a> {
-    Enter(&'a TaskId),
-    Leave(&'a TaskId),
-}
-
-/// Returns the path from a task back to itself. A task waits for its dependencies and subtasks.
-fn find_circle(new: &[Numbered<Task>], graph: &TaskGraph) -> Option<Vec<TaskId>> {
-    let mut path: Vec<&TaskId> = Vec::new();
-    let mut on_path = BTreeSet::new();
-    let mut known = BTreeSet::new();
-    let mut steps = Vec::new();
-    for task in new {
-        steps.push(Step::Enter(&task.object.id));
-        while let Some(step) = steps.pop() {
-            let id = match step {
-                Step::Leave(id) => {
-                    path.pop();
-                    on_path.remove(id);
-                    known.insert(id);
-                    continue;
-                }
-                Step::Enter(id) => id,
-            };
-            if on_path.contains(id) {
-                let start = path.iter().position(|other| *other == id).unwrap_or(0);
-                return Some(path[start..].iter().copied().chain([id]).cloned().collect());
-            }
-            if !known.contains(id) {
-                on_path.insert(id);
-                path.push(id);
-                steps.push(Step::Leave(id));
-                steps.extend(graph.waits_for(id).map(Step::Enter));
-            }
-        }
-    }
-    None
-}
-
-fn circle(way: &[TaskId]) -> String {
-    let shown: Vec<&str> = way.iter().take(MAX_SHOWN_TASKS).map(TaskId::as_str).collect();
-    let more = if way.len() > MAX_SHOWN_TASKS { " -> …" } else { "" };
+fn circle(tasks: &[&TaskId]) -> String {
+    let way = tasks.iter().chain(tasks.first());
+    let shown: Vec<&str> = way.take(MAX_SHOWN_TASKS).map(|id| id.as_str()).collect();
+    let more = if tasks.len() >= MAX_SHOWN_TASKS { " -> …" } else { "" };
     format!(
         "a task would wait for itself: {}{more}; a task waits for its dependencies and subtasks",
         shown.join(" -> ")
@@ -153,6 +117,12 @@ fn check_kin(new: &[Numbered<Task>], graph: &TaskGraph, problems: &mut Problems)
             }
         }
     }
+}
+
+/// A step of the walk through the tree of parents.
+enum Step<'a> {
+    Enter(&'a TaskId),
+    Leave(&'a TaskId),
 }
 
 /// Returns the place of each task in the tree of parents: when a walk enters it, and the last place
