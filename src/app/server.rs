@@ -17,15 +17,15 @@ use super::{
 };
 use ::mcp::{self, McpServer};
 use ::store::rows::Store;
-use config::manifest::{self, Manifest, TaskEntry};
+use config::manifest::{self, Manifest, WantedTask};
 use config::{Config, Environment, Forges, Secrets};
-use domain::Secret;
 use domain::redact::Redactor;
+use domain::{AgentId, Secret};
 use machine::locks;
 use runtime::nudge::{Nudge, Nudges};
 use runtime::telemetry::ErrorChain;
 use service::world::SystemWorld;
-use service::{Applied, AppliedAs, ApplyError, Service, Settings, Wanted};
+use service::{Applied, AppliedAs, ApplyError, Service, Settings};
 use supervisor::provider::Providers;
 use web::{self, ConfigurationHandle, Programs, RestState, WebhookEndpoint};
 use workspace::Checkouts;
@@ -306,7 +306,7 @@ async fn apply_manifest(
     manifest: &Manifest,
     invocation: &str,
 ) -> anyhow::Result<()> {
-    let mut applied = match service.catalog.apply(&Wanted::from(manifest)).await {
+    let mut applied = match service.catalog.apply(&manifest.wanted).await {
         Ok(applied) => applied,
         Err(ApplyError::Problems(problems)) => {
             let located =
@@ -328,8 +328,8 @@ async fn apply_manifest(
     let is_left_out = |entry: &&Applied| entry.what == AppliedAs::LeftOut && entry.kind == "task";
     let left_out: BTreeSet<&str> =
         applied.iter().filter(is_left_out).map(|entry| entry.id.as_str()).collect();
-    let is_applied = |task: &&TaskEntry| !left_out.contains(task.id.value.as_str());
-    let tasks: Vec<&TaskEntry> = manifest.tasks.iter().filter(is_applied).collect();
+    let is_applied = |task: &&WantedTask| !left_out.contains(task.id.as_str());
+    let tasks: Vec<&WantedTask> = manifest.wanted.tasks.iter().filter(is_applied).collect();
     say_what_is_left(service, &tasks, invocation).await
 }
 
@@ -337,20 +337,20 @@ async fn apply_manifest(
 /// manifest starts nothing.
 async fn say_what_is_left(
     service: &Service,
-    tasks: &[&TaskEntry],
+    tasks: &[&WantedTask],
     invocation: &str,
 ) -> anyhow::Result<()> {
     let mut open = 0;
     for task in tasks {
-        open += usize::from(service.tasks.view(&task.id.value).await?.task.status.is_open());
+        open += usize::from(service.tasks.view(&task.id).await?.task.status.is_open());
     }
     if let (Some(last), 0) = (tasks.last(), open) {
-        let assignee = last.assignee.as_ref().map_or("AGENT", |assignee| assignee.value.as_str());
+        let assignee = last.assignee.as_ref().map_or("AGENT", AgentId::as_str);
         tracing::info!(
-            task_id = %last.id.value, status = "done",
+            task_id = %last.id, status = "done",
             next = format!(
                 "{invocation} task add --project {} --assignee {assignee} --status in_progress --title '…'",
-                last.project.value
+                last.project
             ),
             "every task of the manifest is done; give the next one"
         );

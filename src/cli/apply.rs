@@ -6,7 +6,7 @@ use super::client::Client;
 use super::error::CliError;
 use super::output::{Form, print_json, print_line};
 use config::{Environment, manifest};
-use service::{Applied, AppliedAs, Wanted};
+use service::{Applied, AppliedAs};
 
 pub(super) async fn apply(
     client: &Client,
@@ -15,8 +15,8 @@ pub(super) async fn apply(
     form: Form,
 ) -> Result<(), CliError> {
     let manifest = manifest::load(path, environment).map_err(CliError::Configuration)?;
-    for project in &manifest.projects {
-        let directory = &project.working_directory.value;
+    for project in &manifest.wanted.projects {
+        let directory = &project.working_directory;
         if !directory.is_dir() {
             eprintln!(
                 "agent-coordinator: warning: there is no folder {} (yet)",
@@ -24,7 +24,7 @@ pub(super) async fn apply(
             );
         }
     }
-    let answer = client.post_or_problem::<Vec<Applied>>("/apply", &Wanted::from(&manifest)).await?;
+    let answer = client.post_or_problem::<Vec<Applied>>("/apply", &manifest.wanted).await?;
     let mut applied = match answer {
         Ok(applied) => applied,
         Err(problem) if problem.problems.is_empty() => return Err(problem.into()),

@@ -109,9 +109,9 @@ fn check(
         printer.line(&format!(
             "{}: correct ({} agents, {} projects, {} tasks)",
             path.display(),
-            manifest.agents.len(),
-            manifest.projects.len(),
-            manifest.tasks.len()
+            manifest.wanted.agents.len(),
+            manifest.wanted.projects.len(),
+            manifest.wanted.tasks.len()
         ))?;
     }
     let warning = app::check_state_dir(&config.paths.state_dir)
@@ -164,7 +164,7 @@ fn check(
         host: app::programs::HOST,
         ..app::programs::providers(config, environment)
     };
-    let agents = manifest.as_ref().map(|manifest| manifest.agents.as_slice()).unwrap_or_default();
+    let agents = manifest.map(|manifest| manifest.wanted.agents).unwrap_or_default();
     let ai_types: BTreeSet<&str> = agents.iter().map(|agent| agent.ai_type.as_str()).collect();
     let in_need = names_of(&ai_types, &providers)
         .into_iter()
@@ -202,7 +202,7 @@ fn check(
         return Ok(());
     }
     let kept = agents.iter().filter(|agent| absent.contains(&providers.find(&agent.ai_type).0));
-    let kept: Vec<&str> = kept.map(|agent| agent.id.value.as_str()).collect();
+    let kept: Vec<&str> = kept.map(|agent| agent.id.as_str()).collect();
     let problem = format!("the programs of these providers were not found: {}", absent.join(", "));
     let problem = match kept.as_slice() {
         [] => problem,

@@ -4,15 +4,16 @@
 //! target depends on the content of the store. The caller that knows the store reports such
 //! problems with [`Manifest::report`].
 
+mod wanted;
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Display;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::str::FromStr;
 
 use domain::agent::{AgentStatus, DEFAULT_AI_TYPE, ProjectStatus};
 use domain::task::{Cycle, find_cycles};
 use domain::workspace::{WorkspaceMode, check_base, check_own_merge_hooks, check_pattern};
-use domain::{AgentId, Priority, ProjectId, Secret, TaskId, TaskStatus};
+use domain::{Priority, TaskId, TaskStatus};
 
 use super::environment::Environment;
 use super::reader::{Field, Name, Reader, Section};
@@ -20,6 +21,8 @@ use super::report::{Problem, Report, Transcript};
 use super::source::Source;
 use super::tree::Span;
 use super::{Config, ConfigError, open};
+
+pub use wanted::{Wanted, WantedAgent, WantedProject, WantedTask};
 
 /// The limit of reported circles. More would not help a reader, and a hostile file can have very
 /// many.
@@ -34,81 +37,36 @@ pub struct Location {
     end: usize,
 }
 
-/// A value and its place.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Located<T> {
-    pub value: T,
-    pub at: Location,
-}
-
-/// A whole manifest, in the order of the file.
+/// A whole manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Manifest {
-    pub agents: Vec<AgentEntry>,
-    pub projects: Vec<ProjectEntry>,
-    pub tasks: Vec<TaskEntry>,
+    /// The entries in the order of the file. Prompts, names, titles and descriptions are as they
+    /// are written: a `${…}` in them stays.
+    pub wanted: Wanted,
     /// The variables of the environment from which passkeys were completed.
     pub secret_variables: BTreeSet<String>,
+    places: Vec<EntryPlaces>,
     /// The text that places refer to.
     file: Transcript,
 }
 
-/// An agent in the manifest.
+/// The places of an entry that problems may name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AgentEntry {
-    pub id: Located<AgentId>,
-    /// The name. The default is the id.
-    pub name: String,
-    /// The provider. The default is `claude`.
-    pub ai_type: String,
-    /// The prompt as it is written: a `${…}` in it stays. The same holds for names, titles and
-    /// descriptions.
-    pub system_prompt: String,
-    /// The passkey; `None` leaves the one in the store.
-    pub passkey: Option<Secret>,
-    pub status: AgentStatus,
-}
-
-/// A project in the manifest.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ProjectEntry {
-    pub id: Located<ProjectId>,
-    /// The name. The default is the id.
-    pub name: String,
-    /// The working directory, absolute. Its existence is not checked.
-    pub working_directory: Located<PathBuf>,
-    pub agents: Vec<Located<AgentId>>,
-    pub status: ProjectStatus,
-    pub workspace: WorkspaceEntry,
+struct EntryPlaces {
+    section: &'static str,
+    id: String,
+    at: Location,
+    /// The place of each value, with its key. The elements of a list have the same key.
+    values: Vec<(&'static str, Location)>,
 }
 
 /// The workspaces of a project in the manifest. A key that is not there stays as it is.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct WorkspaceEntry {
-    /// The place where its agents work. It is chosen when the project is created.
-    pub mode: Option<WorkspaceMode>,
-    /// An empty text gives way to that of the configuration.
-    pub base: Option<String>,
-    /// An empty text gives way to that of the configuration.
-    pub branch: Option<String>,
-    /// `off`; an empty text gives way to that of the configuration.
-    pub merge_hooks: Option<String>,
-}
-
-/// A task in the manifest.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TaskEntry {
-    pub id: Located<TaskId>,
-    pub project: Located<ProjectId>,
-    pub title: String,
-    pub description: String,
-    pub assignee: Option<Located<AgentId>>,
-    /// The status of a task that does not exist yet. Without one in the file, its place is that of
-    /// the id.
-    pub status: Located<TaskStatus>,
-    pub parent: Option<Located<TaskId>>,
-    pub dependencies: Vec<Located<TaskId>>,
-    pub priority: Priority,
+#[derive(Default)]
+struct WorkspaceEntry {
+    mode: Option<WorkspaceMode>,
+    base: Option<String>,
+    branch: Option<String>,
+    merge_hooks: Option<String>,
 }
 
 /// Reads the manifest at `path`.
@@ -141,14 +99,17 @@ fn load_named(
 
 fn parse(source: &Source, environment: &Environment) -> Result<Manifest, Report> {
     let reader = Reader::new(source, environment);
-    let ((agents, projects, tasks), file) = reader.read(|mut top| {
-        let agents = read_entries(&mut top, "agents", AgentEntry::read);
-        let projects = read_entries(&mut top, "projects", ProjectEntry::read);
-        let tasks = read_entries(&mut top, "tasks", TaskEntry::read);
-        note_cycles(&reader, &tasks);
-        (agents, projects, tasks)
+    let mut places = Vec::new();
+    let (wanted, file) = reader.read(|mut top| {
+        let wanted = Wanted {
+            agents: read_entries(&mut top, "agents", &mut places, read_agent),
+            projects: read_entries(&mut top, "projects", &mut places, read_project),
+            tasks: read_entries(&mut top, "tasks", &mut places, read_task),
+        };
+        note_cycles(&reader, &wanted.tasks, &places);
+        wanted
     })?;
-    Ok(Manifest { agents, projects, tasks, secret_variables: reader.secret_variables(), file })
+    Ok(Manifest { wanted, secret_variables: reader.secret_variables(), places, file })
 }
 
 impl Manifest {
@@ -168,24 +129,9 @@ impl Manifest {
         id: &str,
         field: Option<(&str, Option<usize>)>,
     ) -> Location {
-        let place = match section {
-            "agents" => self
-                .agents
-                .iter()
-                .find(|entry| entry.id.value.as_str() == id)
-                .map(|entry| entry.id.at),
-            "projects" => self
-                .projects
-                .iter()
-                .find(|entry| entry.id.value.as_str() == id)
-                .map(|entry| entry.locate(field)),
-            _ => self
-                .tasks
-                .iter()
-                .find(|entry| entry.id.value.as_str() == id)
-                .map(|entry| entry.locate(field)),
-        };
-        place.unwrap_or(Location { start: 0, end: 0 })
+        let of_entry = |entry: &&EntryPlaces| entry.section == section && entry.id == id;
+        let entry = self.places.iter().find(of_entry);
+        entry.map_or(Location { start: 0, end: 0 }, |entry| entry.locate(field))
     }
 
     /// Returns a report of one problem at a place of this file.
@@ -194,49 +140,88 @@ impl Manifest {
     }
 }
 
-impl AgentEntry {
-    fn read(name: &Name, mut section: Section<'_, '_>) -> Option<Self> {
-        let statuses: Vec<_> =
-            AgentStatus::ALL.iter().map(|status| (status.as_str(), *status)).collect();
-        let entry = Self {
-            name: section
-                .field("name")
-                .and_then(|field| field.verbatim())
-                .unwrap_or_else(|| name.text.clone()),
-            ai_type: section
-                .field("ai_type")
-                .and_then(|f| f.word())
-                .unwrap_or_else(|| DEFAULT_AI_TYPE.to_owned()),
-            system_prompt: section
-                .optional("system_prompt")
-                .and_then(|field| field.verbatim())
-                .unwrap_or_default(),
-            passkey: section.field("passkey").and_then(|field| field.secret()),
-            status: section.one_of("status", AgentStatus::Active, &statuses),
-            id: located_id(name, section.reader())?,
-        };
-        Some(entry)
+impl EntryPlaces {
+    fn locate(&self, field: Option<(&str, Option<usize>)>) -> Location {
+        let Some((key, index)) = field else { return self.at };
+        let mut values = self.values.iter().filter(|(known, _)| *known == key);
+        values.nth(index.unwrap_or(0)).map_or(self.at, |(_, at)| *at)
+    }
+
+    fn note(&mut self, key: &'static str, field: &Field<'_, '_>) {
+        self.values.push((key, Location::at(&field.span())));
+    }
+
+    /// Returns the id in a field, and notes its place.
+    fn id<T: FromStr>(&mut self, key: &'static str, field: &Field<'_, '_>) -> Option<T> {
+        let id = field.id()?;
+        self.note(key, field);
+        Some(id)
+    }
+
+    /// Returns the ids in a list, and notes their places.
+    fn ids<T: FromStr>(&mut self, key: &'static str, field: Field<'_, '_>) -> Vec<T> {
+        let items = field.list().unwrap_or_default();
+        items.iter().filter_map(|item| self.id(key, item)).collect()
     }
 }
 
-impl ProjectEntry {
-    fn read(name: &Name, mut section: Section<'_, '_>) -> Option<Self> {
-        let statuses: Vec<_> =
-            ProjectStatus::ALL.iter().map(|status| (status.as_str(), *status)).collect();
-        let title = section
+fn read_agent(
+    name: &Name,
+    mut section: Section<'_, '_>,
+    _: &mut EntryPlaces,
+) -> Option<WantedAgent> {
+    let statuses: Vec<_> =
+        AgentStatus::ALL.iter().map(|status| (status.as_str(), *status)).collect();
+    Some(WantedAgent {
+        name: section
             .field("name")
             .and_then(|field| field.verbatim())
-            .unwrap_or_else(|| name.text.clone());
-        let working_directory = section
-            .required("working_directory")
-            .and_then(|field| Some(Located { value: field.path()?, at: Location::of(&field) }));
-        let agents = section.field("agents").map(located_list).unwrap_or_default();
-        let status = section.one_of("status", ProjectStatus::Active, &statuses);
-        let workspace = WorkspaceEntry::read(&mut section);
-        let id = located_id(name, section.reader())?;
-        let working_directory = working_directory?;
-        Some(Self { id, name: title, working_directory, agents, status, workspace })
-    }
+            .unwrap_or_else(|| name.text.clone()),
+        ai_type: section
+            .field("ai_type")
+            .and_then(|f| f.word())
+            .unwrap_or_else(|| DEFAULT_AI_TYPE.to_owned()),
+        system_prompt: section
+            .optional("system_prompt")
+            .and_then(|field| field.verbatim())
+            .unwrap_or_default(),
+        passkey: section.field("passkey").and_then(|field| field.secret()),
+        status: section.one_of("status", AgentStatus::Active, &statuses),
+        id: name.id(section.reader())?,
+    })
+}
+
+fn read_project(
+    name: &Name,
+    mut section: Section<'_, '_>,
+    places: &mut EntryPlaces,
+) -> Option<WantedProject> {
+    let statuses: Vec<_> =
+        ProjectStatus::ALL.iter().map(|status| (status.as_str(), *status)).collect();
+    let title = section
+        .field("name")
+        .and_then(|field| field.verbatim())
+        .unwrap_or_else(|| name.text.clone());
+    let working_directory = section.required("working_directory").and_then(|field| {
+        places.note("working_directory", &field);
+        field.path()
+    });
+    let agents =
+        section.field("agents").map(|field| places.ids("agents", field)).unwrap_or_default();
+    let status = section.one_of("status", ProjectStatus::Active, &statuses);
+    let workspace = WorkspaceEntry::read(&mut section);
+    let id = name.id(section.reader())?;
+    Some(WantedProject {
+        id,
+        name: title,
+        working_directory: working_directory?,
+        agents,
+        status,
+        workspace: workspace.mode,
+        workspace_base: workspace.base,
+        workspace_branch: workspace.branch,
+        merge_hooks: workspace.merge_hooks,
+    })
 }
 
 impl WorkspaceEntry {
@@ -270,72 +255,44 @@ fn checked(field: &Field<'_, '_>, check: fn(&str) -> Result<(), String>) -> Opti
     Some(text)
 }
 
-impl TaskEntry {
-    fn read(name: &Name, mut section: Section<'_, '_>) -> Option<Self> {
-        let statuses: Vec<_> =
-            TaskStatus::ALL.iter().map(|status| (status.as_str(), *status)).collect();
-        let priorities: Vec<_> =
-            Priority::ALL.iter().map(|priority| (priority.as_str(), *priority)).collect();
-        let project = section.required("project").and_then(|field| located(&field));
-        let title = section.required("title").and_then(|field| field.verbatim());
-        let description =
-            section.optional("description").and_then(|field| field.verbatim()).unwrap_or_default();
-        let assignee = section.optional("assignee").and_then(|field| located(&field));
-        let status = section.field("status").and_then(|field| {
-            Some(Located { value: field.one_of(&statuses)?, at: Location::of(&field) })
-        });
-        let parent = section.optional("parent").and_then(|field| located(&field));
-        let dependencies = section.field("dependencies").map(located_list).unwrap_or_default();
-        let priority = section.one_of("priority", Priority::Medium, &priorities);
-        let id: Located<TaskId> = located_id(name, section.reader())?;
-        let status = status.unwrap_or(Located { value: TaskStatus::Todo, at: id.at });
-        Some(Self {
-            id,
-            project: project?,
-            title: title?,
-            description,
-            assignee,
-            status,
-            parent,
-            dependencies,
-            priority,
-        })
-    }
-}
-
-impl ProjectEntry {
-    fn locate(&self, field: Option<(&str, Option<usize>)>) -> Location {
-        match field {
-            Some(("working_directory", _)) => self.working_directory.at,
-            Some(("agents", Some(index))) => {
-                self.agents.get(index).map_or(self.id.at, |agent| agent.at)
-            }
-            _ => self.id.at,
-        }
-    }
-}
-
-impl TaskEntry {
-    fn locate(&self, field: Option<(&str, Option<usize>)>) -> Location {
-        let place = match field {
-            Some(("project", _)) => Some(self.project.at),
-            Some(("assignee", _)) => self.assignee.as_ref().map(|assignee| assignee.at),
-            Some(("status", _)) => Some(self.status.at),
-            Some(("parent", _)) => self.parent.as_ref().map(|parent| parent.at),
-            Some(("dependencies", index)) => {
-                self.dependencies.get(index.unwrap_or(0)).map(|dependency| dependency.at)
-            }
-            _ => None,
-        };
-        place.unwrap_or(self.id.at)
-    }
+fn read_task(
+    name: &Name,
+    mut section: Section<'_, '_>,
+    places: &mut EntryPlaces,
+) -> Option<WantedTask> {
+    let statuses: Vec<_> =
+        TaskStatus::ALL.iter().map(|status| (status.as_str(), *status)).collect();
+    let priorities: Vec<_> =
+        Priority::ALL.iter().map(|priority| (priority.as_str(), *priority)).collect();
+    let project = section.required("project").and_then(|field| places.id("project", &field));
+    let title = section.required("title").and_then(|field| field.verbatim());
+    let description =
+        section.optional("description").and_then(|field| field.verbatim()).unwrap_or_default();
+    let assignee = section.optional("assignee").and_then(|field| places.id("assignee", &field));
+    let status = section.field("status").and_then(|field| {
+        places.note("status", &field);
+        field.one_of(&statuses)
+    });
+    let parent = section.optional("parent").and_then(|field| places.id("parent", &field));
+    let dependencies = section
+        .field("dependencies")
+        .map(|field| places.ids("dependencies", field))
+        .unwrap_or_default();
+    let priority = section.one_of("priority", Priority::Medium, &priorities);
+    Some(WantedTask {
+        id: name.id(section.reader())?,
+        project: project?,
+        title: title?,
+        description,
+        assignee,
+        status: status.unwrap_or(TaskStatus::Todo),
+        parent,
+        dependencies,
+        priority,
+    })
 }
 
 impl Location {
-    fn of(field: &Field<'_, '_>) -> Self {
-        Self::at(&field.span())
-    }
-
     fn at(span: &Span) -> Self {
         Self { start: span.start, end: span.end }
     }
@@ -348,40 +305,44 @@ impl Location {
 fn read_entries<T>(
     top: &mut Section<'_, '_>,
     key: &'static str,
-    read: impl Fn(&Name, Section<'_, '_>) -> Option<T>,
+    places: &mut Vec<EntryPlaces>,
+    read: impl Fn(&Name, Section<'_, '_>, &mut EntryPlaces) -> Option<T>,
 ) -> Vec<T> {
-    top.named_sections(key).into_iter().filter_map(|(name, section)| read(&name, section)).collect()
-}
-
-fn located_id<T: FromStr<Err: Display>>(name: &Name, reader: &Reader<'_>) -> Option<Located<T>> {
-    Some(Located { value: name.id(reader)?, at: Location::at(&name.span) })
-}
-
-fn located<T: FromStr>(field: &Field<'_, '_>) -> Option<Located<T>> {
-    Some(Located { value: field.id()?, at: Location::of(field) })
-}
-
-fn located_list<T: FromStr>(field: Field<'_, '_>) -> Vec<Located<T>> {
-    field.list().unwrap_or_default().iter().filter_map(located).collect()
+    let mut entries = Vec::new();
+    for (name, section) in top.named_sections(key) {
+        let at = Location::at(&name.span);
+        let id = name.text.clone();
+        let mut of_entry = EntryPlaces { section: key, id, at, values: Vec::new() };
+        entries.extend(read(&name, section, &mut of_entry));
+        places.push(of_entry);
+    }
+    entries
 }
 
 /// Notes tasks that wait for themselves, each circle once. References to tasks outside the file
 /// can't close a circle.
-fn note_cycles(reader: &Reader<'_>, tasks: &[TaskEntry]) {
-    let graph = |edges: fn(&TaskEntry) -> Vec<&Located<TaskId>>| {
-        tasks.iter().map(|task| (&task.id.value, edges(task))).collect::<BTreeMap<_, _>>()
-    };
-    let parents = graph(|task| task.parent.iter().collect());
-    let dependencies = graph(|task| task.dependencies.iter().collect());
-    for (graph, what) in [(parents, "is its own ancestor"), (dependencies, "depends on itself")] {
+fn note_cycles(reader: &Reader<'_>, tasks: &[WantedTask], places: &[EntryPlaces]) {
+    let by_id: BTreeMap<&TaskId, &WantedTask> = tasks.iter().map(|task| (&task.id, task)).collect();
+    let places: BTreeMap<&str, &EntryPlaces> = places
+        .iter()
+        .filter(|entry| entry.section == "tasks")
+        .map(|entry| (entry.id.as_str(), entry))
+        .collect();
+    let parents: fn(&WantedTask) -> &[TaskId] = |task| task.parent.as_slice();
+    let dependencies: fn(&WantedTask) -> &[TaskId] = |task| &task.dependencies;
+    for (key, named, what) in [
+        ("parent", parents, "is its own ancestor"),
+        ("dependencies", dependencies, "depends on itself"),
+    ] {
         let cycles = find_cycles(
-            graph.keys().copied(),
-            |id| graph.get(id).into_iter().flatten().map(|reference| &reference.value),
+            by_id.keys().copied(),
+            |id| by_id.get(id).map(|task| named(task)).unwrap_or_default(),
             MAX_CYCLES,
         );
         for Cycle { tasks, closed_by } in cycles {
             let first = tasks[0];
-            let closed_at = graph[tasks[tasks.len() - 1]][closed_by].at;
+            let last = tasks[tasks.len() - 1].as_str();
+            let closed_at = places[last].locate(Some((key, Some(closed_by))));
             let mut way: Vec<_> =
                 tasks.iter().take(MAX_SHOWN_TASKS).map(ToString::to_string).collect();
             if tasks.len() > MAX_SHOWN_TASKS {

@@ -73,9 +73,9 @@ impl Secrets {
 
     /// Adds the secrets of the manifest.
     pub fn add_manifest(&mut self, manifest: &Manifest) {
-        for agent in &manifest.agents {
+        for agent in &manifest.wanted.agents {
             if let Some(passkey) = &agent.passkey {
-                self.add(format!("agents.{}.passkey (manifest)", agent.id.value), passkey.clone());
+                self.add(format!("agents.{}.passkey (manifest)", agent.id), passkey.clone());
             }
         }
         self.variables.extend(manifest.secret_variables.iter().cloned());

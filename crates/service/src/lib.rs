@@ -59,7 +59,7 @@ use tokio_util::sync::CancellationToken;
 pub use attention::MarkedAttention;
 pub use catalog::Catalog;
 pub use catalog::active_projects::ActiveProject;
-pub use catalog::manifest::{Applied, AppliedAs, ApplyError, EntryProblem, LeftOut, Wanted};
+pub use catalog::manifest::{Applied, AppliedAs, ApplyError, EntryProblem, LeftOut};
 pub use chats::Chats;
 pub use chats::agents::Pending;
 pub use chats::people::{ChatPage, Conversation, OpenSessions};

@@ -39,11 +39,11 @@ pub(super) fn listed(
     };
     let manifest =
         config::manifest::load(manifest, environment).map_err(CliError::Configuration)?;
-    let same = manifest.projects.iter().find(|each| {
-        let path = &each.working_directory.value;
+    let same = manifest.wanted.projects.iter().find(|each| {
+        let path = &each.working_directory;
         path == directory || path.canonicalize().is_ok_and(|path| path == directory)
     });
-    Ok(same.map(|project| project.id.value.clone()))
+    Ok(same.map(|project| project.id.clone()))
 }
 
 /// Writes the manifest and the configuration. The configuration comes last: until then a second run
@@ -204,9 +204,9 @@ mod tests {
         let found = listed(&loaded, &choice.directory, &environment).unwrap();
         assert_eq!(found, report.project_id);
         let manifest = loaded.config.general.manifest.clone().unwrap();
-        let manifest = config::manifest::load(&manifest, &environment).unwrap();
+        let manifest = config::manifest::load(&manifest, &environment).unwrap().wanted;
         assert_eq!(manifest.projects[0].name, name);
-        assert_eq!(manifest.projects[0].workspace.mode, Some(WorkspaceMode::Clone));
+        assert_eq!(manifest.projects[0].workspace, Some(WorkspaceMode::Clone));
         assert_eq!(manifest.tasks[0].title, "- [ ] $HOME");
         // The files are there, and nothing is written over.
         let other = Choice { name: "other".to_owned(), ..choice };

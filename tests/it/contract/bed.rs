@@ -22,7 +22,7 @@ use runtime::peer::{Lineage, LocalPeer, PeerKind};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use service::world::SystemWorld;
-use service::{Service, Settings, Wanted};
+use service::{Service, Settings};
 use store::rows::Store;
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _};
@@ -153,7 +153,7 @@ impl Bed {
     pub fn apply(&self, manifest: &str) {
         let path = self.folder.path().join("manifest.yaml");
         fs::write(&path, manifest).unwrap();
-        let wanted = Wanted::from(&manifest::load(&path, &Environment::of_process()).unwrap());
+        let wanted = manifest::load(&path, &Environment::of_process()).unwrap().wanted;
         self.operate("POST", "/apply", &serde_json::to_value(wanted).unwrap());
     }
 

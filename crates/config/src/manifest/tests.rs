@@ -1,5 +1,9 @@
 //! Whole manifests, good and bad.
 
+use std::path::PathBuf;
+
+use domain::Secret;
+
 use super::*;
 
 fn environment() -> Environment {
@@ -34,16 +38,17 @@ fn the_workspaces_of_a_project_are_a_mode_or_a_mapping() {
     let read = |workspace: &str| {
         let text =
             format!("projects: {{ prj: {{ working_directory: /a, workspace: {workspace} }} }}");
-        try_parse(&text).map(|manifest| manifest.projects.into_iter().next().unwrap().workspace)
+        try_parse(&text).map(|manifest| {
+            let project = manifest.wanted.projects.into_iter().next().unwrap();
+            let texts = [project.workspace_base, project.workspace_branch, project.merge_hooks];
+            (project.workspace, texts)
+        })
     };
     let mode = Some(WorkspaceMode::Clone);
-    let short = WorkspaceEntry { mode, ..WorkspaceEntry::default() };
+    let short = (mode, [None, None, None]);
     assert_eq!(read("clone").as_ref(), Ok(&short));
     assert_eq!(read("{ mode: clone }"), Ok(short));
-    let base = Some("develop".to_owned());
-    let branch = Some("w/{task_id}".to_owned());
-    let merge_hooks = Some("off".to_owned());
-    let long = WorkspaceEntry { mode, base, branch, merge_hooks };
+    let long = (mode, ["develop", "w/{task_id}", "off"].map(|text| Some(text.to_owned())));
     let all = "{ mode: clone, base: develop, branch: \"w/{task_id}\", merge_hooks: off }";
     assert_eq!(read(all), Ok(long));
     for (bad, problem) in [
@@ -62,17 +67,17 @@ fn the_workspaces_of_a_project_are_a_mode_or_a_mapping() {
 
 #[test]
 fn the_contracts_manifest_is_read() {
-    let manifest = try_parse(CONTRACT).expect("a valid manifest");
+    let manifest = try_parse(CONTRACT).expect("a valid manifest").wanted;
     let [agent] = manifest.agents.as_slice() else { panic!("one agent") };
-    assert_eq!((agent.id.value.as_str(), agent.name.as_str()), ("agt_developer", "frontend-dev"));
+    assert_eq!((agent.id.as_str(), agent.name.as_str()), ("agt_developer", "frontend-dev"));
     assert_eq!(agent.passkey.as_ref().map(Secret::reveal), Some("hunter2"));
     assert_eq!(agent.system_prompt, "be ${KIND}", "prose is taken as it is");
     let [project] = manifest.projects.as_slice() else { panic!("one project") };
-    assert_eq!(project.working_directory.value, PathBuf::from("/projects/frontend"));
-    assert_eq!(project.agents[0].value, agent.id.value);
+    assert_eq!(project.working_directory, PathBuf::from("/projects/frontend"));
+    assert_eq!(project.agents[0], agent.id);
     let [login, form] = manifest.tasks.as_slice() else { panic!("two tasks") };
-    assert_eq!((login.status.value, login.priority), (TaskStatus::InProgress, Priority::Medium));
-    assert_eq!(form.parent.as_ref().map(|parent| &parent.value), Some(&login.id.value));
+    assert_eq!((login.status, login.priority), (TaskStatus::InProgress, Priority::Medium));
+    assert_eq!(form.parent.as_ref(), Some(&login.id));
 }
 
 #[test]
@@ -80,19 +85,20 @@ fn what_is_left_out_has_a_default() {
     let manifest = try_parse(
         "agents: { a: }\nprojects: { p: { working_directory: apps/p } }\ntasks: { t: { project: p, title: T } }\n",
     )
-    .expect("a valid manifest");
+    .expect("a valid manifest")
+    .wanted;
     let (agent, project, task) = (&manifest.agents[0], &manifest.projects[0], &manifest.tasks[0]);
     assert_eq!(
         (agent.name.as_str(), agent.ai_type.as_str(), agent.status),
         ("a", "claude", AgentStatus::Active)
     );
     assert_eq!((project.name.as_str(), project.status), ("p", ProjectStatus::Active));
-    assert_eq!(project.working_directory.value, PathBuf::from("/plans/apps/p"));
+    assert_eq!(project.working_directory, PathBuf::from("/plans/apps/p"));
     assert_eq!(
-        (task.status.value, task.priority, task.description.as_str()),
+        (task.status, task.priority, task.description.as_str()),
         (TaskStatus::Todo, Priority::Medium, "")
     );
-    assert!(try_parse("").expect("an empty manifest").tasks.is_empty());
+    assert!(try_parse("").expect("an empty manifest").wanted.tasks.is_empty());
 }
 
 #[test]
@@ -120,13 +126,13 @@ tasks:
 fn a_reference_out_of_the_file_is_left_to_whoever_knows_the_store() {
     let text = "tasks:\n  tsk_1:\n    project: prj_elsewhere\n    title: One\n    dependencies: [tsk_old]\n";
     let manifest = try_parse(text).expect("a valid manifest");
-    let task = &manifest.tasks[0];
+    let place = |field| manifest.locate("tasks", "tsk_1", field);
     let report = manifest.report([
-        (task.dependencies[0].at, "task `tsk_old` does not exist".to_owned()),
-        (task.project.at, "project `prj_elsewhere` does not exist".to_owned()),
+        (place(Some(("dependencies", Some(0)))), "task `tsk_old` does not exist".to_owned()),
+        (place(Some(("project", None))), "project `prj_elsewhere` does not exist".to_owned()),
     ]);
     insta::assert_snapshot!(report.to_string());
-    let one = manifest.problem_at(task.id.at, "no such thing").to_string();
+    let one = manifest.problem_at(place(None), "no such thing").to_string();
     assert!(one.contains("manifest.yaml:2:3: no such thing"), "{one}");
 }
 

@@ -4,22 +4,16 @@
 mod left_out;
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use config::manifest::Manifest;
-use domain::agent::{AgentEdit, AgentStatus, AiTypes, ProjectEdit, ProjectStatus};
-use domain::id::{AgentId, ProjectId, TaskId};
-use domain::limits;
+use config::manifest::{Wanted, WantedAgent, WantedProject, WantedTask};
+use domain::agent::{AgentEdit, AiTypes, ProjectEdit};
+use domain::id::TaskId;
 use domain::notice::WorkChange;
 use domain::task::{Actor, NewTask, TaskEdit, change};
-use domain::workspace::WorkspaceMode;
-use domain::{
-    Agent, Assignment, Priority, Project, Refusal, Removable, Secret, ShortId, Task, TaskGraph,
-    TaskStatus, Timestamp,
-};
+use domain::{Agent, Assignment, Project, Refusal, Removable, ShortId, Task, TaskGraph, Timestamp};
 use store::rows::{Transaction, agents, assignments, project_keys, projects, tasks};
 use store::{Read, StoreError};
 
@@ -31,101 +25,6 @@ use crate::ServiceError;
 use crate::removals::check_archive;
 use crate::tasks::release_for;
 use crate::tasks::rules::{Wish, graph_around, write_changed};
-
-/// The entries of a manifest, without their places in its file.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Wanted {
-    #[serde(default)]
-    pub agents: Vec<WantedAgent>,
-    #[serde(default)]
-    pub projects: Vec<WantedProject>,
-    #[serde(default)]
-    pub tasks: Vec<WantedTask>,
-}
-
-#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct WantedAgent {
-    pub id: AgentId,
-    #[schemars(transform = limits::NAME.described())]
-    pub name: String,
-    #[schemars(transform = limits::AI_TYPE.described())]
-    pub ai_type: String,
-    #[schemars(transform = limits::SYSTEM_PROMPT.described())]
-    pub system_prompt: String,
-    /// `None` leaves what there is.
-    #[serde(default, with = "passkey_text")]
-    #[schemars(with = "Option<String>", transform = limits::PASSKEY.described())]
-    pub passkey: Option<Secret>,
-    pub status: AgentStatus,
-}
-
-#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct WantedProject {
-    pub id: ProjectId,
-    #[schemars(transform = limits::NAME.described())]
-    pub name: String,
-    #[schemars(transform = limits::WORKING_DIRECTORY.described_as_absolute())]
-    pub working_directory: PathBuf,
-    /// To be assigned; others that are stay so.
-    pub agents: Vec<AgentId>,
-    pub status: ProjectStatus,
-    /// The place where its agents work. A project that exists keeps its own.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub workspace: Option<WorkspaceMode>,
-    /// The base of the work on its tasks; an empty text for that of the configuration.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub workspace_base: Option<String>,
-    /// The pattern for its branches; an empty text for that of the configuration.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub workspace_branch: Option<String>,
-    /// `off` if merges run no hooks of its repository; an empty text for the configuration.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub merge_hooks: Option<String>,
-}
-
-#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct WantedTask {
-    pub id: TaskId,
-    pub project: ProjectId,
-    #[schemars(transform = limits::TITLE.described_as_needed())]
-    pub title: String,
-    #[schemars(transform = limits::DESCRIPTION.described())]
-    pub description: String,
-    pub assignee: Option<AgentId>,
-    /// Only of a task that doesn't exist yet.
-    pub status: TaskStatus,
-    pub parent: Option<TaskId>,
-    pub dependencies: Vec<TaskId>,
-    pub priority: Priority,
-}
-
-/// A passkey on its way from the command line to the daemon.
-mod passkey_text {
-    use serde::{Deserialize, Deserializer, Serializer};
-
-    use domain::Secret;
-
-    #[allow(clippy::ref_option, reason = "serde gives the field by reference")]
-    pub(crate) fn serialize<S: Serializer>(
-        passkey: &Option<Secret>,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        match passkey {
-            Some(passkey) => serializer.serialize_some(passkey.reveal()),
-            None => serializer.serialize_none(),
-        }
-    }
-
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Option<Secret>, D::Error> {
-        Ok(Option::<String>::deserialize(deserializer)?.map(Secret::new))
-    }
-}
 
 /// The result of one entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -179,76 +78,9 @@ pub enum ApplyError {
     Service(#[from] ServiceError),
 }
 
-impl From<&Manifest> for Wanted {
-    fn from(manifest: &Manifest) -> Self {
-        let agents = manifest.agents.iter().map(|agent| WantedAgent {
-            id: agent.id.value.clone(),
-            name: agent.name.clone(),
-            ai_type: agent.ai_type.clone(),
-            system_prompt: agent.system_prompt.clone(),
-            passkey: agent.passkey.clone(),
-            status: agent.status,
-        });
-        let projects = manifest.projects.iter().map(|project| WantedProject {
-            id: project.id.value.clone(),
-            name: project.name.clone(),
-            working_directory: project.working_directory.value.clone(),
-            agents: project.agents.iter().map(|agent| agent.value.clone()).collect(),
-            status: project.status,
-            workspace: project.workspace.mode,
-            workspace_base: project.workspace.base.clone(),
-            workspace_branch: project.workspace.branch.clone(),
-            merge_hooks: project.workspace.merge_hooks.clone(),
-        });
-        let tasks = manifest.tasks.iter().map(|task| WantedTask {
-            id: task.id.value.clone(),
-            project: task.project.value.clone(),
-            title: task.title.clone(),
-            description: task.description.clone(),
-            assignee: task.assignee.as_ref().map(|assignee| assignee.value.clone()),
-            status: task.status.value,
-            parent: task.parent.as_ref().map(|parent| parent.value.clone()),
-            dependencies: task
-                .dependencies
-                .iter()
-                .map(|dependency| dependency.value.clone())
-                .collect(),
-            priority: task.priority,
-        });
-        Self { agents: agents.collect(), projects: projects.collect(), tasks: tasks.collect() }
-    }
-}
-
 impl From<StoreError> for ApplyError {
     fn from(error: StoreError) -> Self {
         Self::Service(error.into())
-    }
-}
-
-impl WantedTask {
-    /// Returns the task as it will be. The manifest decides about the status of new tasks only.
-    fn to_task(
-        &self,
-        before: Option<&Task>,
-        short_id: ShortId,
-        now: Timestamp,
-    ) -> Result<Task, Refusal> {
-        let task = if let Some(before) = before {
-            Task { project: self.project.clone(), ..before.clone() }
-        } else {
-            let new = NewTask::new(self.project.clone(), self.title.clone());
-            NewTask { status: self.status, ..new }.to_task(self.id.clone(), short_id, now)?
-        };
-        let edit = TaskEdit {
-            title: Some(self.title.clone()),
-            description: Some(self.description.clone()),
-            priority: Some(self.priority),
-            assignee: Some(self.assignee.clone()),
-            parent: Some(self.parent.clone()),
-            dependencies: Some(self.dependencies.clone()),
-            ..TaskEdit::default()
-        };
-        edit.apply(&task)
     }
 }
 
@@ -468,7 +300,7 @@ impl Applying {
                 None => project_keys::take_short_id(tx, &entry.project)?
                     .unwrap_or_else(ShortId::of_no_project),
             };
-            let after = match entry.to_task(before.as_ref(), short_id, tx.now()) {
+            let after = match to_task(entry, before.as_ref(), short_id, tx.now()) {
                 Ok(after) => after,
                 Err(refusal) => {
                     self.complain("tasks", id, field_of(&refusal), refusal.to_string());
@@ -522,6 +354,31 @@ impl Applying {
     fn complain(&mut self, section: &'static str, id: &str, field: Option<Field>, message: String) {
         self.problems.push(EntryProblem { section, id: id.to_owned(), field, message });
     }
+}
+
+/// Returns the task as it will be. The manifest decides about the status of new tasks only.
+fn to_task(
+    wanted: &WantedTask,
+    before: Option<&Task>,
+    short_id: ShortId,
+    now: Timestamp,
+) -> Result<Task, Refusal> {
+    let task = if let Some(before) = before {
+        Task { project: wanted.project.clone(), ..before.clone() }
+    } else {
+        let new = NewTask::new(wanted.project.clone(), wanted.title.clone());
+        NewTask { status: wanted.status, ..new }.to_task(wanted.id.clone(), short_id, now)?
+    };
+    let edit = TaskEdit {
+        title: Some(wanted.title.clone()),
+        description: Some(wanted.description.clone()),
+        priority: Some(wanted.priority),
+        assignee: Some(wanted.assignee.clone()),
+        parent: Some(wanted.parent.clone()),
+        dependencies: Some(wanted.dependencies.clone()),
+        ..TaskEdit::default()
+    };
+    edit.apply(&task)
 }
 
 /// Returns the key whose text a refusal is about.

@@ -7,7 +7,8 @@ use axum::http::StatusCode;
 use crate::extract::InBody;
 use crate::openapi::{Api, about};
 use crate::{FieldProblem, Problem, RestState};
-use service::{Applied, ApplyError, Wanted};
+use config::manifest::Wanted;
+use service::{Applied, ApplyError};
 
 pub(super) fn routes() -> Api {
     let text = "Creates and changes projects, agents and tasks as a manifest lists them";
