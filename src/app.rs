@@ -514,7 +514,7 @@ async fn within<F: Future>(deadline: Duration, what: &str, step: F) {
 
 /// Returns the place of a problem in the file.
 pub fn locate(manifest: &Manifest, problem: &EntryProblem) -> manifest::Location {
-    manifest.locate(problem.section, &problem.id, problem.field)
+    manifest.locate(&problem.section(), problem.of.id(), problem.field)
 }
 
 /// Checks that git is there and new enough for the clones of tasks.

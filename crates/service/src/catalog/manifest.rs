@@ -49,6 +49,12 @@ pub enum AppliedAs {
     LeftOut,
 }
 
+impl Applied {
+    fn new(of: &Removable, what: AppliedAs, warnings: Vec<LeftOut>) -> Self {
+        Self { kind: of.kind().to_string(), id: of.id().to_owned(), what, warnings }
+    }
+}
+
 impl AppliedAs {
     /// Returns whether the entry changed anything.
     pub const fn is_change(self) -> bool {
@@ -59,11 +65,17 @@ impl AppliedAs {
 /// A problem of one entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EntryProblem {
-    /// `agents`, `projects` or `tasks`.
-    pub section: &'static str,
-    pub id: String,
+    /// The agent, project or task of the entry.
+    pub of: Removable,
     pub field: Option<Field>,
     pub message: String,
+}
+
+impl EntryProblem {
+    /// Returns the key of the entries of this kind: `agents`, `projects` or `tasks`.
+    pub fn section(&self) -> String {
+        format!("{}s", self.of.kind())
+    }
 }
 
 /// A key in an entry, with an index if the key holds a list.
@@ -96,12 +108,13 @@ struct AgentEntry {
 /// rolled back.
 #[derive(Default)]
 struct Applying {
+    seen: BTreeSet<Removable>,
     applied: Vec<Applied>,
     problems: Vec<EntryProblem>,
     /// The changes that agents at work must learn.
     news: Vec<WorkChange>,
-    /// The agents and projects to archive, with their sections. They are checked last.
-    to_archive: Vec<(&'static str, Removable)>,
+    /// The agents and projects to archive. They are checked last.
+    to_archive: Vec<Removable>,
 }
 
 impl Catalog {
@@ -161,30 +174,25 @@ impl Applying {
         entries: impl Iterator<Item = &'a AgentEntry>,
         ai_types: &AiTypes,
     ) -> Result<(), StoreError> {
-        let mut seen = BTreeSet::new();
         for AgentEntry { new, edit, salt } in entries {
-            let id = &new.id;
-            if !seen.insert(id) {
-                let problem = "the agent is listed twice".to_owned();
-                self.complain("agents", id.as_str(), None, problem);
+            let of = Removable::Agent(new.id.clone());
+            if !self.is_first(&of) {
                 continue;
             }
-            let before = agents::get(tx, id)?;
+            let before = agents::get(tx, &new.id)?;
             let after = edit.apply(before.clone().unwrap_or_else(|| new.clone()), *salt);
             let checked =
                 after.and_then(|after| ai_types.check(before.as_ref(), &after).map(|()| after));
             match checked {
                 Ok(after) => {
                     if after.is_archived() && !before.as_ref().is_some_and(Agent::is_archived) {
-                        self.to_archive.push(("agents", Removable::Agent(id.clone())));
+                        self.to_archive.push(of.clone());
                     }
                     self.news.extend(write_agent(tx, before.as_ref(), &after)?);
-                    self.note("agent", id.as_str(), applied_as(before.as_ref(), &after));
+                    self.note(&of, applied_as(before.as_ref(), &after));
                 }
                 Err(refusal) => {
-                    let field = field_of(&refusal);
-                    let problem = refusal.to_string();
-                    self.complain("agents", id.as_str(), field, problem);
+                    self.complain(&of, field_of(&refusal), refusal.to_string());
                     if before.is_none() {
                         write_agent(tx, None, new)?;
                     }
@@ -199,14 +207,12 @@ impl Applying {
         tx: &mut Transaction<'_>,
         entries: &[WantedProject],
     ) -> Result<(), StoreError> {
-        let mut seen = BTreeSet::new();
         // Lists in the order of creation keep the order of the file.
         let now = tx.now();
         let moments = (0..).map(|n| now + Duration::from_millis(n));
         for (entry, created_at) in entries.iter().zip(moments) {
-            let id = entry.id.as_str();
-            if !seen.insert(id) {
-                self.complain("projects", id, None, "the project is listed twice".to_owned());
+            let of = Removable::Project(entry.id.clone());
+            if !self.is_first(&of) {
                 continue;
             }
             let before = projects::get(tx, &entry.id)?;
@@ -224,7 +230,7 @@ impl Applying {
             let base = before.clone().unwrap_or_else(|| Project::new(entry.id.clone(), created_at));
             let after = edit.apply(base.clone()).unwrap_or_else(|refusal| {
                 let field = field_of(&refusal).or(Some(("working_directory", None)));
-                self.complain("projects", id, field, refusal.to_string());
+                self.complain(&of, field, refusal.to_string());
                 base
             });
             let after = match &before {
@@ -232,7 +238,7 @@ impl Applying {
                 None => Project { key: keys::claim_suggested(tx, &after)?, ..after },
             };
             if after.is_archived() && !before.as_ref().is_some_and(Project::is_archived) {
-                self.to_archive.push(("projects", Removable::Project(entry.id.clone())));
+                self.to_archive.push(of.clone());
             }
             self.news.extend(write_project(tx, before.as_ref(), &after)?);
             let is_assigned = self.assign(tx, entry)?;
@@ -240,20 +246,19 @@ impl Applying {
                 AppliedAs::Unchanged if is_assigned => AppliedAs::Updated,
                 what => what,
             };
-            self.note("project", id, what);
+            self.note(&of, what);
         }
         Ok(())
     }
 
     /// Complains about each agent or project that is to be archived and has not ended.
     fn check_archived(&mut self, tx: &mut Transaction<'_>) -> Result<(), StoreError> {
-        for (section, of) in std::mem::take(&mut self.to_archive) {
+        for of in std::mem::take(&mut self.to_archive) {
             match check_archive(tx, &of) {
                 Ok(()) => {}
                 Err(ServiceError::Store(error)) => return Err(error),
                 Err(refused) => {
-                    let field = Some(("status", None));
-                    self.complain(section, of.id(), field, refused.to_string());
+                    self.complain(&of, Some(("status", None)), refused.to_string());
                 }
             }
         }
@@ -266,13 +271,14 @@ impl Applying {
         tx: &mut Transaction<'_>,
         entry: &WantedProject,
     ) -> Result<bool, StoreError> {
+        let of = Removable::Project(entry.id.clone());
         let mut is_changed = false;
         for (index, agent) in entry.agents.iter().enumerate() {
             let assignment = Assignment { project: entry.id.clone(), agent: agent.clone() };
             if agents::get(tx, agent)?.is_none() {
                 let field = Some(("agents", Some(index)));
                 let problem = format!("there is no agent `{agent}`");
-                self.complain("projects", entry.id.as_str(), field, problem);
+                self.complain(&of, field, problem);
             } else if !assignments::exists(tx, &assignment)? {
                 assignments::add(tx, &assignment)?;
                 is_changed = true;
@@ -286,12 +292,10 @@ impl Applying {
         tx: &mut Transaction<'_>,
         entries: &[WantedTask],
     ) -> Result<(), ServiceError> {
-        let mut seen = BTreeSet::new();
         let mut changed = Vec::new();
         for entry in entries {
-            let id = entry.id.as_str();
-            if !seen.insert(id) {
-                self.complain("tasks", id, None, "the task is listed twice".to_owned());
+            let of = Removable::Task(entry.id.clone());
+            if !self.is_first(&of) {
                 continue;
             }
             let before = tasks::get(tx, &entry.id)?;
@@ -303,12 +307,12 @@ impl Applying {
             let after = match to_task(entry, before.as_ref(), short_id, tx.now()) {
                 Ok(after) => after,
                 Err(refusal) => {
-                    self.complain("tasks", id, field_of(&refusal), refusal.to_string());
+                    self.complain(&of, field_of(&refusal), refusal.to_string());
                     continue;
                 }
             };
             let what = applied_as(before.as_ref(), &after);
-            self.note("task", id, what);
+            self.note(&of, what);
             if what != AppliedAs::Unchanged {
                 changed.push((before, after));
             }
@@ -323,10 +327,11 @@ impl Applying {
             }
         }
         for (before, task) in &changed {
+            let of = Removable::Task(task.id.clone());
             let missing = missing_of(tx, task, &graph)?;
             if !missing.is_empty() {
                 for (field, problem) in missing {
-                    self.complain("tasks", task.id.as_str(), Some(field), problem);
+                    self.complain(&of, Some(field), problem);
                 }
                 continue;
             }
@@ -339,20 +344,28 @@ impl Applying {
                 }
                 Err(refusal) => {
                     let field = field_of_task(&refusal, before.as_ref(), task);
-                    self.complain("tasks", task.id.as_str(), Some(field), refusal.to_string());
+                    self.complain(&of, Some(field), refusal.to_string());
                 }
             }
         }
         Ok(())
     }
 
-    fn note(&mut self, kind: &str, id: &str, what: AppliedAs) {
-        let kind = kind.to_owned();
-        self.applied.push(Applied { kind, id: id.to_owned(), what, warnings: Vec::new() });
+    /// Returns whether this is the first entry of a thing. Complains about each further one.
+    fn is_first(&mut self, of: &Removable) -> bool {
+        let is_first = self.seen.insert(of.clone());
+        if !is_first {
+            self.complain(of, None, format!("the {} is listed twice", of.kind()));
+        }
+        is_first
     }
 
-    fn complain(&mut self, section: &'static str, id: &str, field: Option<Field>, message: String) {
-        self.problems.push(EntryProblem { section, id: id.to_owned(), field, message });
+    fn note(&mut self, of: &Removable, what: AppliedAs) {
+        self.applied.push(Applied::new(of, what, Vec::new()));
+    }
+
+    fn complain(&mut self, of: &Removable, field: Option<Field>, message: String) {
+        self.problems.push(EntryProblem { of: of.clone(), field, message });
     }
 }
 

@@ -31,7 +31,7 @@ impl From<ApplyError> for Problem {
             ApplyError::Service(error) => error.into(),
             ApplyError::Problems(problems) => {
                 let places = problems.into_iter().map(|problem| {
-                    let mut path = format!("{}.{}", problem.section, problem.id);
+                    let mut path = format!("{}.{}", problem.section(), problem.of.id());
                     if let Some((key, index)) = problem.field {
                         path = format!("{path}.{key}");
                         path.extend(index.map(|index| format!(".{index}")));

@@ -79,13 +79,11 @@ fn list_named(wanted: &Wanted) -> BTreeSet<Removable> {
 /// each entry and each element of a list that was taken out.
 pub(super) fn take_out(wanted: &mut Wanted, facts: &Facts) -> Vec<EntryProblem> {
     let mut taking = Taking { facts, gone: facts.deleted.clone(), warnings: Vec::new() };
-    wanted.agents.retain(|entry| taking.keeps("agents", Removable::Agent(entry.id.clone()), &[]));
-    wanted
-        .projects
-        .retain(|entry| taking.keeps("projects", Removable::Project(entry.id.clone()), &[]));
+    wanted.agents.retain(|entry| taking.keeps(&Removable::Agent(entry.id.clone()), &[]));
+    wanted.projects.retain(|entry| taking.keeps(&Removable::Project(entry.id.clone()), &[]));
     for entry in &mut wanted.projects {
-        let id = entry.id.as_str();
-        taking.shorten("projects", id, "agents", &mut entry.agents, Removable::Agent);
+        let of = Removable::Project(entry.id.clone());
+        taking.shorten(&of, "agents", &mut entry.agents, Removable::Agent);
     }
     // A task may name a later one as its parent, so an entry may go because of a later one.
     let mut n_before = usize::MAX;
@@ -97,12 +95,12 @@ pub(super) fn take_out(wanted: &mut Wanted, facts: &Facts) -> Vec<EntryProblem> 
             let parent = entry.parent.clone().map(Removable::Task);
             needs.extend(assignee.map(|agent| ("assignee", agent)));
             needs.extend(parent.map(|task| ("parent", task)));
-            taking.keeps("tasks", Removable::Task(entry.id.clone()), &needs)
+            taking.keeps(&Removable::Task(entry.id.clone()), &needs)
         });
     }
     for entry in &mut wanted.tasks {
-        let id = entry.id.as_str();
-        taking.shorten("tasks", id, "dependencies", &mut entry.dependencies, Removable::Task);
+        let of = Removable::Task(entry.id.clone());
+        taking.shorten(&of, "dependencies", &mut entry.dependencies, Removable::Task);
     }
     taking.warnings
 }
@@ -117,19 +115,14 @@ struct Taking<'a> {
 impl Taking<'_> {
     /// Returns whether an entry stays. `needs` are the things that it cannot exist without, each
     /// with its key.
-    fn keeps(
-        &mut self,
-        section: &'static str,
-        of: Removable,
-        needs: &[(&'static str, Removable)],
-    ) -> bool {
+    fn keeps(&mut self, of: &Removable, needs: &[(&'static str, Removable)]) -> bool {
         let what = format!("{} `{}`", of.kind(), of.id());
-        if self.facts.deleted.contains(&of) {
+        if self.facts.deleted.contains(of) {
             let message = format!(
                 "the {what} was deleted, so it is left out; \
                 remove the entry, or give it another id"
             );
-            self.warn(section, of.id(), None, message);
+            self.warn(of, None, message);
             return false;
         }
         let Some((key, needed)) = needs.iter().find(|(_, needed)| self.gone.contains(needed))
@@ -142,9 +135,9 @@ impl Taking<'_> {
             needed.id(),
             self.state(needed)
         );
-        self.warn(section, of.id(), Some((key, None)), message);
-        if !matches!(&of, Removable::Task(id) if self.facts.stored.contains(id)) {
-            self.gone.insert(of);
+        self.warn(of, Some((key, None)), message);
+        if !matches!(of, Removable::Task(id) if self.facts.stored.contains(id)) {
+            self.gone.insert(of.clone());
         }
         false
     }
@@ -152,26 +145,26 @@ impl Taking<'_> {
     /// Takes what is gone out of a list of an entry that stays.
     fn shorten<T: Clone>(
         &mut self,
-        section: &'static str,
-        id: &str,
+        of: &Removable,
         key: &'static str,
         list: &mut Vec<T>,
-        of: fn(T) -> Removable,
+        element_of: fn(T) -> Removable,
     ) {
         for (index, element) in mem::take(list).into_iter().enumerate() {
-            let named = of(element.clone());
+            let named = element_of(element.clone());
             if !self.gone.contains(&named) {
                 list.push(element);
                 continue;
             }
             let message = format!(
-                "the {} `{}` {}, so it is left out of the {key} of `{id}`; \
+                "the {} `{}` {}, so it is left out of the {key} of `{}`; \
                 remove it from the list",
                 named.kind(),
                 named.id(),
-                self.state(&named)
+                self.state(&named),
+                of.id()
             );
-            self.warn(section, id, Some((key, Some(index))), message);
+            self.warn(of, Some((key, Some(index))), message);
         }
     }
 
@@ -179,8 +172,8 @@ impl Taking<'_> {
         if self.facts.deleted.contains(gone) { "was deleted" } else { "is left out" }
     }
 
-    fn warn(&mut self, section: &'static str, id: &str, field: Option<Field>, message: String) {
-        self.warnings.push(EntryProblem { section, id: id.to_owned(), field, message });
+    fn warn(&mut self, of: &Removable, field: Option<Field>, message: String) {
+        self.warnings.push(EntryProblem { of: of.clone(), field, message });
     }
 }
 
@@ -188,7 +181,7 @@ impl Taking<'_> {
 pub(super) fn restore_places(problems: &mut [EntryProblem], warnings: &[EntryProblem]) {
     for problem in problems {
         let Some((key, Some(index))) = &mut problem.field else { continue };
-        let is_of = |it: &&EntryProblem| it.section == problem.section && it.id == problem.id;
+        let is_of = |it: &&EntryProblem| it.of == problem.of;
         // The warnings of a list are in its order.
         for taken in warnings.iter().filter(is_of).filter_map(|it| it.field) {
             *index += usize::from(taken.0 == *key && taken.1.is_some_and(|at| at <= *index));
@@ -198,16 +191,13 @@ pub(super) fn restore_places(problems: &mut [EntryProblem], warnings: &[EntryPro
 
 /// Adds the warnings to the results of their entries. An entry without a result was left out.
 pub(super) fn add_warnings(applied: &mut Vec<Applied>, warnings: Vec<EntryProblem>) {
-    for EntryProblem { section, id, field, message } in warnings {
-        let kind = section.trim_end_matches('s').to_owned();
+    for EntryProblem { of, field, message } in warnings {
         let key = field.map(|(key, _)| key.to_owned());
         let warning = LeftOut { key, index: field.and_then(|(_, index)| index), message };
-        let same = applied.iter_mut().find(|entry| entry.kind == kind && entry.id == id);
-        if let Some(entry) = same {
-            entry.warnings.push(warning);
-        } else {
-            let what = AppliedAs::LeftOut;
-            applied.push(Applied { kind, id, what, warnings: vec![warning] });
+        let is_of = |entry: &&mut Applied| entry.kind == of.kind().as_str() && entry.id == of.id();
+        match applied.iter_mut().find(is_of) {
+            Some(entry) => entry.warnings.push(warning),
+            None => applied.push(Applied::new(&of, AppliedAs::LeftOut, vec![warning])),
         }
     }
 }

@@ -58,8 +58,8 @@ fn ids(wanted: &Wanted) -> Vec<&str> {
     agents.chain(projects).chain(tasks).collect()
 }
 
-fn places(warnings: &[EntryProblem]) -> Vec<(&str, &str, Option<Field>)> {
-    warnings.iter().map(|warning| (warning.section, warning.id.as_str(), warning.field)).collect()
+fn places(warnings: &[EntryProblem]) -> Vec<(Removable, Option<Field>)> {
+    warnings.iter().map(|warning| (warning.of.clone(), warning.field)).collect()
 }
 
 fn plain_task(id: &str) -> Value {
@@ -94,15 +94,15 @@ fn deleted_entries_and_what_needs_them_are_left_out_and_the_rest_stays() {
     assert_eq!(all.projects[0].agents.len(), 1);
     assert_eq!(all.tasks[0].dependencies.len(), 1);
     let expected = [
-        ("agents", "ann", None),
-        ("projects", "old", None),
-        ("projects", "shop", Some(("agents", Some(0)))),
-        ("tasks", "hello", None),
-        ("tasks", "of_old", Some(("project", None))),
-        ("tasks", "of_ann", Some(("assignee", None))),
-        ("tasks", "below", Some(("parent", None))),
-        ("tasks", "stays", Some(("dependencies", Some(1)))),
-        ("tasks", "stays", Some(("dependencies", Some(2)))),
+        (of_agent("ann"), None),
+        (of_project("old"), None),
+        (of_project("shop"), Some(("agents", Some(0)))),
+        (of_task("hello"), None),
+        (of_task("of_old"), Some(("project", None))),
+        (of_task("of_ann"), Some(("assignee", None))),
+        (of_task("below"), Some(("parent", None))),
+        (of_task("stays"), Some(("dependencies", Some(1)))),
+        (of_task("stays"), Some(("dependencies", Some(2)))),
     ];
     assert_eq!(places(&warnings), expected);
 }
@@ -160,8 +160,7 @@ fn a_warning_says_what_is_left_out_and_what_to_do() {
 #[test]
 fn a_problem_in_a_shortened_list_has_its_place_in_the_file() {
     let problem = |id: &str, index| EntryProblem {
-        section: "tasks",
-        id: id.to_owned(),
+        of: of_task(id),
         field: Some(("dependencies", Some(index))),
         message: String::new(),
     };
@@ -181,13 +180,9 @@ fn a_warning_stands_with_the_result_of_its_entry_or_is_the_result() {
         what: AppliedAs::Created,
         warnings: vec![],
     }];
-    let warning = |section, field| EntryProblem {
-        section,
-        id: "a".to_owned(),
-        field,
-        message: "gone".to_owned(),
-    };
-    let warnings = vec![warning("agents", None), warning("tasks", Some(("dependencies", Some(1))))];
+    let warning = |of, field| EntryProblem { of, field, message: "gone".to_owned() };
+    let warnings =
+        vec![warning(of_agent("a"), None), warning(of_task("a"), Some(("dependencies", Some(1))))];
     add_warnings(&mut applied, warnings);
     let expected = json!([
         {
