@@ -153,15 +153,16 @@ impl Catalog {
     }
 
     fn agent_entry(&self, entry: &WantedAgent) -> AgentEntry {
+        let WantedAgent { id, name, ai_type, system_prompt, passkey, status } = entry.clone();
         let edit = AgentEdit {
-            name: Some(entry.name.clone()),
-            ai_type: Some(entry.ai_type.clone()),
-            system_prompt: Some(entry.system_prompt.clone()),
-            passkey: entry.passkey.clone(),
-            status: Some(entry.status),
+            name: Some(name),
+            ai_type: Some(ai_type),
+            system_prompt: Some(system_prompt),
+            passkey,
+            status: Some(status),
             ..AgentEdit::default()
         };
-        AgentEntry { new: self.new_agent(entry.id.clone()), edit, salt: self.core.world.new_salt() }
+        AgentEntry { new: self.new_agent(id), edit, salt: self.core.world.new_salt() }
     }
 }
 
@@ -216,17 +217,7 @@ impl Applying {
                 continue;
             }
             let before = projects::get(tx, &entry.id)?;
-            let edit = ProjectEdit {
-                name: Some(entry.name.clone()),
-                working_directory: Some(entry.working_directory.clone()),
-                status: Some(entry.status),
-                // A manifest without the key leaves a project as it is.
-                workspace: entry.workspace,
-                workspace_base: entry.workspace_base.clone(),
-                workspace_branch: entry.workspace_branch.clone(),
-                merge_hooks: entry.merge_hooks.clone(),
-                ..ProjectEdit::default()
-            };
+            let edit = edit_of(entry);
             let base = before.clone().unwrap_or_else(|| Project::new(entry.id.clone(), created_at));
             let after = edit.apply(base.clone()).unwrap_or_else(|refusal| {
                 let field = field_of(&refusal).or(Some(("working_directory", None)));
@@ -369,26 +360,65 @@ impl Applying {
     }
 }
 
+// The entries are taken apart by all their fields, so that the compiler names each new one.
+
+/// Returns the edit of a project that exists or is new. Its agents are assigned apart from it.
+fn edit_of(entry: &WantedProject) -> ProjectEdit {
+    let WantedProject {
+        id: _,
+        name,
+        working_directory,
+        agents: _,
+        status,
+        workspace,
+        workspace_base,
+        workspace_branch,
+        merge_hooks,
+    } = entry.clone();
+    ProjectEdit {
+        name: Some(name),
+        working_directory: Some(working_directory),
+        status: Some(status),
+        // A manifest without the key leaves a project as it is.
+        workspace,
+        workspace_base,
+        workspace_branch,
+        merge_hooks,
+        ..ProjectEdit::default()
+    }
+}
+
 /// Returns the task as it will be. The manifest decides about the status of new tasks only.
 fn to_task(
-    wanted: &WantedTask,
+    entry: &WantedTask,
     before: Option<&Task>,
     short_id: ShortId,
     now: Timestamp,
 ) -> Result<Task, Refusal> {
+    let WantedTask {
+        id,
+        project,
+        title,
+        description,
+        assignee,
+        status,
+        parent,
+        dependencies,
+        priority,
+    } = entry.clone();
     let task = if let Some(before) = before {
-        Task { project: wanted.project.clone(), ..before.clone() }
+        Task { project, ..before.clone() }
     } else {
-        let new = NewTask::new(wanted.project.clone(), wanted.title.clone());
-        NewTask { status: wanted.status, ..new }.to_task(wanted.id.clone(), short_id, now)?
+        let new = NewTask { status, ..NewTask::new(project, title.clone()) };
+        new.to_task(id, short_id, now)?
     };
     let edit = TaskEdit {
-        title: Some(wanted.title.clone()),
-        description: Some(wanted.description.clone()),
-        priority: Some(wanted.priority),
-        assignee: Some(wanted.assignee.clone()),
-        parent: Some(wanted.parent.clone()),
-        dependencies: Some(wanted.dependencies.clone()),
+        title: Some(title),
+        description: Some(description),
+        priority: Some(priority),
+        assignee: Some(assignee),
+        parent: Some(parent),
+        dependencies: Some(dependencies),
         ..TaskEdit::default()
     };
     edit.apply(&task)
