@@ -450,3 +450,51 @@ async fn nothing_of_a_repository_inside_runs() {
     assert_eq!(bed.git(&bed.tree("two"), &["status", "--porcelain"]), "");
     assert!(made.base_commit.is_some());
 }
+
+/// The kept state of a sparse clone with a repository `lib` and a linked work tree `linked`, as
+/// the version before made it: it copied repositories that an agent had made inside.
+const BEFORE: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/workspaces/nested.bundle");
+
+#[tokio::test]
+async fn a_repository_inside_that_an_earlier_version_kept_comes_back() {
+    let bed = Bed::new();
+    let source = bed.folder.path().join("before");
+    std::fs::create_dir(&source).unwrap();
+    bed.git(&source, &["init", "--quiet", "--initial-branch=main"]);
+    bed.git(&source, &["pull", "--quiet", BEFORE, "refs/agent-coordinator/source/heads/main"]);
+    let order = |id: &str| Order { source: source.clone(), ..bed.order(id) };
+    bed.checkouts.prepare(&order("other")).await.unwrap();
+    let keep = bed.keep_repository();
+    let fetch = ["fetch", "--quiet", BEFORE, "refs/agent-coordinator/kept/*:refs/before/*"];
+    bed.git(&keep, &fetch);
+    let id = |name: &str| bed.git(&keep, &["rev-parse", "--verify", name]);
+    let kept = id("refs/before/wsp_01a22b46c7a475ceb94fb492cba69275/1");
+    let side = id("1431069bbc9b59e0631f929429909bcb2fc3243f^{commit}");
+    let restores = Some(Restored {
+        kept_commit: kept.clone(),
+        head_commit: Some(side.clone()),
+        base_ref: Some("refs/heads/main".to_owned()),
+        base_commit: Some(bed.git(&source, &["rev-parse", "main"])),
+    });
+    bed.checkouts.prepare(&Order { restores, ..order("one") }).await.unwrap();
+    let tree = bed.tree("one");
+    let lib = tree.join("lib");
+    let read = |name: &str| std::fs::read_to_string(tree.join(name)).unwrap();
+    assert_eq!(bed.git(&lib, &["log", "--format=%s"]), "second inside\ninside");
+    assert_eq!(bed.git(&lib, &["log", "--format=%s", "aside"]), "inside");
+    assert_eq!(bed.git(&lib, &["cat-file", "-t", "v1"]), "tag");
+    assert_eq!(bed.git(&lib, &["symbolic-ref", "HEAD"]), "refs/heads/main");
+    assert_eq!(bed.git(&lib, &["status", "--porcelain"]), "?? open.txt");
+    bed.git(&lib, &["fsck", "--strict"]);
+    assert_eq!(bed.git(&tree.join("linked"), &["rev-parse", "HEAD"]), side);
+    assert_eq!(bed.git(&tree.join("linked"), &["symbolic-ref", "HEAD"]), "refs/heads/side");
+    assert_eq!(read("lib/open.txt") + &read("linked/side-open.txt"), "open\nopen\n");
+    // It is sparse again.
+    assert!(tree.join("a/one.txt").exists() && !tree.join("b").exists());
+    assert_eq!(bed.git(&tree, &["status", "--porcelain"]), "?? lib/\n?? linked/");
+    let to = bed.folder.path().join("to");
+    let (project, id) = ("shop".parse().unwrap(), "one".parse().unwrap());
+    bed.checkouts.write_kept_to(&project, &id, &kept, &to).await.unwrap();
+    assert_eq!(std::fs::read_to_string(to.join("lib/second.txt")).unwrap(), "second\n");
+}
