@@ -78,7 +78,6 @@ impl Workspaces {
             source: self.source.clone(),
             agent: "agt".parse()?,
             base: None,
-            paths: Vec::new(),
             dependencies: Vec::new(),
             submodules: false,
             lfs: false,

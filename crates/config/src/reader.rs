@@ -29,10 +29,17 @@ const MAX_QUOTED: usize = 60;
 const MAX_NEAREST: usize = 100;
 
 /// The keys of earlier versions by their paths, each with what to do.
-const REMOVED: &[(&str, &str)] = &[(
-    "retention.deleted",
-    "delete this key: a deletion is final, and what is archived can come back",
-)];
+const REMOVED: &[(&str, &str)] = &[
+    (
+        "retention.deleted",
+        "delete this key: a deletion is final, and what is archived can come back",
+    ),
+    (
+        "workspace.paths",
+        "delete this key: the hook `after_create` of `workspace.hooks` may run \
+         `git sparse-checkout set FOLDER`",
+    ),
+];
 
 /// The place in the file that sets a setting.
 #[derive(Debug, Clone, PartialEq, Eq)]

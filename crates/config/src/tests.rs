@@ -190,7 +190,7 @@ parking: { initial: 1m, max: 2h }
 shutdown: { sigterm: keep, sigint: stop }
 log: { level: "warn,agent_coordinator=debug", format: json, file: ~/ac.log }
 output: { max_file: 1 MiB, files: 2 }
-workspace: { root: /srv/workspaces, base: develop, branch: "work/{agent_id}-{task_id}", paths: [src, docs/web], submodules: true, lfs: pointers, publish: branch, merge_hooks: run, merge_hooks_in: { prj_a: off, prj_b: ask }, keep: 2days, shared_at_once: 3, snapshots: false, ignored_max: 1 MiB, max_disk: 3 GiB, rebuildable: [target], hooks: { after_create: [npm, ci], before_run: [make, up], after_run: [make, down], before_remove: [make, clean], timeout: 2min }, limits: { git_memory: 2 GiB, git_time: 10min, files: 5000, objects: 6000 } }
+workspace: { root: /srv/workspaces, base: develop, branch: "work/{agent_id}-{task_id}", submodules: true, lfs: pointers, publish: branch, merge_hooks: run, merge_hooks_in: { prj_a: off, prj_b: ask }, keep: 2days, shared_at_once: 3, snapshots: false, ignored_max: 1 MiB, max_disk: 3 GiB, rebuildable: [target], hooks: { after_create: [npm, ci], before_run: [make, up], after_run: [make, down], before_remove: [make, clean], timeout: 2min }, limits: { git_memory: 2 GiB, git_time: 10min, files: 5000, objects: 6000 } }
 retention: { history: 10days, events: 2h, max_events: 5000, chats: 2days, output: 3days, output_size: 1 GiB }
 forge: { poll_interval: 5s, write_interval: 2s, writes_per_hour: 99, write_settle: 1m 30s, dry_run: true, claims_from: [rival, Other], webhook: { path: /hooks/x, secret: "${FORGE_WEBHOOK_SECRET}" } }
 github:
@@ -239,7 +239,6 @@ fn every_setting_arrives() {
             root: Some(PathBuf::from("/srv/workspaces")),
             base: Some("develop".to_owned()),
             branch: "work/{agent_id}-{task_id}".to_owned(),
-            paths: vec!["src".to_owned(), "docs/web".to_owned()],
             submodules: true,
             lfs: LfsFiles::Pointers,
             publish: PublishResults::Branch,
@@ -418,11 +417,22 @@ unheard_of: "\e[31m"
 
 #[test]
 fn a_key_of_an_earlier_version_is_explained() {
-    let report = report("retention: { events: 2h, deleted: 5m }");
-    for words in ["coordinator_config.yaml:1:26: `retention.deleted` was removed", "archived"] {
-        assert!(report.contains(words), "{words}: {report}");
+    for (file, expected) in [
+        (
+            "retention: { events: 2h, deleted: 5m }",
+            ["coordinator_config.yaml:1:26: `retention.deleted` was removed", "archived"],
+        ),
+        (
+            "workspace: { keep: 2h, paths: [src] }",
+            ["coordinator_config.yaml:1:24: `workspace.paths` was removed", "after_create"],
+        ),
+    ] {
+        let report = report(file);
+        for words in expected {
+            assert!(report.contains(words), "{words}: {report}");
+        }
+        assert!(!report.contains("unknown key"), "{report}");
     }
-    assert!(!report.contains("unknown key"), "{report}");
 }
 
 #[test]

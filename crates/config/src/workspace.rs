@@ -13,8 +13,7 @@ use super::reader::Field;
 use super::report::Problem;
 use domain::ProjectId;
 use domain::workspace::{
-    DEFAULT_PATTERN, GitLimits, LfsFiles, MergeHooks, PublishResults, check_base, check_paths,
-    check_pattern,
+    DEFAULT_PATTERN, GitLimits, LfsFiles, MergeHooks, PublishResults, check_base, check_pattern,
 };
 
 keys! {
@@ -39,11 +38,6 @@ keys! {
         /// The branch of the result of a task. It must have `{task_id}`, and may have `{agent_id}`
         /// and `{project_id}`. The ids are written in lower case.
         pub branch: String = DEFAULT_PATTERN.to_owned(), branch(), Now;
-
-        /// The folders of the repository whose files a clone has, as in a sparse checkout of git.
-        /// The files directly in a folder above one of them are there, too. Without any, a clone
-        /// has all files.
-        pub paths: Vec<String> = Vec::new(), folders(), Now;
 
         /// Whether new clones have the files of submodules, too. A submodule must be at the host of
         /// the project's repository, or in the folder beside it. Clones for pull and merge requests
@@ -182,10 +176,6 @@ fn hooks_in() -> Kind<BTreeMap<ProjectId, MergeHooks>> {
 
 fn lfs() -> Kind<LfsFiles> {
     words(LfsFiles::ALL.iter().map(|word| (word.as_str(), *word)).collect::<Vec<_>>())
-}
-
-fn folders() -> Kind<Vec<String>> {
-    list(text()).checked(|paths: &Vec<String>| check_paths(paths)).written_as("[]")
 }
 
 fn rebuildable() -> Vec<String> {

@@ -35,7 +35,7 @@ mod unmerged;
 use serde::{Deserialize, Serialize};
 
 pub use branch::{BranchIds, DEFAULT_PATTERN, branch_of, check_pattern};
-pub use cone::{Cone, check_paths};
+pub use cone::Cone;
 pub use content::Content;
 pub use folder::{Folder, FolderRepository};
 pub use git_tree::{TreeFault, fault_of};

@@ -75,7 +75,6 @@ impl Checkouts {
             source: PathBuf::new(),
             agent: order.agent.clone(),
             base: None,
-            paths: Vec::new(),
             submodules: false,
             lfs: false,
             dependencies: Vec::new(),

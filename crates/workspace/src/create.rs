@@ -11,7 +11,7 @@ use super::lending::{alternates, make_tree};
 use super::lfs::LfsFill;
 use super::rights::{Owner, blocking_as, set_mode};
 use super::source::Source;
-use super::sparse::Made;
+use super::sparse::{Made, make_beginning, note_cone};
 use super::submodules::Origin;
 use super::temporary::setting;
 use super::{CheckoutError, Checkouts, Place, remove_folder, rename, write};
@@ -67,12 +67,15 @@ impl Checkouts {
         self.place(&order.project, &order.id).folder.join(HOOK_FOLLOWS).exists()
     }
 
-    /// Notes that the hook has run, so that an agent may use the workspace from then on.
+    /// Notes that the hook has run, so that an agent may use the workspace from then on. The hook
+    /// may have made it a sparse checkout.
     ///
     /// # Errors
-    /// The note cannot be written.
-    pub fn note_hook_passed(&self, order: &Order) -> Result<(), CheckoutError> {
-        let path = self.place(&order.project, &order.id).folder.join(HOOK_FOLLOWS);
+    /// The note cannot be written. `Refused` for a sparse checkout that does not name folders.
+    pub async fn note_hook_passed(&self, order: &Order) -> Result<(), CheckoutError> {
+        let place = self.place(&order.project, &order.id);
+        note_cone(&place).await?;
+        let path = place.folder.join(HOOK_FOLLOWS);
         std::fs::remove_file(&path).map_err(CheckoutError::io("remove", &path))
     }
 
@@ -179,15 +182,19 @@ impl Checkouts {
             self.guard_objects(place).await?;
         }
         let kept = order.restores.as_ref().map(|kept| kept.kept_commit.as_str());
-        let cone = self.cone_of(&order.paths, kept, from.start, place).await?;
+        let cone = self.kept_cone(kept, place).await?;
         self.check_out(order, prepared, from, &cone, place, new).await?;
         self.add_named_files(order, from, &cone, place, &new.join("tree")).await?;
         if next == Next::Hook {
             write(&new.join(HOOK_FOLLOWS), [])?;
         }
-        let begun = self.begun_for(order, place).await?;
-        let made = serde_json::to_vec(&Made::new(prepared, &cone, begun)).unwrap_or_default();
-        write(&new.join(MADE), made)?;
+        let made = Made {
+            prepared: prepared.clone(),
+            paths: cone.folders().to_vec(),
+            has_no_gitlinks: true,
+            begun: self.begun_for(order, place).await?,
+        };
+        write(&new.join(MADE), serde_json::to_vec(&made).unwrap_or_default())?;
         set_mode(&new.join(MADE), 0o600)?;
         crash_point::reach(CrashPoint::WorkspaceMade);
         rename(new, &place.folder)
@@ -309,11 +316,15 @@ impl Checkouts {
         // From here on the daemon has an index of its own. Only the owner can change its times.
         let index = made.index();
         copy_as(owner, &own.join("index"), &index).await?;
+        if !cone.is_all() {
+            // The agent's index says of files that are not there that git is to overlook them.
+            on_tree(&["read-tree", "HEAD"]).variable("GIT_INDEX_FILE", &index).run().await?;
+            make_beginning(&prepared.subdirectory, &made).await?;
+        }
         // Only git reads this one, so it may have the shorter form.
         let shorten = ["update-index", "--index-version", "4"];
         on_tree(&shorten).variable("GIT_INDEX_FILE", &index).run().await?;
         self.forget_gitlinks(&made).await?;
-        self.leave_out_absent(cone, &prepared.subdirectory, &made).await?;
         self.bring_back(order, place, &tree).await
     }
 

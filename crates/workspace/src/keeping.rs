@@ -22,7 +22,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::Path;
 
-use super::create::{MADE, read_made};
 use super::git::GitError;
 use super::inside::Inside;
 use super::merging::Signatures;
@@ -30,7 +29,7 @@ use super::objects::lines;
 use super::refs::{Refs, read_refs, read_text};
 use super::rights::blocking_as;
 use super::source::entries;
-use super::sparse::cone_at;
+use super::sparse::{cone_at, find_made};
 use super::walk::{Walk, find_unreadable, walk};
 use super::{CheckoutError, Checkouts, KeepPolicy, Place};
 use domain::workspace::{Cone, Content, Found, KeepOrder};
@@ -116,8 +115,8 @@ impl Checkouts {
         let result = result.or_else(|| order.base_commit.clone());
         self.prepare_reading(place).await?;
         // The owner of a workspace can change its index.
-        let may_have_gitlinks = place.owner.is_some() || !place.folder.join(MADE).exists();
-        if may_have_gitlinks || !read_made(place)?.has_no_gitlinks {
+        let has_none = find_made(place)?.is_some_and(|made| made.has_no_gitlinks);
+        if place.owner.is_some() || !has_none {
             self.forget_gitlinks(place).await?;
         }
         let head = self.head_of_files(place, order, &refs, result.as_deref(), &objects).await?;

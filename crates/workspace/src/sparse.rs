@@ -1,8 +1,8 @@
-//! Workspaces with the files of some folders only (`workspace.paths`).
+//! Workspaces with the files of some folders only.
 //!
-//! The repository of such a workspace is a sparse checkout, so the commits of the agent have all
-//! files. The daemon's own index has only the files that are there. Files that lack are taken for
-//! removed inside the folders, and are taken from the result elsewhere.
+//! A hook chooses the folders in a new workspace, by `git sparse-checkout set`. The commits of the
+//! agent have all files. The daemon's own index has only files that are there. Files that lack
+//! are taken for removed inside the folders, and are taken from the result elsewhere.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -12,50 +12,35 @@ use std::path::{Path, PathBuf};
 
 use super::create::{MADE, read_made};
 use super::inside::{InTheWay, Inside};
+use super::refs::read_text;
 use super::rights::{Owner, blocking_as};
 use super::source::entries;
-use super::{CheckoutError, Checkouts, Place};
+use super::{CheckoutError, Checkouts, Place, write};
 use domain::workspace::{Cone, Prepared};
 
 /// The name of the folders in the tree of a kept commit, beside `refs`.
 const KEPT: &str = "git/paths";
 
 impl Checkouts {
-    /// Returns the folders of a new workspace. One that comes back has those that it had.
-    pub(super) async fn cone_of(
+    /// Returns the folders that the work had when it was kept. Other new workspaces have all.
+    pub(super) async fn kept_cone(
         &self,
-        paths: &[String],
         kept: Option<&str>,
-        start: Option<&str>,
         place: &Place,
     ) -> Result<Cone, CheckoutError> {
-        if let Some(kept) = kept {
-            let list = ["ls-tree", "--name-only", "--full-tree", kept, "--", KEPT];
-            if self.git.on(&place.keep(), list).text().await?.is_empty() {
-                return Ok(Cone::default());
-            }
-            let blob = format!("{kept}:{KEPT}");
-            let text = self.git.on(&place.keep(), ["cat-file", "blob", &blob]).run().await?;
-            let paths: Vec<String> = serde_json::from_slice(&text).map_err(|error| {
-                CheckoutError::Refused(format!("`{blob}` of the kept commit: {error}"))
-            })?;
-            return Ok(Cone::new(&paths));
-        }
-        let cone = Cone::new(paths);
-        let Some(start) = start.filter(|_| !cone.is_all()) else {
+        let Some(kept) = kept else {
             return Ok(Cone::default());
         };
-        for folder in cone.folders() {
-            let tree = format!("{start}:{folder}");
-            let kind = self.git.on(&place.keep(), ["cat-file", "-t", &tree]).end().await?;
-            if kind.stdout.starts_with(b"tree") {
-                return Ok(cone);
-            }
+        let list = ["ls-tree", "--name-only", "--full-tree", kept, "--", KEPT];
+        if self.git.on(&place.keep(), list).text().await?.is_empty() {
+            return Ok(Cone::default());
         }
-        Err(CheckoutError::Refused(format!(
-            "`workspace.paths` names no folder of the commit that the work begins at: {}",
-            cone.folders().join(", ")
-        )))
+        let blob = format!("{kept}:{KEPT}");
+        let text = self.git.on(&place.keep(), ["cat-file", "blob", &blob]).run().await?;
+        let paths: Vec<String> = serde_json::from_slice(&text).map_err(|error| {
+            CheckoutError::Refused(format!("`{blob}` of the kept commit: {error}"))
+        })?;
+        Ok(Cone::new(&paths))
     }
 
     /// Makes a new repository a sparse checkout. `own` is its folder `.git`.
@@ -78,42 +63,6 @@ impl Checkouts {
             Inside::open(&own)?.write(file, patterns.as_bytes(), 0o644)
         })
         .await
-    }
-
-    /// Removes the files that are not there from the daemon's index of a new workspace, and makes
-    /// the folder in which the agent begins.
-    pub(super) async fn leave_out_absent(
-        &self,
-        cone: &Cone,
-        subdirectory: &str,
-        made: &Place,
-    ) -> Result<(), CheckoutError> {
-        if cone.is_all() {
-            return Ok(());
-        }
-        let tree = made.tree();
-        let begins_in = PathBuf::from(subdirectory);
-        blocking_as(made.owner, move || {
-            Inside::open(&tree)?.make_folder(&begins_in, InTheWay::Refuse).map(drop)
-        })
-        .await?;
-        let index = made.index();
-        let on_index = |arguments: &[&str]| {
-            let arguments: Vec<&OsStr> = arguments.iter().map(OsStr::new).collect();
-            self.on_files(made, &arguments, &index)
-        };
-        let listed = on_index(&["ls-files", "-t", "-z"])?.run().await?;
-        let mut absent = Vec::new();
-        for entry in entries(&listed) {
-            // The letter S marks what the sparse checkout leaves out.
-            if let Some(path) = entry.as_os_str().as_bytes().strip_prefix(b"S ") {
-                absent.extend_from_slice(path);
-                absent.push(0);
-            }
-        }
-        let forget = ["update-index", "-z", "--force-remove", "--stdin"];
-        on_index(&forget)?.input(absent).run().await?;
-        Ok(())
     }
 
     /// Returns the tree `visible` of the files that are there, with those files of `result` that the
@@ -185,7 +134,7 @@ pub(super) struct Made {
     pub(super) prepared: Prepared,
     /// The folders of a sparse checkout.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    paths: Vec<String>,
+    pub(super) paths: Vec<String>,
     /// The daemon's index had no submodules from the beginning. Earlier versions left them there.
     #[serde(default)]
     pub(super) has_no_gitlinks: bool,
@@ -194,20 +143,63 @@ pub(super) struct Made {
     pub(super) begun: Option<BTreeSet<String>>,
 }
 
-impl Made {
-    pub(super) fn new(prepared: &Prepared, cone: &Cone, begun: Option<BTreeSet<String>>) -> Self {
-        let paths = cone.folders().to_vec();
-        Self { prepared: prepared.clone(), paths, has_no_gitlinks: true, begun }
+/// Notes the folders that a hook chose in a new workspace, which no agent has used yet.
+///
+/// # Errors
+/// `Refused` if it chose files by patterns: they cannot be told from files that are removed.
+pub(super) async fn note_cone(place: &Place) -> Result<(), CheckoutError> {
+    let own = place.tree().join(".git");
+    let found = blocking_as(place.owner, move || Ok(read_cone(&own))).await?;
+    let Some(cone) = found else {
+        return Err(CheckoutError::Refused(
+            "the hook `after_create` made a sparse checkout that cannot be kept; name up to 100 \
+             folders, as in `git sparse-checkout set FOLDER`"
+                .to_owned(),
+        ));
+    };
+    let made = Made { paths: cone.folders().to_vec(), ..read_made(place)? };
+    if !cone.is_all() {
+        make_beginning(&made.prepared.subdirectory, place).await?;
     }
+    write(&place.folder.join(MADE), serde_json::to_vec(&made).unwrap_or_default())
+}
+
+/// Makes the folder in which the agent begins. No folder of the cone may contain it.
+pub(super) async fn make_beginning(subdirectory: &str, made: &Place) -> Result<(), CheckoutError> {
+    let tree = made.tree();
+    let begins_in = PathBuf::from(subdirectory);
+    blocking_as(made.owner, move || {
+        Inside::open(&tree)?.make_folder(&begins_in, InTheWay::Refuse).map(drop)
+    })
+    .await
+}
+
+/// Reads the folders of a repository as text, because a hook has written there. `None` for a sparse
+/// checkout by other patterns.
+fn read_cone(own: &Path) -> Option<Cone> {
+    let is_sparse = |file: &str| {
+        let text = read_text(&own.join(file))?;
+        let settings = text.lines().filter_map(|line| line.split_once('='));
+        let mut set =
+            settings.filter(|(name, _)| name.trim().eq_ignore_ascii_case("sparseCheckout"));
+        Some(set.next_back()?.1.trim() == "true")
+    };
+    // Git writes the setting for one work tree, which comes before that of the repository.
+    if !is_sparse("config.worktree").or_else(|| is_sparse("config")).unwrap_or(false) {
+        return Some(Cone::default());
+    }
+    Cone::from_patterns(&read_text(&own.join("info/sparse-checkout"))?)
 }
 
 /// Returns the folders of a workspace that was made. Without the file that names them, it is kept as
 /// one with all files: that loses nothing.
 pub(super) fn cone_at(place: &Place) -> Result<Cone, CheckoutError> {
-    if !place.folder.join(MADE).exists() {
-        return Ok(Cone::default());
-    }
-    Ok(Cone::new(&read_made(place)?.paths))
+    Ok(find_made(place)?.map(|made| Cone::new(&made.paths)).unwrap_or_default())
+}
+
+/// Returns the facts about a workspace since it was made; `None` without the file.
+pub(super) fn find_made(place: &Place) -> Result<Option<Made>, CheckoutError> {
+    place.folder.join(MADE).exists().then(|| read_made(place)).transpose()
 }
 
 /// Returns the path in an entry that `git ls-tree` printed.

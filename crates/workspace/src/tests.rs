@@ -88,7 +88,6 @@ impl Bed {
             source: self.source(),
             agent: "dev".parse().unwrap(),
             base: None,
-            paths: Vec::new(),
             submodules: false,
             lfs: false,
             dependencies: Vec::new(),

@@ -5,10 +5,8 @@
 
 use std::collections::BTreeSet;
 
-/// The longest list of folders.
+/// The longest list of folders that is read from patterns.
 const MAX_FOLDERS: usize = 100;
-/// The longest path of a folder, in bytes.
-const MAX_PATH: usize = 1_000;
 
 /// The folders of a workspace. Without any, it has all files.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -18,7 +16,7 @@ pub struct Cone {
 }
 
 impl Cone {
-    /// Returns the cone of folders, which [`check_paths`] accepts.
+    /// Returns the cone of folders, each from the top of the repository.
     pub fn new(paths: &[String]) -> Self {
         let all: BTreeSet<&str> = paths.iter().map(|path| path.trim_end_matches('/')).collect();
         let is_in_other =
@@ -49,6 +47,21 @@ impl Cone {
         self.is_all() || self.folders.iter().any(is_in)
     }
 
+    /// Returns the cone of the patterns in `.git/info/sparse-checkout`; `None` if they name something
+    /// else than folders, or too many. Git writes a backslash before `*`, `?` and the like.
+    pub fn from_patterns(patterns: &str) -> Option<Self> {
+        let lines: BTreeSet<&str> = patterns.lines().collect();
+        let is_whole = |folder: &&str| !lines.contains(format!("!/{folder}/*/").as_str());
+        let folders = lines.iter().filter_map(|line| line.strip_prefix('/')?.strip_suffix('/'));
+        let paths: Vec<String> = folders.filter(is_whole).map(str::to_owned).collect();
+        if paths.is_empty() || paths.len() > MAX_FOLDERS || patterns.contains('\\') {
+            return None;
+        }
+        let cone = Self::new(&paths);
+        let is_same = cone.patterns().lines().collect::<BTreeSet<_>>() == lines;
+        is_same.then_some(cone)
+    }
+
     /// Returns the patterns for `.git/info/sparse-checkout`.
     pub fn patterns(&self) -> String {
         let above = |folder: &String| {
@@ -66,40 +79,6 @@ impl Cone {
 /// Returns whether `path` is below the folder `above`, and not that folder itself.
 fn is_below(path: &[u8], above: &[u8]) -> bool {
     path.strip_prefix(above).is_some_and(|rest| rest.starts_with(b"/"))
-}
-
-/// Checks a list of folders.
-///
-/// # Errors
-/// The reason why one of them is no folder of a repository.
-pub fn check_paths(paths: &[String]) -> Result<(), String> {
-    if paths.len() > MAX_FOLDERS {
-        return Err(format!("it has more than {MAX_FOLDERS} folders"));
-    }
-    paths.iter().try_for_each(|path| {
-        check_path(path).map_err(|problem| format!("`{}` {problem}", path.escape_debug()))
-    })
-}
-
-fn check_path(path: &str) -> Result<(), &'static str> {
-    let folder = path.trim_end_matches('/');
-    if path.starts_with('/') {
-        return Err("is absolute; name a folder from the top of the repository");
-    }
-    if path.len() > MAX_PATH {
-        return Err("is too long");
-    }
-    if folder.contains(['*', '?', '[', ']', '\\']) {
-        return Err("has a pattern; name a folder");
-    }
-    if folder.contains(char::is_control) || folder.trim() != folder {
-        return Err("has a control character, or a space at an end");
-    }
-    let is_bad = |part: &str| matches!(part, "" | "." | "..") || part.eq_ignore_ascii_case(".git");
-    if folder.split('/').any(is_bad) {
-        return Err("names no folder of a repository");
-    }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -127,30 +106,21 @@ mod tests {
     fn the_patterns_are_those_of_git() {
         let expected = "/*\n!/*/\n/apps/\n!/apps/*/\n/apps/shop/\n!/apps/shop/*/\n\
             /apps/shop/web/\n/libs/\n";
-        assert_eq!(cone(&["libs", "apps/shop/web"]).patterns(), expected);
+        let of = cone(&["libs", "apps/shop/web"]);
+        assert_eq!(of.patterns(), expected);
+        assert_eq!(Cone::from_patterns(expected), Some(of));
     }
 
     #[test]
-    fn only_folders_of_a_repository_are_accepted() {
-        for good in ["src", "src/", "a b/ü", "a/.hidden", "..a"] {
-            assert_eq!(check_paths(&[good.to_owned()]), Ok(()), "{good}");
+    fn patterns_that_do_not_name_folders_are_no_cone() {
+        for patterns in ["", "/*\n", "/*\n!/*/\n", "docs\n", "/*\n!/*/\n/a/\n*.txt\n"] {
+            assert_eq!(Cone::from_patterns(patterns), None, "{patterns}");
         }
-        for (bad, reason) in [
-            ("/srv", "is absolute"),
-            ("..", "names no folder"),
-            ("a/../b", "names no folder"),
-            ("a//b", "names no folder"),
-            ("", "names no folder"),
-            (".", "names no folder"),
-            ("a/.GIT/hooks", "names no folder"),
-            ("src/*", "has a pattern"),
-            ("!a\nb", "has a control"),
-            (" a", "has a control"),
-        ] {
-            let refused = check_paths(&[bad.to_owned()]).expect_err(bad);
-            assert!(refused.contains(reason), "{bad}: {refused}");
-        }
-        assert!(check_paths(&vec!["a".to_owned(); 101]).is_err());
-        assert!(check_paths(&["a".repeat(1_001)]).is_err());
+        // Without this line, git leaves out the files in `apps` itself.
+        assert_eq!(Cone::from_patterns("/*\n!/*/\n/apps/shop/\n"), None);
+        assert_eq!(Cone::from_patterns("/*\n!/*/\n/a\\*b/\n"), None);
+        let many: Vec<String> = (0..=MAX_FOLDERS).map(|n| format!("folder{n}")).collect();
+        assert_eq!(Cone::from_patterns(&Cone::new(&many).patterns()), None);
+        assert!(Cone::from_patterns(&Cone::new(&many[1..]).patterns()).is_some());
     }
 }

@@ -25,9 +25,6 @@ pub struct Order {
     /// The branch, tag or commit that new work begins at, or [`BASE_WORKING_TREE`]; `None` for HEAD
     /// of the source.
     pub base: Option<String>,
-    /// The folders whose files it has; all files without any. Restored work has the folders that
-    /// it had.
-    pub paths: Vec<String>,
     /// New work has the files of submodules, too.
     pub submodules: bool,
     /// New work has the files that Git LFS keeps outside of commits.

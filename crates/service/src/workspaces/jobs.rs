@@ -95,7 +95,6 @@ fn wanted_jobs(tx: &mut Read<'_>, settings: &config::Workspace) -> Result<Vec<Jo
             source: project.working_directory,
             agent: task.assignee.clone().unwrap_or_else(nobody),
             base: project.overrides.base.or_else(|| settings.base.clone()),
-            paths: settings.paths.clone(),
             lfs: settings.lfs == LfsFiles::Auto && forge.is_none(),
             submodules: settings.submodules && !forge.as_ref().is_some_and(|it| it.is_of_fork),
             dependencies: results.into_iter().map(|result| result.commit).collect(),

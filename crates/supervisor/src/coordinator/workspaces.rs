@@ -524,7 +524,7 @@ async fn prepare<C: ControlPlane>(
         if let Err(failed) = run_hook(host, control, Hook::AfterCreate, &order.id, base).await {
             return Ok(failed);
         }
-        checkouts.note_hook_passed(order)?;
+        checkouts.note_hook_passed(order).await?;
     }
     Ok(Taken::report(WorkspaceReport::Prepared(prepared)))
 }

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use crate::create::{MADE, read_made};
 use crate::git::GitError;
 use crate::keep_repository::SOURCE;
 use crate::keeping::count;
 use crate::objects::lines;
 use crate::refs::{Refs, is_id};
 use crate::remote::FORGE;
+use crate::sparse::find_made;
 use crate::transfer::revisions;
 use crate::{CheckoutError, Checkouts, Place};
 use domain::workspace::{Content, Found, KeepOrder, NewCommits, Order, OtherTip, Tip, find_result};
@@ -164,7 +164,7 @@ impl Checkouts {
         place: &Place,
         order: &KeepOrder,
     ) -> Result<(BTreeSet<String>, bool), CheckoutError> {
-        let made = place.folder.join(MADE).exists().then(|| read_made(place)).transpose()?;
+        let made = find_made(place)?;
         let noted = made.and_then(|made| made.begun);
         let is_noted = noted.is_some();
         let mut begun = if let Some(begun) = noted {

@@ -18,9 +18,25 @@ impl Bed {
         bed
     }
 
+    /// Makes a clone in which a hook calls git once for each list of arguments.
+    async fn prepare_with_hook(
+        &self,
+        order: &Order,
+        calls: &[&[&str]],
+    ) -> Result<Prepared, CheckoutError> {
+        let prepared = self.checkouts.prepare_for_hook(order).await?;
+        let tree = self.checkouts.directory(&order.project, &order.id, "");
+        for call in calls {
+            self.git(&tree, call);
+        }
+        self.checkouts.note_hook_passed(order).await?;
+        Ok(prepared)
+    }
+
+    /// Makes a clone in which a hook chooses folders.
     async fn prepare_part(&self, id: &str, paths: &[&str]) -> Result<Prepared, CheckoutError> {
-        let paths = paths.iter().map(|path| (*path).to_owned()).collect();
-        self.checkouts.prepare(&Order { paths, ..self.order(id) }).await
+        let set = [&["sparse-checkout", "set"][..], paths].concat();
+        self.prepare_with_hook(&self.order(id), &[set.as_slice()]).await
     }
 
     /// Returns the names of the files of `FILES` that a clone has.
@@ -107,12 +123,15 @@ async fn a_clone_of_some_folders_comes_back_with_these_folders() {
     let (project, id) = ("shop".parse().unwrap(), "one".parse().unwrap());
     bed.checkouts.write_kept_to(&project, &id, &kept.kept_commit, &to).await.unwrap();
     assert!(to.join("b/new").exists() && !to.join("b/other").exists());
-    // The configuration names other folders meanwhile.
+    // A hook that chooses nothing changes nothing.
     let restores = Some(restored(&kept, &one));
-    for (id, paths) in [("two", Vec::new()), ("three", vec!["c".to_owned()])] {
-        let restores = restores.clone();
-        let again = bed.checkouts.prepare(&Order { paths, restores, ..bed.order(id) }).await;
-        let again = again.unwrap();
+    for (id, has_hook) in [("two", false), ("three", true)] {
+        let order = Order { restores: restores.clone(), ..bed.order(id) };
+        let again = if has_hook {
+            bed.prepare_with_hook(&order, &[]).await.unwrap()
+        } else {
+            bed.checkouts.prepare(&order).await.unwrap()
+        };
         assert_eq!(bed.present(id), ["a/x"], "{id}");
         let tree = bed.tree(id);
         assert_eq!(std::fs::read_to_string(tree.join("b/new")).unwrap(), "outside\n");
@@ -125,26 +144,29 @@ async fn a_clone_of_some_folders_comes_back_with_these_folders() {
     let (four, _) = bed.prepare("four").await;
     let kept = bed.keep("four", &four).await;
     let restores = Some(restored(&kept, &four));
-    let paths = vec!["a".to_owned()];
-    let order = Order { paths, restores, ..bed.order("five") };
+    let order = Order { restores, ..bed.order("five") };
     let five = bed.checkouts.prepare(&order).await.unwrap();
     assert_eq!(bed.present("five"), FILES);
     assert_eq!(bed.keep("five", &five).await.n_uncommitted, 0);
 }
 
 #[tokio::test]
-async fn folders_that_the_repository_lacks_are_left_out_or_refused() {
+async fn a_hook_chooses_folders_and_no_patterns() {
     let bed = Bed::with_folders();
     bed.prepare_part("one", &["a", "gone"]).await.unwrap();
     assert_eq!(bed.present("one"), ["a/x", "a/y"]);
-    let refused = bed.prepare_part("two", &["gone", "main.txt"]).await.unwrap_err();
+    let refused = bed.prepare_part("two", &["--no-cone", "*.txt", "y"]).await.unwrap_err();
     assert!(refused.needs_person(), "{refused}");
-    assert!(refused.to_string().contains("names no folder"), "{refused}");
-    assert!(!bed.tree("two").exists());
+    assert!(refused.to_string().contains("sparse-checkout set FOLDER"), "{refused}");
+    // The hook is mended. This one takes its choice back.
+    let calls: [&[&str]; 2] = [&["sparse-checkout", "set", "a"], &["sparse-checkout", "disable"]];
+    let two = bed.prepare_with_hook(&bed.order("two"), &calls).await.unwrap();
+    assert_eq!(bed.present("two"), FILES);
+    std::fs::remove_file(bed.tree("two").join("b/y")).unwrap();
+    assert_eq!(bed.keep("two", &two).await.n_uncommitted, 1, "it is removed");
     // The project's directory is there, although it is in none of the folders.
     let order = Order { source: bed.source().join("b"), ..bed.order("three") };
-    let paths = vec!["a".to_owned()];
-    let made = bed.checkouts.prepare(&Order { paths, ..order }).await.unwrap();
+    let made = bed.prepare_with_hook(&order, &[&["sparse-checkout", "set", "a"]]).await.unwrap();
     assert_eq!(made.subdirectory, "b");
     assert!(bed.tree("three").join("b").is_dir());
     assert_eq!(bed.keep("three", &made).await.n_uncommitted, 0);

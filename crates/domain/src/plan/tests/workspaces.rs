@@ -161,7 +161,6 @@ fn clones_are_prepared_in_the_order_of_the_starts() {
         source: "dir".into(),
         agent: "agt".parse().expect("an id"),
         base: None,
-        paths: Vec::new(),
         lfs: false,
         submodules: false,
         dependencies: Vec::new(),
