@@ -477,7 +477,7 @@ async fn a_repository_inside_that_an_earlier_version_kept_comes_back() {
         base_ref: Some("refs/heads/main".to_owned()),
         base_commit: Some(bed.git(&source, &["rev-parse", "main"])),
     });
-    bed.checkouts.prepare(&Order { restores, ..order("one") }).await.unwrap();
+    let one = bed.checkouts.prepare(&Order { restores, ..order("one") }).await.unwrap();
     let tree = bed.tree("one");
     let lib = tree.join("lib");
     let read = |name: &str| std::fs::read_to_string(tree.join(name)).unwrap();
@@ -497,4 +497,8 @@ async fn a_repository_inside_that_an_earlier_version_kept_comes_back() {
     let (project, id) = ("shop".parse().unwrap(), "one".parse().unwrap());
     bed.checkouts.write_kept_to(&project, &id, &kept, &to).await.unwrap();
     assert_eq!(std::fs::read_to_string(to.join("lib/second.txt")).unwrap(), "second\n");
+    // What came back is kept again.
+    let again = bed.keep("one", &one).await;
+    is_complete(&again);
+    assert_eq!(again.n_uncommitted, 0, "files outside the folders are not removed");
 }
