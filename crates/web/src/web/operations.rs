@@ -97,7 +97,7 @@ impl WaitingStart {
             // Each of them waits, whatever else its agent does.
             let ring = if why.tone == "bad" { Ring::NeedsPerson } else { Ring::Waits };
             let face = faces.of(&key.agent).map(|face| Face { ring, ..face });
-            Some(Self { face, key, task, since, why, button })
+            Some(Self { key, face, task, since, why, button })
         });
         Ok(all.collect())
     }
