@@ -17,18 +17,16 @@
 
 mod files;
 mod result;
+mod uncommitted;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::path::Path;
 
-use super::git::GitError;
 use super::inside::Inside;
 use super::merging::Signatures;
 use super::objects::lines;
 use super::refs::{Refs, read_refs, read_text};
 use super::rights::blocking_as;
-use super::source::entries;
 use super::sparse::{cone_at, find_made};
 use super::walk::{Walk, find_unreadable, walk};
 use super::{CheckoutError, Checkouts, KeepPolicy, Place};
@@ -37,7 +35,8 @@ use domain::{ProjectId, WorkspaceId};
 use machine::crash_point::{self, CrashPoint};
 
 pub(super) use files::{Files, copy_as, excluding, size_of};
-use result::Ends;
+use uncommitted::WorkTree;
+pub(super) use uncommitted::uncommitted_ref;
 
 impl Checkouts {
     /// Keeps the content of a workspace in which no process runs.
@@ -119,7 +118,8 @@ impl Checkouts {
         if place.owner.is_some() || !has_none {
             self.forget_gitlinks(place).await?;
         }
-        let head = self.head_of_files(place, order, &refs, result.as_deref(), &objects).await?;
+        let at = refs.head_commit();
+        let head = self.head_of_files(place, order, at, result.as_deref(), &objects).await?;
         let newest = head.as_deref();
         let files =
             self.take_with_parts(place, order, &before, newest, policy, &mut left_out).await?;
@@ -154,25 +154,29 @@ impl Checkouts {
             conflict: self.conflict_left(place, order, result.as_ref()).await?,
             ..Content::default()
         };
-        let ends = Ends { result: result.as_deref(), head: newest };
-        self.publish(place, order, ends, &files.visible, &mut content).await?;
+        let result = result.as_deref();
+        let linked =
+            self.linked_work_trees(place, order, &files.nested, &cone, result, &objects).await?;
+        let own = WorkTree { visible: files.visible, head };
+        let work_trees: Vec<WorkTree> = std::iter::once(own).chain(linked).collect();
+        self.publish(place, order, result, &work_trees, &mut content).await?;
         self.lend_to_all(place).await?;
         crash_point::reach(CrashPoint::ResultNamed);
         Ok(content)
     }
 
-    /// Returns the commit with which the files of a workspace are compared: that of HEAD, which is
-    /// another one than the result if the work was done elsewhere.
+    /// Returns the commit with which the files of a work tree are compared: that of its HEAD, which
+    /// is another one than the result if the work was done elsewhere.
     async fn head_of_files(
         &self,
         place: &Place,
         order: &KeepOrder,
-        refs: &Refs,
+        head: Option<&String>,
         result: Option<&str>,
         objects: &BTreeSet<String>,
     ) -> Result<Option<String>, CheckoutError> {
         let result = result.map(str::to_owned);
-        let Some(head) = self.existing(place, refs.head_commit()).await? else {
+        let Some(head) = self.existing(place, head).await? else {
             return Ok(result);
         };
         if Some(&head) == result.as_ref() || Some(&head) == order.base_commit.as_ref() {
@@ -442,36 +446,6 @@ impl Checkouts {
         })
     }
 
-    /// Returns a commit after the result with the changes of `left`, a commit after HEAD with what
-    /// is in no commit. It is `left` itself if HEAD is at the result, or if the changes do not fit.
-    async fn beside(
-        &self,
-        place: &Place,
-        ends: Ends<'_>,
-        left: String,
-        order: &KeepOrder,
-    ) -> Result<String, CheckoutError> {
-        let Ends { result, head } = ends;
-        let (Some(result), Some(head)) = (result, head.filter(|_| head != result)) else {
-            return Ok(left);
-        };
-        // Git merges from the commit that both sides have last in common. This side has the result
-        // as one change of HEAD.
-        let message = format!("left uncommitted by {}\n", order.agent);
-        let tree = format!("{result}^{{tree}}");
-        let parents = [head.to_owned()];
-        let ours = self.commit(place, &tree, parents.iter(), &message, &order.agent).await?;
-        match self.merged_tree(place, &ours, &left).await {
-            Ok(Ok(tree)) => {
-                let parents = [result.to_owned()];
-                self.commit(place, &tree, parents.iter(), &message, &order.agent).await
-            }
-            Ok(Err(_)) | Err(CheckoutError::Git(GitError::TimedOut { .. })) => Ok(left),
-            Err(error) if error.is_of_content() => Ok(left),
-            Err(error) => Err(error),
-        }
-    }
-
     async fn free_kept_ref(
         &self,
         place: &Place,
@@ -490,32 +464,18 @@ impl Checkouts {
         &self,
         place: &Place,
         order: &KeepOrder,
-        ends: Ends<'_>,
-        visible: &str,
+        result: Option<&str>,
+        work_trees: &[WorkTree],
         content: &mut Content,
     ) -> Result<(), CheckoutError> {
-        let Ends { result, head } = ends;
         let keep = place.keep();
         if let Some(result) = result {
             let name = format!("refs/heads/{}", order.branch);
             self.git.on(&keep, ["update-ref", &name, result]).run().await?;
         }
-        let from = match head {
-            Some(head) => format!("{head}^{{tree}}"),
-            None => self.empty_tree(place).await?,
-        };
-        let list = ["diff-tree", "-r", "--no-renames", "--name-status", "-z", &from, visible];
-        let changed = self.git.on(&keep, list).long().run().await?;
-        // Each path follows a letter, which is A for a file that the commit does not have.
-        let letters: Vec<&Path> = entries(&changed).step_by(2).collect();
-        content.n_uncommitted = count(letters.len());
-        content.n_changed = count(letters.iter().filter(|kind| **kind != Path::new("A")).count());
         let uncommitted = uncommitted_ref(&order.branch);
-        if content.n_uncommitted > 0 {
-            let message = format!("left uncommitted by {}\n", order.agent);
-            let parent = head.map(str::to_owned);
-            let left = self.commit(place, visible, parent.iter(), &message, &order.agent).await?;
-            let commit = self.beside(place, ends, left, order).await?;
+        let left = self.take_uncommitted(place, order, result, work_trees, content).await?;
+        if let Some(commit) = left {
             self.git.on(&keep, ["update-ref", &uncommitted, &commit]).run().await?;
         } else if self.resolve(place, &uncommitted).await?.is_some() {
             // The agent committed or removed the files that an earlier launch had left.
@@ -559,12 +519,6 @@ impl Checkouts {
         }
         Ok(())
     }
-}
-
-/// Returns the ref of what is in no commit. It is beside the branch, not below it: git allows no
-/// branch below another one.
-pub(super) fn uncommitted_ref(branch: &str) -> String {
-    format!("refs/heads/{branch}-uncommitted")
 }
 
 /// Removes the pipes of a clone for which git would wait. No process is there that would use them,

@@ -30,7 +30,7 @@ use std::path::{Path, PathBuf};
 
 use super::git::GitError;
 use super::keeping::{Files, size_of};
-use super::objects::{lines, open, short_hash};
+use super::objects::{lines, open};
 use super::refs::{Refs, read_text, refs_in};
 use super::repository::Repository;
 use super::rights::{blocking_as, open_passage, run_as};
@@ -38,7 +38,7 @@ use super::walk::Walk;
 use super::{CheckoutError, Checkouts, KeepPolicy, Place, make_folder};
 use domain::workspace::KeepOrder;
 
-pub(super) use find::{is_kept_aside, part_at, settle};
+pub(super) use find::{is_kept_aside, part_at, part_place, settle};
 pub(super) use gitlinks::{GITLINKS, GITLINKS_LOCK};
 
 /// The folder with the daemon's own indexes of parts, in the folder of a workspace.
@@ -82,7 +82,9 @@ pub(super) struct Nested {
     /// The objects that the kept commit must reach.
     pub(super) objects: BTreeSet<String>,
     /// The commits that the HEADs of the repositories name.
-    heads: BTreeMap<PathBuf, String>,
+    pub(super) heads: BTreeMap<PathBuf, String>,
+    /// The trees of the files in the linked work trees of the workspace, without ignored ones.
+    pub(super) linked: BTreeMap<PathBuf, String>,
 }
 
 /// A part that was taken, with its tree.
@@ -93,6 +95,8 @@ enum TakenPart {
         commit: String,
         /// The commit that HEAD names.
         head: Option<String>,
+        /// The tree of its files without ignored ones, if it is a linked work tree of the workspace.
+        linked: Option<String>,
         objects: BTreeSet<String>,
     },
 }
@@ -102,8 +106,9 @@ impl TakenPart {
     fn note_in(self, nested: &mut Nested, path: &Path) -> String {
         match self {
             Self::Files(entry) => entry,
-            Self::Repository { entry, commit, head, objects } => {
+            Self::Repository { entry, commit, head, linked, objects } => {
                 nested.commits.push(commit);
+                nested.linked.extend(linked.map(|tree| (path.to_owned(), tree)));
                 nested.heads.extend(head.map(|head| (path.to_owned(), head)));
                 nested.objects.extend(objects);
                 entry
@@ -248,6 +253,7 @@ impl Checkouts {
         let shown = part.path.display();
         let path = self.blob(place, part.path.as_os_str().as_bytes()).await?;
         let mut entry = format!("100644 blob {path}\tpath\n");
+        let mut visible = None;
         if part.kind == PartKind::File {
             let file = place.tree().join(&part.path);
             let (mode, content) = blocking_as(place.owner, move || read_file(&file)).await?;
@@ -255,7 +261,8 @@ impl Checkouts {
             let _ = writeln!(entry, "{mode} blob {blob}\tfile");
         } else if part.has_files() {
             let files = self.take_files_of(place, walk, part, taking, left_out).await?;
-            let _ = writeln!(entry, "040000 tree {files}\tworktree");
+            let _ = writeln!(entry, "040000 tree {}\tworktree", files.all);
+            visible = Some(files.visible);
         }
         let repository = match &part.kind {
             PartKind::WorkTree(Some(repository)) => repository.clone(),
@@ -290,10 +297,11 @@ impl Checkouts {
             parents.push(self.commit(place, &entry, some.iter(), &message, &order.agent).await?);
         }
         let commit = self.commit(place, &entry, parents.iter(), &message, &order.agent).await?;
-        Ok(TakenPart::Repository { entry, commit, head, objects: taken.objects })
+        let linked = visible.filter(|_| repository.common == Path::new(".git"));
+        Ok(TakenPart::Repository { entry, commit, head, linked, objects: taken.objects })
     }
 
-    /// Writes the files of a part, and returns their tree.
+    /// Writes the files of a part.
     async fn take_files_of(
         &self,
         place: &Place,
@@ -301,16 +309,13 @@ impl Checkouts {
         part: &Part,
         taking: &mut Taking<'_>,
         left_out: &mut Vec<String>,
-    ) -> Result<String, CheckoutError> {
-        let name = short_hash(part.path.as_os_str().as_bytes());
-        let folder = place.folder.join(PARTS).join(name);
-        make_folder(&folder)?;
+    ) -> Result<Files, CheckoutError> {
+        let inner = part_place(place, &part.path);
+        make_folder(&inner.folder)?;
         if place.owner.is_some() {
             open_passage(&place.folder.join(PARTS))?;
-            open_passage(&folder)?;
+            open_passage(&inner.folder)?;
         }
-        let tree = place.tree().join(&part.path);
-        let inner = Place { folder, tree, ..place.clone() };
         self.prepare_reading(&inner).await?;
         let below = |path: &PathBuf| path.strip_prefix(&part.path).ok().map(Path::to_owned);
         let is_own = |path: &Path| owner(&walk.parts, path).is_some_and(|owner| owner == part);
@@ -326,7 +331,7 @@ impl Checkouts {
         let files =
             self.take_files(&inner, found, &aside, ignored, taking.policy, &mut of_part).await?;
         left_out.extend(of_part.iter().map(|entry| format!("{}/{entry}", part.path.display())));
-        Ok(files.all)
+        Ok(files)
     }
 
     /// Takes the objects and reads the refs of a repository. Returns the reason if that cannot be

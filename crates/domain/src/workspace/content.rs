@@ -13,9 +13,10 @@ pub struct Content {
     pub head_commit: Option<String>,
     /// The number of commits since the base.
     pub n_commits: u32,
-    /// The number of files with changes that are in no commit.
+    /// The number of files with changes that are in no commit, also in linked work trees inside.
     pub n_uncommitted: u32,
     /// The number of those of them that are in the last commit: files that were changed or removed.
+    /// Linked work trees do not count.
     #[serde(default)]
     pub n_changed: u32,
     /// The number of files that the commits change.

@@ -38,15 +38,6 @@ pub(super) struct Looked {
     pub(super) reason: Option<String>,
 }
 
-/// The commits at which the work of a launch ended.
-#[derive(Clone, Copy)]
-pub(super) struct Ends<'a> {
-    pub(super) result: Option<&'a str>,
-    /// The commit with which the files are compared. It is another one if the work was done
-    /// elsewhere.
-    pub(super) head: Option<&'a str>,
-}
-
 impl Looked {
     /// Returns whether a commit without anything new may be the result: one of a person's branches
     /// is not the work of the agent.

@@ -6,7 +6,9 @@ use std::fs::FileType;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use super::{IS_LINK, Part, PartKind};
+use super::{IS_LINK, PARTS, Part, PartKind};
+use crate::Place;
+use crate::objects::short_hash;
 use crate::refs::read_text;
 use crate::repository::Repository;
 use crate::rights::may_read;
@@ -22,6 +24,13 @@ fn size_of(file: &Path) -> u64 {
 pub(crate) fn is_kept_aside(name: &OsStr, kind: FileType) -> bool {
     let is_like = |other: &[u8]| name.as_bytes().eq_ignore_ascii_case(other);
     (name != ".git" && is_like(b".git")) || (kind.is_symlink() && is_like(b".gitmodules"))
+}
+
+/// Returns the places with which the files of the part at `path` are read.
+pub(crate) fn part_place(place: &Place, path: &Path) -> Place {
+    let name = short_hash(path.as_os_str().as_bytes());
+    let folder = place.folder.join(PARTS).join(name);
+    Place { folder, tree: place.tree().join(path), ..place.clone() }
 }
 
 /// Returns the part that an entry begins, if git does not take the entry with the other files; with

@@ -168,6 +168,71 @@ async fn what_is_in_no_commit_comes_without_the_commits_that_it_was_left_beside(
 }
 
 #[tokio::test]
+async fn what_is_in_no_commit_of_a_linked_work_tree_is_counted_named_and_merged() {
+    let bed = Bed::new();
+    let (one, tree) = bed.prepare("one").await;
+    bed.git(&tree, &["worktree", "add", "--quiet", "-b", "wt", ".wt/x"]);
+    let linked = tree.join(".wt/x");
+    std::fs::write(linked.join("left.txt"), "in no commit\n").unwrap();
+    let kept = bed.keep("one", &one).await;
+    assert_eq!((kept.n_commits, kept.n_uncommitted, kept.n_changed), (0, 1, 0));
+    assert!(kept.is_only_files() && !kept.is_unchanged(), "{kept:?}");
+    // Beside a commit there, a file of the clone itself, and a second linked work tree.
+    bed.commit(&linked, "work.txt", "work\n");
+    bed.git(&tree, &["worktree", "add", "--quiet", "--detach", "second"]);
+    std::fs::write(tree.join("second/main.txt"), "changed\n").unwrap();
+    std::fs::write(tree.join("own.txt"), "of the clone\n").unwrap();
+    let kept = bed.keep("one", &one).await;
+    assert_eq!(kept.head_commit, Some(bed.head(&linked)));
+    assert_eq!((kept.n_commits, kept.n_uncommitted, kept.n_changed), (1, 3, 0));
+    let order = DiffOrder {
+        keep: Bed::keep_order("one", &one),
+        is_in_use: false,
+        result: None,
+        of: DiffKind::Uncommitted,
+    };
+    let diff = String::from_utf8(bed.checkouts.diff(&order).await.unwrap()).unwrap();
+    for file in ["left.txt", "main.txt", "own.txt"] {
+        assert!(diff.contains(&format!("+++ b/{file}")), "{file}: {diff}");
+    }
+    assert!(!diff.contains("work.txt"), "{diff}");
+    let order = MergeOrder { with_uncommitted: true, ..bed.merge_order("one", &one) };
+    let merged = bed.checkouts.merge(&order).await.unwrap();
+    assert!(matches!(merged, Merged::Into { .. }), "{merged:?}");
+    for (file, content) in [
+        ("left.txt", "in no commit\n"),
+        ("main.txt", "changed\n"),
+        ("own.txt", "of the clone\n"),
+        ("work.txt", "work\n"),
+    ] {
+        assert_eq!(bed.read(file), content, "{file}");
+    }
+    // Only the file of the clone itself is left.
+    for (folder, name) in [(&linked, "left.txt"), (&tree.join("second"), "main.txt")] {
+        bed.git(folder, &["add", name]);
+        bed.git(folder, &["commit", "--quiet", "-m", name]);
+    }
+    let kept = bed.keep("one", &one).await;
+    assert_eq!(kept.n_uncommitted, 1);
+}
+
+#[tokio::test]
+async fn changes_of_two_work_trees_that_do_not_fit_together_are_all_counted() {
+    let bed = Bed::new();
+    let (one, tree) = bed.prepare("one").await;
+    bed.git(&tree, &["worktree", "add", "--quiet", "-b", "wt", "linked"]);
+    for folder in [&tree, &tree.join("linked")] {
+        std::fs::write(folder.join("left.txt"), folder.to_str().unwrap()).unwrap();
+    }
+    let kept = bed.keep("one", &one).await;
+    assert_eq!((kept.n_commits, kept.n_uncommitted), (0, 2));
+    // Those of the clone itself are merged.
+    let order = MergeOrder { with_uncommitted: true, ..bed.merge_order("one", &one) };
+    bed.checkouts.merge(&order).await.unwrap();
+    assert_eq!(bed.read("left.txt"), tree.to_str().unwrap());
+}
+
+#[tokio::test]
 async fn a_linked_work_tree_whose_folder_is_gone_is_not_checked_out() {
     let bed = Bed::new();
     let (one, tree) = bed.prepare("one").await;
@@ -243,6 +308,7 @@ async fn a_merged_result_comes_back_with_its_linked_work_tree_and_is_the_base() 
     let result = bed.head(&tree.join("linked"));
     assert_eq!(kept.head_commit, Some(result.clone()));
     assert_eq!(others(&kept), [("backup", 1)]);
+    assert_eq!(kept.n_uncommitted, 1, "in the linked work tree");
     bed.checkouts.merge(&bed.merge_order("one", &one)).await.unwrap();
     std::fs::remove_dir_all(tree.parent().unwrap()).unwrap();
     let restores = Some(Restored { base_commit: None, ..restored(&kept, &one) });
