@@ -453,8 +453,11 @@ fn print_detail(detail: &TaskDetail, zone: Zone) -> Result<(), CliError> {
     print_line(&format!("{}  {}", task.short_id, plain(&task.title)))?;
     print_line(&format!("id {}", task.id))?;
     print_line(&format!(
-        "project {}, {}, priority {}",
-        task.project_id, task.status, task.priority
+        "project {}, {}{}, priority {}",
+        task.project_id,
+        task.status,
+        mark_of(task.to_merge),
+        task.priority
     ))?;
     if let Some(assignee) = &task.assignee_id {
         print_line(&format!("assigned to {assignee}"))?;

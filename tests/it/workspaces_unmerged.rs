@@ -148,7 +148,9 @@ fn a_conflict_is_known_until_the_result_is_merged() {
     bed.daemon.start();
     assert_eq!((inbox(&bed, "conflict"), inbox(&bed, "unmerged")), (vec![told], vec![]));
     assert_eq!(step(&bed), "resolve");
-    assert!(bed.daemon.done(&["task", "list"]).contains("done, conflict"));
+    for command in [&["task", "list"][..], &["task", "show", "tsk"]] {
+        assert!(bed.daemon.done(command).contains("done, conflict"), "{command:?}");
+    }
     let page = bed.daemon.page("/ui/parts/projects/prj/board", "en");
     assert!(page.contains("<span class=\"mark bad\">Conflict</span>"), "{page}");
     // A later merge finds another commit of the branch, or none.
