@@ -93,23 +93,24 @@ pub fn of_results(
             continue;
         }
         let tips = content.open_others().map(|other| other.name().to_owned()).collect();
-        if step == MergeStep::Compare {
-            let result = WaitingResult::Beside { task, tips };
-            entries.push(Attention { since, cause: Cause::Result(result) });
-            continue;
-        }
         let result = match step {
+            MergeStep::Compare => WaitingResult::Beside { task, tips },
             MergeStep::Choose => WaitingResult::Undecided { task, tips },
             MergeStep::Merge if is_only_files => {
                 WaitingResult::Files { task, n_files: content.n_uncommitted, tips }
             }
-            MergeStep::Merge | MergeStep::Resolve | MergeStep::Compare => {
+            MergeStep::Merge | MergeStep::Resolve => {
                 let Content { n_additions, n_deletions, .. } = *content;
                 WaitingResult::ToMerge { task, n_additions, n_deletions, tips }
             }
         };
         let entry = Attention { since, cause: Cause::Result(result) };
-        by_project.entry(project).or_default().push(entry);
+        // A choice is no merge, and tasks that depend on the result wait for it.
+        if step == MergeStep::Choose || step == MergeStep::Compare {
+            entries.push(entry);
+        } else {
+            by_project.entry(project).or_default().push(entry);
+        }
     }
     for (project, of_project) in by_project {
         if of_project.len() <= MAX_OF_PROJECT {
@@ -416,6 +417,7 @@ mod tests {
         ];
         let entries = told(results.map(|(n, step)| result(n, step)).to_vec());
         let expected = [
+            (Unmerged, "SHOP-2 is done, and its agent left several results: x, y. Choose one"),
             (
                 InConflict,
                 "SHOP-3 was not merged: it and main (as of 0123456789) change the same lines of \
@@ -423,7 +425,6 @@ mod tests {
             ),
             (Unmerged, "The agent of SHOP-4 left more beside the result: x, y. Take it or drop it"),
             (Unmerged, "SHOP-1 is done: +2 −1, not merged; more is on x, y"),
-            (Unmerged, "SHOP-2 is done, and its agent left several results: x, y. Choose one"),
         ];
         for ((kind, title, text), expected) in entries.iter().zip(expected) {
             assert_eq!(
@@ -476,18 +477,20 @@ mod tests {
     }
 
     #[test]
-    fn more_than_five_of_a_project_are_one_entry_and_each_conflict_has_its_own() {
+    fn more_than_five_of_a_project_are_one_entry_and_each_conflict_or_choice_has_its_own() {
         let of = |n_results: u32| {
             let mut results: Vec<_> =
                 (1..=n_results).map(|n| result(n, MergeStep::Merge)).collect();
             results.push(result(20, MergeStep::Resolve));
+            results.push(result(21, MergeStep::Choose));
             results
         };
-        assert_eq!(told(of(5)).len(), 6);
+        assert_eq!(told(of(5)).len(), 7);
         let entries = told(of(6));
-        assert_eq!((entries.len(), entries[0].0), (2, InConflict));
+        assert_eq!((entries.len(), entries[0].0), (3, InConflict));
+        assert!(entries[1].2.contains("SHOP-21 is done, and its agent left several results"));
         assert_eq!(
-            (entries[1].0, entries[1].1.as_str()),
+            (entries[2].0, entries[2].1.as_str()),
             (Unmerged, "Tea shop: 6 results to merge")
         );
         // A new result makes it new for a person who has marked it as done.
