@@ -1,120 +1,54 @@
-//! A real browser without a screen, used like by a person. It ends with the test, with all its
-//! processes.
+//! A real browser without a screen, used like by a person. Each test has one of its own: new windows,
+//! and nothing stored.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+mod running;
+
 use std::time::{Duration, Instant};
 
 use fantoccini::actions::{
     InputSource as _, KeyAction, KeyActions, MOUSE_BUTTON_LEFT, MouseActions, PointerAction,
 };
 use fantoccini::elements::Element;
-use fantoccini::{Client, ClientBuilder, Locator};
+use fantoccini::{Client, Locator};
 use serde_json::{Value, json};
-use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
+use self::running::{Permit, Running};
 use crate::daemon::Daemon;
-use crate::support::{kill, skip, tree_of};
+use crate::support::skip;
 
-/// The lock lets one browser run at a time, because a browser uses two cores.
-static TURN: Mutex<()> = Mutex::new(());
 /// The deadline of a wait.
 const TIMEOUT: Duration = Duration::from_secs(30);
+/// The longest pause after a look at a page. A pause is as long as the look took, because each look
+/// is work for the driver and the browser.
+const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 
 /// A browser with one window.
 pub struct Browser {
-    runtime: Runtime,
-    client: Option<Client>,
-    driver: Driver,
+    running: Option<Running>,
     /// The address of the daemon's pages.
     pub base: String,
-    _turn: MutexGuard<'static, ()>,
-    _profile: TempDir,
-}
-
-struct Driver {
-    process: Child,
-    port: u16,
-}
-
-impl Driver {
-    /// Starts the driver with a folder for all files of it and its browser. It ends at once if
-    /// another test takes its port in the moment in which it chooses one, and is started again.
-    fn start(folder: &Path) -> Option<Self> {
-        (0..3).find_map(|_| Self::start_once(folder))
-    }
-
-    fn start_once(folder: &Path) -> Option<Self> {
-        let mut command = Command::new("chromedriver");
-        command.env("TMPDIR", folder).env("HOME", folder);
-        let mut process =
-            command.arg("--port=0").stdout(Stdio::piped()).stderr(Stdio::null()).spawn().ok()?;
-        let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
-        let port = lines.find_map(|line| {
-            line.ok()?.split("successfully on port ").nth(1)?.trim_end_matches('.').parse().ok()
-        });
-        let Some(port) = port else {
-            let _ = process.wait();
-            return None;
-        };
-        // Its later output is discarded, because a full pipe would stop it.
-        std::thread::spawn(move || lines.for_each(drop));
-        Some(Self { process, port })
-    }
-}
-
-impl Drop for Driver {
-    fn drop(&mut self) {
-        let pid = i32::try_from(self.process.id()).unwrap();
-        for process in tree_of(pid) {
-            kill(process, rustix::process::Signal::KILL);
-        }
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
+    /// The origins of all pages that it has logged in at.
+    origins: Vec<String>,
+    _permit: Permit,
 }
 
 impl Browser {
     /// Returns a browser that is logged in at `daemon`. If this machine has no browser, prints that
     /// and returns `None`. CI must have one.
     pub fn at(daemon: &Daemon, role: &str, language: &str) -> Option<Self> {
-        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-        let profile = tempfile::tempdir().unwrap();
-        let Some(driver) = Driver::start(profile.path()) else {
+        let permit = Permit::wait();
+        let Some(running) = Running::find(language) else {
             assert!(std::env::var_os("CI").is_none(), "CI has chromium and chromium-driver");
             skip("no browser: it takes Debian's chromium and chromium-driver");
             return None;
         };
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .enable_all()
-            .build()
-            .unwrap();
-        let arguments = [
-            "--headless=new".to_owned(),
-            "--no-sandbox".to_owned(),
-            "--disable-gpu".to_owned(),
-            "--disable-dev-shm-usage".to_owned(),
-            "--no-proxy-server".to_owned(),
-            format!("--user-data-dir={}", profile.path().join("profile").display()),
-            format!("--lang={language}"),
-        ];
-        let capabilities = json!({
-            "goog:chromeOptions": { "args": arguments, "prefs": { "intl.accept_languages": language } },
-            "goog:loggingPrefs": { "browser": "ALL" },
-        });
-        let Value::Object(capabilities) = capabilities else { unreachable!("it is an object") };
-        let mut builder =
-            ClientBuilder::new(hyper_util::client::legacy::connect::HttpConnector::new());
-        let url = format!("http://127.0.0.1:{}", driver.port);
-        let client = runtime.block_on(builder.capabilities(capabilities).connect(&url)).unwrap();
-        let base = String::new();
-        let mut browser =
-            Self { runtime, client: Some(client), driver, base, _turn: turn, _profile: profile };
+        let mut browser = Self {
+            running: Some(running),
+            base: String::new(),
+            origins: Vec::new(),
+            _permit: permit,
+        };
         browser.resize(1500, 900);
         browser.log_in(daemon, &["--role", role]);
         Some(browser)
@@ -124,29 +58,38 @@ impl Browser {
     pub fn log_in(&mut self, daemon: &Daemon, arguments: &[&str]) {
         let link = daemon.done(&[&["login"], arguments].concat()).trim().to_owned();
         link.split("/login").next().unwrap().clone_into(&mut self.base);
+        self.origins.push(self.base.splitn(4, '/').take(3).collect::<Vec<_>>().join("/"));
         self.go_to(&link[self.base.len()..]);
         self.find("main button").click();
         self.until("it is logged in", || self.path() == "/ui/projects");
     }
 
+    fn running(&self) -> &Running {
+        self.running.as_ref().expect("there is one until the end")
+    }
+
     fn client(&self) -> &Client {
-        self.client.as_ref().expect("there is one until the end")
+        &self.running().client
+    }
+
+    fn runtime(&self) -> &Runtime {
+        &self.running().runtime
     }
 
     pub fn go_to(&self, path: &str) {
-        self.runtime.block_on(self.client().goto(&format!("{}{path}", self.base))).unwrap();
+        self.runtime().block_on(self.client().goto(&format!("{}{path}", self.base))).unwrap();
     }
 
     /// Returns the path of the page below the address of the daemon's pages, without its query.
     pub fn path(&self) -> String {
-        let url = self.runtime.block_on(self.client().current_url()).unwrap();
+        let url = self.runtime().block_on(self.client().current_url()).unwrap();
         let base = self.base.splitn(4, '/').nth(3).map(|path| format!("/{path}"));
         let path = url.path();
         path.strip_prefix(&base.unwrap_or_default()).unwrap_or(path).to_owned()
     }
 
     pub fn resize(&self, width: u32, height: u32) {
-        self.runtime.block_on(self.client().set_window_size(width, height)).unwrap();
+        self.runtime().block_on(self.client().set_window_size(width, height)).unwrap();
     }
 
     /// Presses keys together, for the element with the focus.
@@ -154,7 +97,7 @@ impl Browser {
         let down = keys.iter().map(|&value| KeyAction::Down { value });
         let up = keys.iter().rev().map(|&value| KeyAction::Up { value });
         let actions = down.chain(up).fold(KeyActions::new("keyboard".to_owned()), KeyActions::then);
-        self.runtime.block_on(self.client().perform_actions(actions)).unwrap();
+        self.runtime().block_on(self.client().perform_actions(actions)).unwrap();
     }
 
     /// Presses a button of the mouse on an element, this many times.
@@ -189,17 +132,17 @@ impl Browser {
     fn use_mouse(&self, actions: impl IntoIterator<Item = PointerAction>) {
         let mouse = MouseActions::new("mouse".to_owned());
         let actions = actions.into_iter().fold(mouse, MouseActions::then);
-        self.runtime.block_on(self.client().perform_actions(actions)).unwrap();
+        self.runtime().block_on(self.client().perform_actions(actions)).unwrap();
     }
 
     /// Returns the result of a script.
     pub fn run(&self, script: &str) -> Value {
-        self.runtime.block_on(self.client().execute(script, Vec::new())).unwrap()
+        self.runtime().block_on(self.client().execute(script, Vec::new())).unwrap()
     }
 
     /// Returns the value that an asynchronous script passes to its callback.
     pub fn run_async(&self, script: &str) -> Value {
-        self.runtime.block_on(self.client().execute_async(script, Vec::new())).unwrap()
+        self.runtime().block_on(self.client().execute_async(script, Vec::new())).unwrap()
     }
 
     /// Waits for the first element and returns it.
@@ -215,7 +158,7 @@ impl Browser {
     }
 
     fn all(&self, selector: &str) -> Vec<Element> {
-        self.runtime.block_on(self.client().find_all(Locator::Css(selector))).unwrap()
+        self.runtime().block_on(self.client().find_all(Locator::Css(selector))).unwrap()
     }
 
     /// Returns the texts of all matching elements, as they are in the page.
@@ -236,9 +179,11 @@ impl Browser {
     pub fn until_some<T>(&self, what: &str, fact: impl Fn() -> Option<T>) -> T {
         let deadline = Instant::now() + TIMEOUT;
         loop {
+            let look_at = Instant::now();
             if let Some(found) = fact() {
                 return found;
             }
+            let pause = look_at.elapsed().min(LONGEST_PAUSE);
             let main = || self.run("return document.querySelector('main').outerHTML");
             assert!(
                 Instant::now() < deadline,
@@ -247,13 +192,13 @@ impl Browser {
                 main().as_str().unwrap(),
                 self.complaints()
             );
-            std::thread::yield_now();
+            std::thread::sleep(pause);
         }
     }
 
     /// Returns the errors that the browser wrote to its console.
     pub fn complaints(&self) -> Vec<Value> {
-        let answer = self.ask("se/log", &json!({ "type": "browser" }));
+        let answer = self.running().ask("se/log", &json!({ "type": "browser" })).unwrap();
         let lines = answer.as_array().unwrap_or_else(|| panic!("{answer}"));
         lines.iter().filter(|line| line["level"] == "SEVERE").cloned().collect()
     }
@@ -299,47 +244,17 @@ impl Browser {
 
     /// Calls a method of the browser's own protocol.
     fn call(&self, method: &str, parameters: &Value) {
-        self.ask("goog/cdp/execute", &json!({ "cmd": method, "params": parameters }));
-    }
-
-    /// Returns the value of a command of the driver that the client library does not know.
-    fn ask(&self, command: &str, body: &Value) -> Value {
-        let session = self.runtime.block_on(self.client().session_id()).unwrap().unwrap();
-        let body = body.to_string();
-        let request = format!(
-            "POST /session/{session}/{command} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
-             content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
-            body.len()
-        );
-        let mut stream = TcpStream::connect(("127.0.0.1", self.driver.port)).unwrap();
-        stream.write_all(request.as_bytes()).unwrap();
-        let mut stream = BufReader::new(stream);
-        let mut length = 0;
-        loop {
-            let mut line = String::new();
-            stream.read_line(&mut line).unwrap();
-            match line.trim().to_ascii_lowercase().split_once(':') {
-                Some(("content-length", value)) => length = value.trim().parse().unwrap(),
-                Some(_) => {}
-                None if line.starts_with("HTTP/") => {}
-                None => break,
-            }
-        }
-        let mut answer = vec![0; length];
-        stream.read_exact(&mut answer).unwrap();
-        let mut answer: Value = serde_json::from_slice(&answer).unwrap();
-        assert!(answer["value"]["error"].is_null(), "{command}: {answer}");
-        answer["value"].take()
+        self.running().call(method, parameters).unwrap();
     }
 
     /// Returns a picture of the window, as PNG.
     pub fn picture(&self) -> Vec<u8> {
-        self.runtime.block_on(self.client().screenshot()).unwrap()
+        self.runtime().block_on(self.client().screenshot()).unwrap()
     }
 
     /// Opens a second window of the same person.
     pub fn open_window(&self) -> String {
-        self.runtime.block_on(async {
+        self.runtime().block_on(async {
             let window = self.client().new_window(true).await.unwrap();
             self.client().switch_to_window(window.handle.clone()).await.unwrap();
             window.handle.into()
@@ -347,32 +262,33 @@ impl Browser {
     }
 
     pub fn window(&self) -> String {
-        self.runtime.block_on(self.client().window()).unwrap().into()
+        self.runtime().block_on(self.client().window()).unwrap().into()
     }
 
     /// Returns all windows, in no order.
     pub fn windows(&self) -> Vec<String> {
-        let windows = self.runtime.block_on(self.client().windows()).unwrap();
+        let windows = self.runtime().block_on(self.client().windows()).unwrap();
         windows.into_iter().map(Into::into).collect()
     }
 
     pub fn switch_to(&self, window: &str) {
-        self.runtime
+        self.runtime()
             .block_on(self.client().switch_to_window(window.to_owned().try_into().unwrap()))
             .unwrap();
     }
 
     pub fn close_window(&self) {
-        self.runtime.block_on(self.client().close_window()).unwrap();
+        self.runtime().block_on(self.client().close_window()).unwrap();
     }
 }
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        if let Some(client) = self.client.take() {
-            let _ = self.runtime.block_on(client.close());
+        // A failed test may have left its browser in any state.
+        let running = self.running.take().filter(|_| !std::thread::panicking());
+        if let Some(running) = running {
+            running.leave(&self.origins);
         }
-        let _ = &self.driver;
     }
 }
 
@@ -384,18 +300,18 @@ pub struct Found<'a> {
 
 impl Found<'_> {
     pub fn click(&self) {
-        self.browser.runtime.block_on(self.element.click()).unwrap();
+        self.browser.runtime().block_on(self.element.click()).unwrap();
     }
 
     pub fn type_in(&self, text: &str) {
-        self.browser.runtime.block_on(self.element.send_keys(text)).unwrap();
+        self.browser.runtime().block_on(self.element.send_keys(text)).unwrap();
     }
 
     pub fn text(&self) -> String {
-        self.browser.runtime.block_on(self.element.text()).unwrap()
+        self.browser.runtime().block_on(self.element.text()).unwrap()
     }
 
     pub fn is_shown(&self) -> bool {
-        self.browser.runtime.block_on(self.element.is_displayed()).unwrap()
+        self.browser.runtime().block_on(self.element.is_displayed()).unwrap()
     }
 }
