@@ -6,7 +6,7 @@
 //! seed, a script without the unnecessary steps, and what happened.
 //!
 //! ```text
-//! AGENT_COORDINATOR_TEST_HISTORIES=100000 cargo test --test it sim::   this number, from seed 0 on
+//! AGENT_COORDINATOR_TEST_HISTORIES=100000 cargo test --test it sim::   this number, from seed 0 on, and nothing left out
 //! AGENT_COORDINATOR_TEST_SEED=42 cargo test --test it sim::            this one, with its lines
 //! ```
 //!
