@@ -47,7 +47,9 @@ pub(super) fn wanted(before: Option<&Task>, after: &Task, now: Timestamp) -> Tas
 /// dependency is done. `graph` contains the dependencies of each wanted task of `changed`, and the
 /// wanted tasks that wait for a task of `changed` that is done, with their dependencies.
 pub(super) fn begin_wanted(mut changed: Vec<Task>, graph: &TaskGraph, now: Timestamp) -> Vec<Task> {
-    if !changed.iter().chain(graph.tasks()).any(is_wanted) {
+    // Other changes let no task begin. A graph can have many tasks, and few changes look at all.
+    let may_begin = |task: &Task| is_wanted(task) || task.status == TaskStatus::Done;
+    if !changed.iter().any(may_begin) || !changed.iter().chain(graph.tasks()).any(is_wanted) {
         return changed;
     }
     let mut after = graph.clone();
