@@ -1,9 +1,8 @@
 //! `export` writes projects, agents, tasks and chats of a daemon as JSON lines.
 
-mod draft;
-
+use std::fs;
 use std::io::{self, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::Serialize;
@@ -16,7 +15,7 @@ use crate::app::Signals;
 use config::Environment;
 use domain::ProjectId;
 use domain::export::{Counts, Line};
-use draft::Draft;
+use machine::sys::draft::{Draft, IfExists};
 
 /// More bytes than the last line of an export has.
 const MAX_END: usize = 1024;
@@ -66,21 +65,66 @@ impl ExportArguments {
             return Ok(output.flush()?);
         };
         let file = environment.working_directory().join(file);
-        let mut draft = Draft::make(&file, self.force)?;
+        let if_exists = if self.force { IfExists::Replace } else { IfExists::Refuse };
+        let mut draft = make_draft(&file, if_exists)?;
+        let write = |piece: &[u8]| {
+            let mut to = draft.file();
+            to.write_all(piece).map_err(|error| failed(draft.path(), &error))
+        };
         let mut signals = Signals::listen()?;
         let counts = tokio::select! {
-            fetched = fetch(client, &path, |piece| draft.write(piece)) => fetched?,
+            fetched = fetch(client, &path, write) => fetched?,
             _ = signals.next() => {
                 let told = "interrupted, and nothing was written";
                 return Err(CliError::Failed(told.to_owned()));
             }
         };
-        draft.put_in_place(self.force)?;
+        put_in_place(&mut draft, &file, if_exists)?;
         if self.form.json {
             return output::print_json(&Exported { file, counts });
         }
         output::print_line(&format!("exported into `{}`: {counts}", file.display()))
     }
+}
+
+/// Makes `<file>.partial`, which gets the name of `file` when it is whole.
+fn make_draft(file: &Path, if_exists: IfExists) -> Result<Draft, CliError> {
+    match fs::symlink_metadata(file) {
+        Ok(found) if !found.is_file() => {
+            let told = format!("`{}` is not a file: name another path", file.display());
+            return Err(CliError::Failed(told));
+        }
+        Ok(_) if if_exists == IfExists::Refuse => return Err(exists(file)),
+        _ => {}
+    }
+    let path = file.with_added_extension("partial");
+    Draft::make(&path).map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock => {
+            let told = format!("another export to `{}` is under way: wait for it", file.display());
+            CliError::Failed(told)
+        }
+        _ => failed(&path, &error),
+    })
+}
+
+/// Syncs the draft and gives it its final name.
+fn put_in_place(draft: &mut Draft, file: &Path, if_exists: IfExists) -> Result<(), CliError> {
+    draft.file().sync_all().map_err(|error| failed(draft.path(), &error))?;
+    draft.put_in_place(file, if_exists).map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => exists(file),
+        _ => failed(file, &error),
+    })
+}
+
+fn exists(file: &Path) -> CliError {
+    CliError::Failed(format!(
+        "`{}` exists, and was left as it is: name another file, or add --force",
+        file.display()
+    ))
+}
+
+fn failed(path: &Path, error: &io::Error) -> CliError {
+    CliError::Failed(format!("could not write `{}`: {error}", path.display()))
 }
 
 /// Hands each piece of an export to `take`. Returns the numbers of its objects.

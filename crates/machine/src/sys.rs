@@ -9,6 +9,7 @@
 //! and knows no instance folders and no runtime.
 
 pub mod confined;
+pub mod draft;
 pub mod executable;
 #[cfg(any(target_os = "macos", test))]
 mod lineage;

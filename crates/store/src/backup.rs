@@ -12,20 +12,18 @@
 mod restore;
 mod source;
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use nix::errno::Errno;
-use nix::fcntl::{Flock, FlockArg};
 use rusqlite::{Connection, OpenFlags};
-use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 pub use self::restore::{Restore, Restored, prepare_restore};
 use super::db::BoxError;
 use super::open::{self, OpenError, OpenErrorKind, beside};
-use machine::sys::regular_file;
+use machine::sys::draft;
+pub use machine::sys::draft::IfExists;
 
 /// The table with the origin of a backup. The restored database does not have it.
 pub(super) const ORIGIN: &str = "backup_origin";
@@ -59,13 +57,6 @@ pub struct BackupContents {
     pub n_open_launches: u64,
     /// The object of the schema because of which a restore would refuse the backup.
     pub difference: Option<String>,
-}
-
-/// Whether a backup may replace a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum IfExists {
-    Refuse,
-    Replace,
 }
 
 /// The reason why there is no backup, or why nothing was restored.
@@ -136,7 +127,7 @@ pub fn back_up(
     must_stop: &dyn Fn() -> bool,
 ) -> Result<BackupContents, BackupError> {
     check_target(store, file, if_exists)?;
-    let draft = Draft::make(beside(file, ".partial"), file)?;
+    let draft = Draft::make(&beside(file, ".partial"), file)?;
     let connection = source::connect(store)?;
     let difference = source::difference(&connection);
     source::copy(&connection, store, &draft, must_stop)?;
@@ -193,41 +184,26 @@ fn is_same_file(one: &Path, other: &Path) -> bool {
 }
 
 /// A database under construction. It is removed when this is dropped, unless it got its final name.
-struct Draft {
-    path: PathBuf,
-    /// Keeps a second process from using the same draft. It is closed after SQLite's last use,
-    /// because that ends all locks of this process on the file.
-    lock: Flock<File>,
-    /// It has its final name. Its first name may belong to another process by now.
-    is_placed: bool,
-}
+/// It is closed after SQLite's last use, because that ends all locks of this process on the file.
+struct Draft(draft::Draft);
 
 impl Draft {
     /// Makes a private file beside the final one. The file of an interrupted process is replaced.
-    fn make(path: PathBuf, file: &Path) -> Result<Self, BackupError> {
+    fn make(path: &Path, file: &Path) -> Result<Self, BackupError> {
         let failed = |source: io::Error| match source.kind() {
+            io::ErrorKind::WouldBlock => BackupError::UnderWay(file.to_owned()),
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
                 BackupError::Io { action: "write to the folder of", path: file.to_owned(), source }
             }
-            _ => BackupError::Io { action: "write", path: path.clone(), source },
+            _ => BackupError::Io { action: "write", path: path.to_owned(), source },
         };
-        let opened = regular_file::open_or_make(&path).map_err(failed)?;
-        let lock = match Flock::lock(opened, FlockArg::LockExclusiveNonblock) {
-            Ok(lock) => lock,
-            Err((_, Errno::EWOULDBLOCK)) => return Err(BackupError::UnderWay(file.to_owned())),
-            Err((_, errno)) => return Err(failed(io::Error::from(errno))),
-        };
-        // Another process may have put the file in its place, or removed it, before this lock.
-        let held = lock.metadata().map_err(failed)?;
-        let named = fs::symlink_metadata(&path);
-        if !named.is_ok_and(|named| (named.dev(), named.ino()) == (held.dev(), held.ino())) {
-            return Err(BackupError::UnderWay(file.to_owned()));
-        }
-        // A file that was left here keeps the rights that it has.
-        lock.set_permissions(fs::Permissions::from_mode(0o600)).map_err(failed)?;
-        lock.set_len(0).map_err(failed)?;
-        remove(&path, &BESIDE).map_err(failed)?;
-        Ok(Self { path, lock, is_placed: false })
+        let draft = draft::Draft::make(path).map_err(failed)?;
+        remove(path, &BESIDE).map_err(failed)?;
+        Ok(Self(draft))
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
     }
 
     /// Runs `change`, checks the database and syncs it.
@@ -235,9 +211,9 @@ impl Draft {
         &self,
         change: impl FnOnce(&mut Connection) -> rusqlite::Result<()>,
     ) -> Result<BackupContents, BackupError> {
-        let failed = |error: rusqlite::Error| open::failed(&self.path, error);
+        let failed = |error: rusqlite::Error| open::failed(self.path(), error);
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let mut connection = Connection::open_with_flags(&self.path, flags).map_err(failed)?;
+        let mut connection = Connection::open_with_flags(self.path(), flags).map_err(failed)?;
         // One file without a log can be moved and copied by any program.
         connection
             .execute_batch("PRAGMA synchronous = OFF; PRAGMA journal_mode = DELETE")
@@ -246,48 +222,28 @@ impl Draft {
         let finding: String =
             connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)).map_err(failed)?;
         if finding != "ok" {
-            return Err(OpenError::caused_by(OpenErrorKind::Corrupt, &self.path, finding).into());
+            return Err(OpenError::caused_by(OpenErrorKind::Corrupt, self.path(), finding).into());
         }
         let contents = contents_of(&connection).map_err(failed)?;
         drop(connection);
-        self.lock.sync_all().map_err(BackupError::io("write", &self.path))?;
-        let bytes = fs::metadata(&self.path).map_or(0, |found| found.len());
+        self.0.file().sync_all().map_err(BackupError::io("write", self.path()))?;
+        let bytes = fs::metadata(self.path()).map_or(0, |found| found.len());
         Ok(BackupContents { bytes, ..contents })
     }
 
     fn put_in_place(mut self, file: &Path, if_exists: IfExists) -> Result<(), BackupError> {
-        let renamed = match if_exists {
-            IfExists::Replace => fs::rename(&self.path, file),
-            IfExists::Refuse => {
-                match renameat_with(CWD, &self.path, CWD, file, RenameFlags::NOREPLACE) {
-                    // Not every file system has this call. The file was absent a moment ago.
-                    Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) if !file.exists() => {
-                        fs::rename(&self.path, file)
-                    }
-                    renamed => renamed.map_err(io::Error::from),
-                }
-            }
-        };
-        match renamed {
-            Ok(()) => {
-                self.is_placed = true;
-                sync_folder(file)
-            }
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                Err(BackupError::Exists(file.to_owned()))
-            }
-            Err(error) => Err(BackupError::io("write", file)(error)),
-        }
+        self.0.put_in_place(file, if_exists).map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => BackupError::Exists(file.to_owned()),
+            _ => BackupError::io("write", file)(error),
+        })
     }
 }
 
 impl Drop for Draft {
     fn drop(&mut self) {
-        if self.is_placed {
-            return;
+        if !self.0.is_placed() {
+            let _ = remove(self.path(), &BESIDE);
         }
-        let _ = remove(&self.path, &BESIDE);
-        let _ = fs::remove_file(&self.path);
     }
 }
 
@@ -303,14 +259,6 @@ fn remove(database: &Path, suffixes: &[&str]) -> io::Result<()> {
         }
     }
     Ok(())
-}
-
-fn sync_folder(file: &Path) -> Result<(), BackupError> {
-    let folder = open::folder_of(file);
-    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-    File::open(folder)
-        .and_then(|folder| folder.sync_all())
-        .map_err(BackupError::io("sync the folder", folder))
 }
 
 fn contents_of(connection: &Connection) -> rusqlite::Result<BackupContents> {
@@ -395,8 +343,8 @@ mod tests {
     fn two_backups_to_one_file_do_not_mix() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("saved.db");
-        let _first = Draft::make(beside(&file, ".partial"), &file).unwrap();
-        let second = Draft::make(beside(&file, ".partial"), &file);
+        let _first = Draft::make(&beside(&file, ".partial"), &file).unwrap();
+        let second = Draft::make(&beside(&file, ".partial"), &file);
         assert!(matches!(second, Err(BackupError::UnderWay(_))));
     }
 }

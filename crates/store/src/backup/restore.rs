@@ -63,10 +63,10 @@ pub fn prepare_restore(
         return Err(BackupError::InUse(file.to_owned()));
     }
     let connection = source::connect(file).map_err(no_backup)?;
-    let draft = Draft::make(beside(store, ".restoring"), store)?;
+    let draft = Draft::make(&beside(store, ".restoring"), store)?;
     source::copy(&connection, file, &draft, must_stop)?;
     drop(connection);
-    check_schema(&draft.path, file).map_err(no_backup)?;
+    check_schema(draft.path(), file).map_err(no_backup)?;
     let mut origin = None;
     draft
         .complete(|connection| {
@@ -76,7 +76,7 @@ pub fn prepare_restore(
         .map_err(damage_is_of(file))
         .map_err(no_backup)?;
     let mut connection =
-        Connection::open(&draft.path).map_err(|error| open::failed(file, error))?;
+        Connection::open(draft.path()).map_err(|error| open::failed(file, error))?;
     let migrated = schema::first_missing(&connection)
         .and_then(|first| first.map_or(Ok(()), |first| schema::apply(&mut connection, first..)));
     migrated.map_err(|error| open::failed(file, error))?;

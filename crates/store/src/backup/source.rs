@@ -69,7 +69,7 @@ pub(super) fn copy(
     must_stop: &dyn Fn() -> bool,
 ) -> Result<(), BackupError> {
     let of_source = |error: rusqlite::Error| open::failed(path, error);
-    let of_draft = |error: rusqlite::Error| open::failed(&draft.path, error);
+    let of_draft = |error: rusqlite::Error| open::failed(draft.path(), error);
     // The transaction begins with the first read.
     source.execute_batch("BEGIN").map_err(of_source)?;
     source.query_row("SELECT COUNT(*) FROM sqlite_master", [], |_| Ok(())).map_err(of_source)?;
@@ -82,7 +82,7 @@ pub(super) fn copy(
     };
     check_place()?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let mut target = Connection::open_with_flags(&draft.path, flags).map_err(of_draft)?;
+    let mut target = Connection::open_with_flags(draft.path(), flags).map_err(of_draft)?;
     // A copy that fails is thrown away, so it needs no journal. Its parts are synced below.
     target
         .execute_batch("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF")
@@ -92,7 +92,7 @@ pub(super) fn copy(
         match code {
             Some(code) if CODES_OF_SOURCE.contains(&code) => BackupError::Open(of_source(error)),
             Some(ffi::SQLITE_FULL) => BackupError::Open(of_draft(error)),
-            _ => BackupError::io("write", &draft.path)(io::Error::other(error)),
+            _ => BackupError::io("write", draft.path())(io::Error::other(error)),
         }
     };
     let pages = Backup::new(source, &mut target).map_err(of_draft)?;
@@ -105,9 +105,9 @@ pub(super) fn copy(
             StepResult::Done => return check_place(),
             StepResult::More => {}
             // SQLite has already waited for the other process.
-            _ => return Err(OpenError::new(OpenErrorKind::Locked, &draft.path).into()),
+            _ => return Err(OpenError::new(OpenErrorKind::Locked, draft.path()).into()),
         }
-        draft.lock.sync_data().map_err(|error| open::failed(&draft.path, error))?;
+        draft.0.file().sync_data().map_err(|error| open::failed(draft.path(), error))?;
         thread::sleep(began_at.elapsed() / REST_DIVISOR);
     }
 }
