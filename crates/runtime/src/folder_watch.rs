@@ -18,7 +18,7 @@ use machine::sys::folders::Watcher;
 pub struct Folders(Arc<AsyncFd<Watcher>>);
 
 /// The changes since the last look.
-pub enum Seen {
+pub enum FolderChanges {
     /// A file was replaced in these folders. A folder may be named more than once.
     Folders(Vec<WatchId>),
     /// There were too many changes, so that any folder may have changed.
@@ -61,7 +61,7 @@ impl Folders {
 
     /// Waits until something happens. Cancel-safe: an event is only taken by the call that returns
     /// it.
-    pub async fn seen(&self) -> io::Result<Seen> {
+    pub async fn seen(&self) -> io::Result<FolderChanges> {
         loop {
             let mut ready = self.0.readable().await?;
             let news = match self.0.get_ref().news() {
@@ -75,7 +75,7 @@ impl Folders {
             return Ok(news
                 .into_iter()
                 .collect::<Option<_>>()
-                .map_or(Seen::Anything, Seen::Folders));
+                .map_or(FolderChanges::Anything, FolderChanges::Folders));
         }
     }
 }

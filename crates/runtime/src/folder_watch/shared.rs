@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::{Folders, Seen, WatchId};
+use super::{FolderChanges, Folders, WatchId};
 
 use machine::locks::lock;
 
@@ -98,12 +98,12 @@ impl SharedWatcher {
             let seen = self.folders.seen().await;
             let mut followed = lock(&self.followed);
             match seen {
-                Ok(Seen::Folders(ids)) => {
+                Ok(FolderChanges::Folders(ids)) => {
                     for followers in ids.iter().filter_map(|id| followed.folders.get(id)) {
                         followers.news.send_replace(());
                     }
                 }
-                Ok(Seen::Anything) => {
+                Ok(FolderChanges::Anything) => {
                     for followers in followed.folders.values() {
                         followers.news.send_replace(());
                     }

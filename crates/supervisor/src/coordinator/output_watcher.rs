@@ -24,7 +24,7 @@ use machine::instance_dir;
 use machine::instance_dir::output_reader::OutputReader;
 use machine::locks::lock;
 use runtime::clock;
-use runtime::folder_watch::{Folders, Seen, WatchId};
+use runtime::folder_watch::{FolderChanges, Folders, WatchId};
 use runtime::telemetry::ErrorChain;
 
 /// The pause between two reads of the output of all agents.
@@ -225,8 +225,8 @@ impl<C: ControlPlane> Watcher<C> {
                 // Meanwhile the kernel collects the events, however many there are.
                 () = tokio::time::sleep_until(self.look_at), if has_stirred => self.look().await,
                 seen = heard(&self.folders, self.look_at), if !has_stirred => match seen {
-                    Ok(Seen::Folders(ids)) => self.stirred.extend(ids.iter().filter_map(|id| self.watched.get(id).cloned())),
-                    Ok(Seen::Anything) => self.stirred.extend(self.outputs.keys().cloned()),
+                    Ok(FolderChanges::Folders(ids)) => self.stirred.extend(ids.iter().filter_map(|id| self.watched.get(id).cloned())),
+                    Ok(FolderChanges::Anything) => self.stirred.extend(self.outputs.keys().cloned()),
                     Err(error) => {
                         tracing::warn!(error = %ErrorChain(&error), "could not watch the folders with the agents' output");
                         self.look_at = clock::now() + RETRY_AFTER;
@@ -420,7 +420,7 @@ fn hear(tally: &mut Tally, line: &str, printed_at: &jiff::Zoned) {
 }
 
 /// Waits until `from` and returns the events of the folders. Cancel-safe.
-async fn heard(folders: &Folders, from: Instant) -> io::Result<Seen> {
+async fn heard(folders: &Folders, from: Instant) -> io::Result<FolderChanges> {
     tokio::time::sleep_until(from).await;
     folders.seen().await
 }

@@ -30,7 +30,7 @@ use machine::instance_dir::record::Stop;
 pub use requests::Request;
 use requests::StartDone;
 use runtime::clock;
-use runtime::folder_watch::{Folders, Seen, WatchId};
+use runtime::folder_watch::{FolderChanges, Folders, WatchId};
 use runtime::nudge::Nudge;
 
 /// The number of requests that wait for the owner. Further requests wait at their callers.
@@ -157,8 +157,8 @@ impl Table {
                     None => break,
                 },
                 seen = self.folders.seen(), if !self.has_watch_failed => match seen {
-                    Ok(Seen::Folders(ids)) => self.refresh_watched(&ids),
-                    Ok(Seen::Anything) => self.refresh_all(),
+                    Ok(FolderChanges::Folders(ids)) => self.refresh_watched(&ids),
+                    Ok(FolderChanges::Anything) => self.refresh_all(),
                     Err(error) => {
                         warn!(error = &error as &dyn std::error::Error, "could not watch the instance folders; polling them instead");
                         self.has_watch_failed = true;
