@@ -62,9 +62,9 @@ fn names(known: &HeaderValue, tag: &str) -> bool {
 }
 
 /// The revision of the resource that the client of a change has seen; `None` if it does not say.
-pub(super) struct Seen(pub(super) Option<i64>);
+pub(super) struct SeenRevision(pub(super) Option<i64>);
 
-impl<S: Send + Sync> FromRequestParts<S> for Seen {
+impl<S: Send + Sync> FromRequestParts<S> for SeenRevision {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {

@@ -5,7 +5,7 @@ use axum::http::StatusCode;
 use axum::{Extension, Json};
 
 use super::creation_status;
-use crate::conditional::{Revision, Seen};
+use crate::conditional::{Revision, SeenRevision};
 use crate::extract::{InBody, InPath, InQuery};
 use crate::openapi::{Api, about};
 use crate::{Problem, RestState};
@@ -76,7 +76,7 @@ async fn add(
 async fn set(
     State(state): State<RestState>,
     InPath(id): InPath<AgentId>,
-    Seen(seen): Seen,
+    SeenRevision(seen): SeenRevision,
     InBody(request): InBody<AgentRequest>,
 ) -> Result<Json<AgentBody>, Problem> {
     let (edit, shown) = edit_of(&state, &request);

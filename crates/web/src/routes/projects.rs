@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::creation_status;
-use crate::conditional::{Revision, Seen};
+use crate::conditional::{Revision, SeenRevision};
 use crate::extract::{InBody, InPath, InQuery};
 use crate::openapi::{Api, about};
 use crate::{Problem, RestState};
@@ -86,7 +86,7 @@ async fn add(
 async fn set(
     State(state): State<RestState>,
     InPath(id): InPath<ProjectId>,
-    Seen(seen): Seen,
+    SeenRevision(seen): SeenRevision,
     InBody(request): InBody<ProjectRequest>,
 ) -> Result<Json<ProjectBody>, Problem> {
     state.service.catalog.set_project(&id, &ProjectEdit { seen, ..request.into() }).await?;

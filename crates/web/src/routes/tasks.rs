@@ -6,7 +6,7 @@ use axum::{Extension, Json};
 
 use super::creation_status;
 use super::workspaces::workspace_body;
-use crate::conditional::{Revision, Seen};
+use crate::conditional::{Revision, SeenRevision};
 use crate::extract::{InBody, InQuery, InTask};
 use crate::openapi::{Api, about};
 use crate::page::{Page, limit_of};
@@ -187,7 +187,7 @@ async fn add(
 async fn set(
     State(state): State<RestState>,
     InTask(id): InTask,
-    Seen(seen): Seen,
+    SeenRevision(seen): SeenRevision,
     InBody(request): InBody<TaskRequest>,
 ) -> Result<Json<TaskDetail>, Problem> {
     let tasks = &state.service.tasks;
