@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 mod placement;
 
-use placement::{Facts, Seen, own_path};
+use placement::{Facts, GroupFacts, own_path};
 pub use placement::{NotDelegated, Placement};
 
 /// The folder in which the kernel shows control groups.
@@ -80,8 +80,8 @@ pub fn find(mount: &Path, membership: &str) -> Result<Delegated, NotDelegated> {
     Ok(Delegated { has_memory: has("memory"), has_pids: has("pids"), dir })
 }
 
-fn see(dir: &Path) -> Seen {
-    Seen { is_marked: is_marked(dir), is_writable: is_writable(dir) }
+fn see(dir: &Path) -> GroupFacts {
+    GroupFacts { is_marked: is_marked(dir), is_writable: is_writable(dir) }
 }
 
 fn is_marked(dir: &Path) -> bool {

@@ -34,13 +34,13 @@ pub(super) struct Facts<'a> {
     pub path: &'a str,
     pub is_superuser: bool,
     pub is_machine_root: bool,
-    pub own: Seen,
-    pub parent: Seen,
+    pub own: GroupFacts,
+    pub parent: GroupFacts,
 }
 
 /// The facts about one group.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Seen {
+pub(super) struct GroupFacts {
     /// True if the service manager has marked the group as delegated.
     pub is_marked: bool,
     pub is_writable: bool,
@@ -91,9 +91,9 @@ mod tests {
         own: WRITABLE,
         parent: WRITABLE,
     };
-    const WRITABLE: Seen = Seen { is_marked: false, is_writable: true };
-    const MARKED: Seen = Seen { is_marked: true, is_writable: true };
-    const CLOSED: Seen = Seen { is_marked: false, is_writable: false };
+    const WRITABLE: GroupFacts = GroupFacts { is_marked: false, is_writable: true };
+    const MARKED: GroupFacts = GroupFacts { is_marked: true, is_writable: true };
+    const CLOSED: GroupFacts = GroupFacts { is_marked: false, is_writable: false };
 
     #[track_caller]
     fn check(facts: Facts<'_>, expected: Result<Placement, &str>) {
@@ -114,7 +114,10 @@ mod tests {
         check(Facts { parent: MARKED, ..subgroup }, Ok(Placement::Beside));
         check(Facts { parent: MARKED, ..SERVICE }, Err("did not delegate"));
         check(Facts { is_superuser: false, ..SERVICE }, Err("did not delegate"));
-        check(Facts { own: Seen { is_writable: false, ..MARKED }, ..SERVICE }, Err("not writable"));
+        check(
+            Facts { own: GroupFacts { is_writable: false, ..MARKED }, ..SERVICE },
+            Err("not writable"),
+        );
     }
 
     #[test]
