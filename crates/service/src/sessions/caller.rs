@@ -28,10 +28,10 @@ pub struct Caller {
 /// The time of the last call of each open session. It is in memory, and the cleanup stores it
 /// later, because a commit for each call would cost more than the call.
 #[derive(Debug, Default)]
-pub(crate) struct Activity(Mutex<HashMap<SessionId, Seen>>);
+pub(crate) struct Activity(Mutex<HashMap<SessionId, LastCall>>);
 
 #[derive(Debug)]
-struct Seen {
+struct LastCall {
     at: Timestamp,
     /// The moment on the clock for measuring.
     began: Instant,
@@ -63,7 +63,7 @@ impl Activity {
         let mut all = self.lock();
         let began = clock::now();
         let n_held = all.get(session).map_or(0, |seen| seen.n_held);
-        let seen = Seen { at: now, began, steady: began, n_held, is_asking: false };
+        let seen = LastCall { at: now, began, steady: began, n_held, is_asking: false };
         all.insert(session.clone(), seen);
     }
 
@@ -105,7 +105,7 @@ impl Activity {
         self.lock().retain(|session, _| is_open(session));
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, Seen>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, LastCall>> {
         lock(&self.0)
     }
 }
