@@ -90,14 +90,14 @@ struct Lines {
 struct Line {
     number: u64,
     workers: Workers,
-    items: BTreeMap<(ItemKind, u64), Seen>,
+    items: BTreeMap<(ItemKind, u64), ListedItem>,
     /// The agents that cannot be given items, with the reasons. Each stays here until it claims an
     /// item.
     problems: BTreeMap<AgentId, String>,
 }
 
 #[derive(Debug)]
-struct Seen {
+struct ListedItem {
     number: u64,
     since: Timestamp,
     item: FreeItem,
@@ -105,16 +105,16 @@ struct Seen {
 }
 
 impl Line {
-    fn can_be_taken(&self, seen: &Seen) -> bool {
+    fn can_be_taken(&self, seen: &ListedItem) -> bool {
         !seen.is_blocked() && (self.workers.publish == Publish::Nothing || seen.base.is_some())
     }
 
     /// Returns the items that no open issue blocks.
-    fn unblocked(&self) -> impl Iterator<Item = &Seen> {
+    fn unblocked(&self) -> impl Iterator<Item = &ListedItem> {
         self.items.values().filter(|seen| !seen.is_blocked())
     }
 
-    fn waiting(&self, seen: &Seen) -> WaitingItem {
+    fn waiting(&self, seen: &ListedItem) -> WaitingItem {
         let FreeItem { key, title, url, n_blockers, blockers } = seen.item.clone();
         WaitingItem {
             key,
@@ -130,7 +130,7 @@ impl Line {
     }
 }
 
-impl Seen {
+impl ListedItem {
     const fn is_blocked(&self) -> bool {
         self.item.n_blockers > 0
     }
@@ -180,7 +180,7 @@ impl WaitingItems {
         let lines = self.lines();
         let line = lines.by_repository.get(repository)?;
         let seen = line.items.values().filter(|seen| line.can_be_taken(seen));
-        let Seen { item, base, .. } = seen.min_by_key(|seen| seen.number)?;
+        let ListedItem { item, base, .. } = seen.min_by_key(|seen| seen.number)?;
         let base = base.clone().filter(|_| line.workers.publish != Publish::Nothing);
         let publication = base.map(|base| Publication::new(line.workers.publish, base));
         Some((item.clone(), publication))
@@ -249,10 +249,10 @@ impl WaitingItems {
                 (lines.served.get(key).copied().unwrap_or(0), line.unblocked().count())
             })
             .collect();
-        let items: Vec<Vec<&Seen>> = all
+        let items: Vec<Vec<&ListedItem>> = all
             .iter()
             .map(|(_, line)| {
-                let mut items: Vec<&Seen> = line.unblocked().collect();
+                let mut items: Vec<&ListedItem> = line.unblocked().collect();
                 items.sort_by_key(|seen| seen.number);
                 items
             })
@@ -290,7 +290,7 @@ impl Forges {
             let (number, since) =
                 before.map_or((number, now), |before| (before.number, before.since));
             let base = before.and_then(|before| before.base.clone());
-            line.items.insert(place, Seen { number, since, item, base });
+            line.items.insert(place, ListedItem { number, since, item, base });
         }
     }
 
@@ -298,7 +298,7 @@ impl Forges {
     pub fn waiting_in(&self, repository: &RepositoryKey) -> Vec<(ItemKind, u64)> {
         let lines = self.board.waiting.lines();
         let line = lines.by_repository.get(repository);
-        let place = |seen: &Seen| (seen.item.key.kind, seen.item.key.number);
+        let place = |seen: &ListedItem| (seen.item.key.kind, seen.item.key.number);
         line.map(|line| line.unblocked().map(place).collect()).unwrap_or_default()
     }
 
