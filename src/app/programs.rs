@@ -146,7 +146,7 @@ pub(super) fn programs(
     let directory = directory.filter(|path| path.parent().is_some());
     let environment = environment.clone();
     let versions = Arc::<Versions>::default();
-    let seen = Arc::<SingleLook<Seen>>::default();
+    let seen = Arc::<SingleLook<FoundPrograms>>::default();
     let asked = in_use.clone();
     Programs::new(directory, move || {
         let providers = Arc::clone(&in_use.borrow());
@@ -214,7 +214,7 @@ fn file_state(path: &Path) -> Option<FileState> {
 
 /// The programs and the logins that the files of this machine show.
 #[derive(Debug, Clone, Default)]
-struct Seen {
+struct FoundPrograms {
     programs: Vec<SeenProgram>,
     unfit: Vec<UnfitProgram>,
 }
@@ -231,8 +231,8 @@ struct SeenProgram {
 }
 
 /// Looks at the programs that exist, and at their logins. Blocking.
-fn see(providers: &Providers, environment: &Environment) -> Seen {
-    let mut seen = Seen::default();
+fn see(providers: &Providers, environment: &Environment) -> FoundPrograms {
+    let mut seen = FoundPrograms::default();
     for (ai_type, entry, sight) in list(providers) {
         let ai_type = ai_type.to_owned();
         match sight {
@@ -259,8 +259,8 @@ fn see(providers: &Providers, environment: &Environment) -> Seen {
 
 /// Returns the programs that were seen. Each one that can start is asked for its version at the
 /// same time.
-async fn look(seen: Seen, versions: &Versions) -> ProgramList {
-    let Seen { programs, unfit } = seen;
+async fn look(seen: FoundPrograms, versions: &Versions) -> ProgramList {
+    let FoundPrograms { programs, unfit } = seen;
     let found = programs.into_iter().map(|seen| async move {
         let SeenProgram { ai_type, program, login, file, is_asked } = seen;
         let version = if is_asked { versions.of(&program, file, clock::now()).await } else { None };
