@@ -21,12 +21,12 @@ use crate::time::Timestamp;
 pub(super) struct Queue<'a> {
     /// The candidates by project, the first one last.
     waiting: BTreeMap<&'a ProjectId, Vec<&'a Candidate>>,
-    line: BTreeSet<Place<'a>>,
+    line: BTreeSet<QueuePlace<'a>>,
 }
 
 /// A place in line, the first one being the least.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Place<'a> {
+struct QueuePlace<'a> {
     is_ordinary: bool,
     /// The slots of the project; 0 for an urgent start, which takes no turn.
     n_slots: usize,
@@ -65,7 +65,7 @@ impl<'a> Queue<'a> {
             let is_ordinary = next.priority != Priority::Urgent;
             let n_slots = if is_ordinary { slots.of_project(project) } else { 0 };
             let waiting_since = next.waiting_since;
-            self.line.insert(Place { is_ordinary, n_slots, waiting_since, key: &next.key });
+            self.line.insert(QueuePlace { is_ordinary, n_slots, waiting_since, key: &next.key });
         }
     }
 
