@@ -16,7 +16,7 @@ use super::{identity, notify};
 use config::{Config, Environment, Secrets};
 use domain::plan::Limits;
 use domain::retention::Retention;
-use domain::stopwatch::{Moment, Steady};
+use domain::stopwatch::{ClockReading, Steady};
 use domain::{CoordinatorId, Guidance, ServerAddress, StopReason};
 use machine::cgroup;
 use runtime::clock;
@@ -195,7 +195,7 @@ impl CoordinatorIdentity {
 async fn remove_old_outputs(mut retention: watch::Receiver<Retention>, state_dir: PathBuf) {
     let world: &dyn World = &SystemWorld;
     let began = clock::now();
-    let moment = || Moment { wall: world.now(), steady: Steady::after(began.elapsed()) };
+    let moment = || ClockReading { wall: world.now(), steady: Steady::after(began.elapsed()) };
     let first = moment();
     loop {
         let kept = retention.borrow_and_update().clone();

@@ -7,7 +7,7 @@
 //! - The start deadline uses the kernel's boot clock (`instance_dir::clock`), which goes on while
 //!   the machine sleeps. The start deadline must have ended the start before a claim lapses.
 //! - The age after which data is deleted uses the wall clock as it would be if it had not been set
-//!   forward since the first look ([`Moment::cautious`]).
+//!   forward since the first look ([`ClockReading::cautious`]).
 //! - The waits of pairs and accounts before their next start use the wall clock, clamped. A jump
 //!   forward costs one early start. A jump back never makes a wait longer than was decided.
 //!
@@ -46,12 +46,12 @@ impl Steady {
 
 /// One moment on both clocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Moment {
+pub struct ClockReading {
     pub wall: Timestamp,
     pub steady: Steady,
 }
 
-impl Moment {
+impl ClockReading {
     /// Returns the greatest time that the wall clock would show if it had not been set since
     /// `first`. Data that is deleted by its age does not come back when the clock does.
     pub fn cautious(self, first: Self) -> Timestamp {
@@ -89,7 +89,7 @@ impl<K: Ord> Stopwatches<K> {
         &mut self,
         what: K,
         began_at: Timestamp,
-        now: Moment,
+        now: ClockReading,
         at_first: AtFirst,
     ) -> Duration {
         let by_wall = || {
@@ -107,20 +107,20 @@ impl<K: Ord> Stopwatches<K> {
     }
 
     /// Returns how long `what` has lasted, if its beginning is known.
-    pub fn known(&mut self, what: &K, now: Moment) -> Option<Duration> {
+    pub fn known(&mut self, what: &K, now: ClockReading) -> Option<Duration> {
         let (began, seen) = self.began.get_mut(what)?;
         *seen = self.n_looks;
         Some(now.steady.since(*began))
     }
 
     /// Restarts the stopwatch of `what`, whether or not it had begun before.
-    pub fn restart(&mut self, what: K, now: Moment) {
+    pub fn restart(&mut self, what: K, now: ClockReading) {
         self.began.insert(what, (now.steady, self.n_looks));
     }
 
     /// Ends a look at everything, as of `now`. Things that were not seen are forgotten, and new
     /// things are taken to be younger than this look.
-    pub fn end_look(&mut self, now: Moment) {
+    pub fn end_look(&mut self, now: ClockReading) {
         let this = self.n_looks;
         self.began.retain(|_, (_, seen)| *seen == this);
         self.n_looks += 1;
@@ -136,9 +136,9 @@ mod tests {
 
     const HOUR: Duration = Duration::from_hours(1);
 
-    fn at(steady_secs: u64, wall_secs: i64) -> Moment {
+    fn at(steady_secs: u64, wall_secs: i64) -> ClockReading {
         let steady = Steady::after(Duration::from_secs(steady_secs));
-        Moment { wall: Timestamp::from_millis(wall_secs * 1000), steady }
+        ClockReading { wall: Timestamp::from_millis(wall_secs * 1000), steady }
     }
 
     fn began(wall_secs: i64) -> Timestamp {
@@ -147,8 +147,10 @@ mod tests {
 
     #[test]
     fn a_clock_that_is_set_forward_makes_nothing_old() {
-        let at =
-            |wall, steady| Moment { wall: Timestamp::from_millis(wall), steady: Steady(steady) };
+        let at = |wall, steady| ClockReading {
+            wall: Timestamp::from_millis(wall),
+            steady: Steady(steady),
+        };
         let first = at(1_000, 50);
         assert_eq!(at(1_400, 450).cautious(first), Timestamp::from_millis(1_400));
         assert_eq!(at(9_000_000, 450).cautious(first), Timestamp::from_millis(1_400));

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use domain::stopwatch::{AtFirst, Moment, Steady, Stopwatches};
+use domain::stopwatch::{AtFirst, ClockReading, Steady, Stopwatches};
 use domain::{Launch, LaunchId, LaunchState, NoticeId, SessionId, Timestamp};
 use machine::locks::lock;
 use runtime::clock;
@@ -36,7 +36,7 @@ pub(super) struct Clocks {
     world: Arc<dyn World>,
     began: Instant,
     /// The moment when an age was first asked for.
-    first: OnceLock<Moment>,
+    first: OnceLock<ClockReading>,
     cleanup: Mutex<Stopwatches<Subject>>,
     overdue: Mutex<Stopwatches<Subject>>,
 }
@@ -68,8 +68,8 @@ impl Clocks {
     }
 
     /// Returns the current time on both clocks.
-    pub(super) fn moment(&self) -> Moment {
-        Moment { wall: self.world.now(), steady: Steady::after(self.began.elapsed()) }
+    pub(super) fn moment(&self) -> ClockReading {
+        ClockReading { wall: self.world.now(), steady: Steady::after(self.began.elapsed()) }
     }
 
     /// Returns the current time for decisions that delete things by their age.
@@ -100,7 +100,7 @@ impl Clocks {
     }
 
     /// Ends a pass over all subjects, which began at `began`.
-    pub(super) fn end_look(&self, look: Look, began: Moment) {
+    pub(super) fn end_look(&self, look: Look, began: ClockReading) {
         self.of(look).end_look(began);
     }
 
