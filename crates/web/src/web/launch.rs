@@ -51,7 +51,7 @@ struct ShownLaunch {
     /// The tokens that the model read and wrote.
     tokens: Option<(Short, Short)>,
     cost: Option<String>,
-    timeline: Vec<Moment>,
+    timeline: Vec<TimelineEntry>,
     /// The reason of a start that failed, for a page in another language.
     detail_in_english: Option<String>,
 }
@@ -79,7 +79,7 @@ enum Sign {
 }
 
 /// A stage in the life of a launch.
-struct Moment {
+struct TimelineEntry {
     sign: Sign,
     what: String,
     at: Option<When>,
@@ -174,9 +174,9 @@ fn timeline(
     launch: &Launch,
     about: &Surroundings,
     machine: Option<&Machine>,
-) -> Vec<Moment> {
+) -> Vec<TimelineEntry> {
     let ended = launch.as_ended();
-    let moment = |sign, what: &str, at: Option<Timestamp>, detail| Moment {
+    let moment = |sign, what: &str, at: Option<Timestamp>, detail| TimelineEntry {
         sign,
         what: what.to_owned(),
         at: at.map(When),
@@ -212,7 +212,7 @@ fn timeline(
 }
 
 /// Returns the present stage of a launch that goes on.
-fn present(w: &'static Words, launch: &Launch) -> Moment {
+fn present(w: &'static Words, launch: &Launch) -> TimelineEntry {
     let started_at = launch.started_at.unwrap_or(launch.claimed_at);
     let (what, since) = match launch.state {
         LaunchState::Running { .. } => {
@@ -223,7 +223,7 @@ fn present(w: &'static Words, launch: &Launch) -> Moment {
             (w.of_state(launch.state.as_str()), None)
         }
     };
-    Moment {
+    TimelineEntry {
         sign: Sign::Now,
         what: what.to_owned(),
         at: None,
