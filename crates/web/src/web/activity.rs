@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use super::shown::{Face, Faces, Took, When, cost_of};
+use super::shown::{Face, Faces, ShownDuration, When, cost_of};
 use super::tasks::LiveLaunch;
 use super::words::Words;
 use crate::{Problem, RestState};
@@ -101,7 +101,7 @@ pub(super) struct Work {
     pub(super) launch: LaunchId,
     pub(super) agent: AgentId,
     pub(super) face: Option<Face>,
-    pub(super) took: Option<Took>,
+    pub(super) took: Option<ShownDuration>,
     pub(super) started_at: When,
     pub(super) outcome: Option<Outcome>,
     pub(super) cost: Option<String>,
@@ -132,7 +132,7 @@ impl Work {
     fn of(execution: &Execution, faces: &Faces) -> Self {
         Self {
             face: faces.of(&execution.key.agent),
-            took: execution.ended_at.map(|ended| Took(ended.since(execution.started_at))),
+            took: execution.ended_at.map(|ended| ShownDuration(ended.since(execution.started_at))),
             launch: execution.launch.clone(),
             agent: execution.key.agent.clone(),
             started_at: When(execution.started_at),

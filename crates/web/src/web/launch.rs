@@ -8,7 +8,7 @@ use axum::routing::get;
 use super::launches::mark_of;
 use super::layout::{Frame, NavSection, page_and_part};
 use super::names::Names;
-use super::shown::{Elapsed, Face, Faces, Short, Took, When, cost_of, size, task_of};
+use super::shown::{Elapsed, Face, Faces, Short, ShownDuration, When, cost_of, size, task_of};
 use super::words::Words;
 use crate::extract::InPath;
 use crate::{Problem, RestState};
@@ -46,7 +46,7 @@ struct ShownLaunch {
     memory: Option<String>,
     pid: Option<i32>,
     since: Elapsed,
-    took: Option<Took>,
+    took: Option<ShownDuration>,
     exit: Option<String>,
     /// The tokens that the model read and wrote.
     tokens: Option<(Short, Short)>,
@@ -153,7 +153,7 @@ impl ShownLaunch {
             memory: None,
             pid: launch.pid,
             since: Elapsed(launch.started_at.unwrap_or(launch.claimed_at)),
-            took: launch.started_at.zip(ended).map(|(from, (_, to))| Took(to.since(from))),
+            took: launch.started_at.zip(ended).map(|(from, (_, to))| ShownDuration(to.since(from))),
             exit: w.of_exit(launch.exit),
             tokens: (usage.tokens() > 0).then_some((Short(n_read), Short(usage.output_tokens))),
             cost: cost_of(&usage),

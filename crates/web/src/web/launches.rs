@@ -13,7 +13,7 @@ use serde::Deserialize;
 
 use super::layout::{Frame, NavSection, page_and_part};
 use super::names::Names;
-use super::shown::{Elapsed, Face, Faces, Short, Took, When, cost_of, task_of};
+use super::shown::{Elapsed, Face, Faces, Short, ShownDuration, When, cost_of, task_of};
 use super::today::Days;
 use super::words::Words;
 use crate::extract::InQuery;
@@ -78,7 +78,7 @@ struct Row {
     second_in_english: Option<String>,
     face: Option<Face>,
     agent: String,
-    took: Option<Took>,
+    took: Option<ShownDuration>,
     running_for: Option<Elapsed>,
     tokens: Option<Short>,
     cost: Option<String>,
@@ -302,7 +302,7 @@ impl Rows<'_> {
                 .map(str::to_owned),
             face: self.faces.of(&launch.key.agent),
             agent: self.names.agent(&launch.key.agent).to_owned(),
-            took: launch.started_at.zip(ended).map(|(from, (_, to))| Took(to.since(from))),
+            took: launch.started_at.zip(ended).map(|(from, (_, to))| ShownDuration(to.since(from))),
             running_for: outcome.is_none().then_some(Elapsed(since)),
             tokens: Some(Short(usage.tokens())).filter(|tokens| tokens.0 > 0),
             cost: cost_of(&usage),

@@ -56,9 +56,9 @@ moments! {
 
 /// A duration, in its two largest units.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Took(pub(super) Duration);
+pub(super) struct ShownDuration(pub(super) Duration);
 
-impl fmt::Display for Took {
+impl fmt::Display for ShownDuration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let seconds = self.0.as_secs();
         match seconds {
@@ -378,7 +378,7 @@ pub(super) struct LastEnd {
     pub(super) outcome: String,
     pub(super) is_bad: bool,
     pub(super) at: When,
-    pub(super) took: Option<Took>,
+    pub(super) took: Option<ShownDuration>,
 }
 
 impl LastEnd {
@@ -393,7 +393,7 @@ impl LastEnd {
             outcome: w.of_end(launch, outcome, None),
             is_bad: outcome.is_bad(),
             at: When(at),
-            took: launch.started_at.map(|from| Took(at.since(from))),
+            took: launch.started_at.map(|from| ShownDuration(at.since(from))),
         })
     }
 
@@ -431,7 +431,7 @@ mod tests {
 
     #[test]
     fn a_duration_is_shown_in_its_two_largest_units() {
-        let shown = |millis| Took(Duration::from_millis(millis)).to_string();
+        let shown = |millis| ShownDuration(Duration::from_millis(millis)).to_string();
         assert_eq!(shown(12), "0s");
         assert_eq!(shown(59_900), "59s");
         assert_eq!(shown(61_000), "1m 01s");

@@ -17,7 +17,7 @@ use super::choices::Property;
 use super::form_ids::FormOf;
 use super::layout::{Frame, NavSection, page_and_part};
 use super::markdown::Markdown;
-use super::shown::{Count, Face, Faces, Now, Short, Since, Took, When, cost_of, leads_to};
+use super::shown::{Count, Face, Faces, Now, Short, ShownDuration, Since, When, cost_of, leads_to};
 use super::words::Words;
 use crate::auth::Operator;
 use crate::extract::{InForm, InQuery, InTask, given, parsed};
@@ -397,7 +397,7 @@ fn spent_on(w: &Words, executions: &[Execution]) -> Option<String> {
     let times = executions.iter().filter_map(|work| Some(work.ended_at?.since(work.started_at)));
     let time: Duration = times.sum();
     let n_launches = (!executions.is_empty()).then_some(executions.len())?;
-    let took = (time > Duration::ZERO).then(|| Took(time).to_string());
+    let took = (time > Duration::ZERO).then(|| ShownDuration(time).to_string());
     let parts = cost_of(&usage).into_iter().chain([w.of_launches(n_launches)]).chain(took);
     Some(parts.collect::<Vec<_>>().join(" · "))
 }

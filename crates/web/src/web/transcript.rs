@@ -15,7 +15,7 @@ use serde::Deserialize;
 
 use super::layout::{Frame, rendered};
 use super::markdown::Markdown;
-use super::shown::{Elapsed, Short, Took};
+use super::shown::{Elapsed, Short, ShownDuration};
 use crate::extract::{InPath, InQuery};
 use crate::{Problem, RestState};
 use domain::transcript::{Body, Call, CallResult, EditedLines, Entry, entries};
@@ -121,7 +121,11 @@ impl TranscriptPart {
 /// Returns the duration of a call, in tenths of a second if it is short.
 fn took_text(took: Duration) -> String {
     let tenths = took.as_millis() / 100;
-    if tenths < 100 { format!("{}.{}s", tenths / 10, tenths % 10) } else { Took(took).to_string() }
+    if tenths < 100 {
+        format!("{}.{}s", tenths / 10, tenths % 10)
+    } else {
+        ShownDuration(took).to_string()
+    }
 }
 
 #[derive(Debug, Deserialize)]
