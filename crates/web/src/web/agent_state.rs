@@ -1,7 +1,7 @@
 //! The state of an agent in a project, as its mark shows it, and the line about its work.
 
 use super::instances::InstanceRow;
-use super::shown::{Left, Ring};
+use super::shown::{AvatarRing, Left};
 use super::words::Words;
 use domain::start_history::StartReason;
 use domain::waiting::{WaitReason, Waiting};
@@ -89,12 +89,12 @@ impl AgentState {
     }
 
     /// Returns the ring of the avatar.
-    pub(super) fn ring(&self, is_live: bool) -> Ring {
+    pub(super) fn ring(&self, is_live: bool) -> AvatarRing {
         match self.group {
-            StateGroup::NeedsPerson => Ring::NeedsPerson,
-            _ if is_live => Ring::Live,
-            StateGroup::Waits => Ring::Waits,
-            StateGroup::Works | StateGroup::Stopped | StateGroup::Idle => Ring::None,
+            StateGroup::NeedsPerson => AvatarRing::NeedsPerson,
+            _ if is_live => AvatarRing::Live,
+            StateGroup::Waits => AvatarRing::Waits,
+            StateGroup::Works | StateGroup::Stopped | StateGroup::Idle => AvatarRing::None,
         }
     }
 
@@ -104,7 +104,7 @@ impl AgentState {
 }
 
 /// Returns the ring of an agent that waits. One that a person stopped has none.
-pub(super) fn ring_of_wait(waiting: &Waiting) -> Ring {
+pub(super) fn ring_of_wait(waiting: &Waiting) -> AvatarRing {
     AgentState::of_wait(Words::of(Language::English), waiting).ring(false)
 }
 
@@ -143,11 +143,11 @@ mod tests {
     #[test]
     fn a_ring_is_red_for_a_person_amber_for_a_wait_and_green_for_a_process() {
         let ring = |reason| ring_of_wait(&Waiting::of(WaitReason::Start(reason)));
-        assert_eq!(ring(StartReason::Suspended), Ring::NeedsPerson);
-        assert_eq!(ring(StartReason::NoFreeSlot), Ring::Waits);
-        assert_eq!(ring(StartReason::Held), Ring::None);
+        assert_eq!(ring(StartReason::Suspended), AvatarRing::NeedsPerson);
+        assert_eq!(ring(StartReason::NoFreeSlot), AvatarRing::Waits);
+        assert_eq!(ring(StartReason::Held), AvatarRing::None);
         let works = AgentState::of(StateGroup::Works, "");
-        assert_eq!([works.ring(true), works.ring(false)], [Ring::Live, Ring::None]);
-        assert!(Ring::NeedsPerson > Ring::Live && Ring::Live > Ring::Waits);
+        assert_eq!([works.ring(true), works.ring(false)], [AvatarRing::Live, AvatarRing::None]);
+        assert!(AvatarRing::NeedsPerson > AvatarRing::Live && AvatarRing::Live > AvatarRing::Waits);
     }
 }

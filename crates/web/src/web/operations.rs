@@ -16,7 +16,7 @@ use super::buttons::{Button, Does};
 use super::layout::{Frame, NavSection, page_and_part, rendered};
 use super::names::{Names, isolated};
 use super::shown::{
-    Count, Elapsed, Face, Faces, LastEnd, Ring, Short, Since, When, cost_text, task_of,
+    AvatarRing, Count, Elapsed, Face, Faces, LastEnd, Short, Since, When, cost_text, task_of,
 };
 use super::today::Today;
 use super::waits::{About, WhyLine};
@@ -95,7 +95,7 @@ impl WaitingStart {
             let why = WhyLine::of(frame.w, &waiting, about);
             let button = why.action.clone().map(Button::from);
             // Each of them waits, whatever else its agent does.
-            let ring = if why.tone == "bad" { Ring::NeedsPerson } else { Ring::Waits };
+            let ring = if why.tone == "bad" { AvatarRing::NeedsPerson } else { AvatarRing::Waits };
             let face = faces.of(&key.agent).map(|face| Face { ring, ..face });
             Some(Self { key, face, task, since, why, button })
         });

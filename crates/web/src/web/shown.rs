@@ -129,7 +129,7 @@ pub(super) fn cost_text(usage: Usage) -> String {
 
 /// The ring of an avatar, the one that counts most last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub(super) enum Ring {
+pub(super) enum AvatarRing {
     #[default]
     None,
     /// The agent waits by itself.
@@ -139,7 +139,7 @@ pub(super) enum Ring {
     NeedsPerson,
 }
 
-impl Ring {
+impl AvatarRing {
     pub(super) const fn class(self) -> &'static str {
         match self {
             Self::None => "",
@@ -168,7 +168,7 @@ pub(super) struct Face {
     pub(super) initials: String,
     /// One of eight colours.
     pub(super) hue: u8,
-    pub(super) ring: Ring,
+    pub(super) ring: AvatarRing,
     /// True for the last name of an agent that was deleted.
     pub(super) is_deleted: bool,
 }
@@ -180,7 +180,7 @@ impl Face {
             name: agent.name.clone(),
             initials: initials_of(&agent.name),
             hue: hue_of(agent.id.as_str()),
-            ring: if is_live { Ring::Live } else { Ring::None },
+            ring: if is_live { AvatarRing::Live } else { AvatarRing::None },
             is_deleted: false,
         }
     }
@@ -191,7 +191,7 @@ impl Face {
             name: name.to_owned(),
             initials: initials_of(name),
             hue: hue_of(id.as_str()),
-            ring: Ring::None,
+            ring: AvatarRing::None,
             is_deleted: true,
         }
     }
@@ -224,7 +224,7 @@ pub(super) struct Faces {
     agents: BTreeMap<AgentId, Agent>,
     /// The last names of deleted agents.
     deleted: BTreeMap<AgentId, String>,
-    rings: BTreeMap<AgentId, Ring>,
+    rings: BTreeMap<AgentId, AvatarRing>,
 }
 
 impl Faces {
@@ -237,7 +237,7 @@ impl Faces {
             .iter()
             .filter(|launch| launch.pid.is_some())
             .filter(is_here)
-            .map(|launch| (launch.key.agent.clone(), Ring::Live))
+            .map(|launch| (launch.key.agent.clone(), AvatarRing::Live))
             .collect();
         let agents = agents.into_iter().map(|agent| (agent.id.clone(), agent)).collect();
         Self { agents, deleted: BTreeMap::new(), rings }
