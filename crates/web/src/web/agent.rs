@@ -8,7 +8,7 @@ use axum::routing::get;
 use serde::Deserialize;
 
 use super::agent_state::{AgentState, StateGroup};
-use super::buttons::{Button, Does};
+use super::buttons::{Button, ButtonAction};
 use super::instances::{InstanceRow, instance_rows};
 use super::layout::{Frame, NavSection, page_and_part};
 use super::needs::{Need, NeedFacts, needs_of};

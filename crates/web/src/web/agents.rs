@@ -10,7 +10,7 @@ use axum::routing::{get, post};
 use serde::{Deserialize, Serialize};
 
 use super::agent_state::{AgentState, StateGroup};
-use super::buttons::{Button, Does};
+use super::buttons::{Button, ButtonAction};
 use super::instances::{InstanceRow, instance_rows};
 use super::layout::{Frame, NavSection, page_and_part};
 use super::shown::{Face, LastEnd, cost_of};
@@ -321,7 +321,7 @@ impl Facts {
                 text: w.assign_agent.to_owned(),
                 icon: None,
                 look: "ghost",
-                does: Does::Leads { href: "/ui/projects".to_owned() },
+                does: ButtonAction::Leads { href: "/ui/projects".to_owned() },
             },
         };
         let mut row = AgentRow {

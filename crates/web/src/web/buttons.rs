@@ -13,12 +13,12 @@ pub(super) struct Button {
     pub(super) icon: Option<&'static str>,
     /// `primary`, `ghost` or empty.
     pub(super) look: &'static str,
-    pub(super) does: Does,
+    pub(super) does: ButtonAction,
 }
 
 /// The effect of a button.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Does {
+pub(super) enum ButtonAction {
     Leads {
         href: String,
     },
@@ -39,8 +39,8 @@ impl From<WhyAction> for Button {
         let WhyAction { text, href, panel: _, post, values } = action;
         let icon = (post == "/ui/do/resume" && values.contains("agent")).then_some("i-play");
         let does = match href {
-            Some(href) => Does::Leads { href },
-            None => Does::Posts { path: post, values, question: None },
+            Some(href) => ButtonAction::Leads { href },
+            None => ButtonAction::Posts { path: post, values, question: None },
         };
         Self { text: text.to_owned(), icon, look: "", does }
     }
@@ -65,7 +65,7 @@ impl Button {
             text: format!("{}…", w.stop),
             icon: Some("i-stop"),
             look: "ghost",
-            does: Does::Posts { path, values: values.to_string(), question },
+            does: ButtonAction::Posts { path, values: values.to_string(), question },
         }
     }
 
@@ -88,7 +88,7 @@ impl Button {
             text: w.give_task.to_owned(),
             icon: Some("i-plus"),
             look: "ghost",
-            does: Does::Opens {
+            does: ButtonAction::Opens {
                 part: format!(
                     "/ui/parts/projects/{project}/new-task?assignee={agent}&status=in_progress"
                 ),

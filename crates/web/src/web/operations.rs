@@ -12,7 +12,7 @@ use axum::response::{Redirect, Response};
 use axum::routing::{get, post};
 
 use super::banners::Banner;
-use super::buttons::{Button, Does};
+use super::buttons::{Button, ButtonAction};
 use super::layout::{Frame, NavSection, page_and_part, rendered};
 use super::names::{Names, isolated};
 use super::shown::{
