@@ -11,7 +11,7 @@ use super::agent_state::{AgentState, StateGroup};
 use super::buttons::{Button, ButtonAction};
 use super::instances::{InstanceRow, instance_rows};
 use super::layout::{Frame, NavSection, page_and_part};
-use super::needs::{Need, NeedFacts, needs_of};
+use super::needs::{ChecklistRow, NeedFacts, needs_of};
 use super::shown::{Face, LastEnd, task_of};
 use super::today::{Today, usage_text};
 use super::waits::{About, WhyAction, WhyLine, WhyTime};
@@ -52,7 +52,7 @@ struct ShownAgent {
     /// The purpose that is shown, and those that there are.
     purpose: Purpose,
     purposes: Vec<Purpose>,
-    needs: Vec<Need>,
+    needs: Vec<ChecklistRow>,
     latest: Vec<LastEnd>,
     usage: String,
 }

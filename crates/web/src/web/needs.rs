@@ -8,7 +8,7 @@ use domain::{Purpose, Why};
 
 /// One item of the checklist.
 #[derive(Debug, Clone)]
-pub(super) struct Need {
+pub(super) struct ChecklistRow {
     pub(super) is_met: bool,
     pub(super) text: String,
     /// The figures behind an item that is not met.
@@ -19,7 +19,7 @@ pub(super) struct Need {
     pub(super) until: Option<Since>,
 }
 
-impl Need {
+impl ChecklistRow {
     /// Returns an item with its text alone.
     const fn plain(is_met: bool, text: String) -> Self {
         Self { is_met, text, detail: None, detail_in_english: None, since: None, until: None }
@@ -35,9 +35,9 @@ pub(super) struct NeedFacts<'a> {
 }
 
 /// Returns the checklist for one purpose.
-pub(super) fn needs_of(w: &'static Words, why: &Why, facts: &NeedFacts<'_>) -> Vec<Need> {
+pub(super) fn needs_of(w: &'static Words, why: &Why, facts: &NeedFacts<'_>) -> Vec<ChecklistRow> {
     let demand = |reason: StartReason| reason.demand(w.language).to_owned();
-    let met = |text: String| Some(Need::plain(true, text));
+    let met = |text: String| Some(ChecklistRow::plain(true, text));
     let work = match &facts.task {
         _ if why.key.purpose == Purpose::Chat => w.chat_wanted.to_owned(),
         Some(task) => w.of_work_for(task),
@@ -49,7 +49,7 @@ pub(super) fn needs_of(w: &'static Words, why: &Why, facts: &NeedFacts<'_>) -> V
     // A coordinator names the taken slots only of an agent that could start otherwise.
     let slot = if running >= max_concurrent && !runs(why) {
         let detail = Some(format!("{max_concurrent}/{max_concurrent}"));
-        Some(Need { detail, ..Need::plain(false, demand(StartReason::NoFreeSlot)) })
+        Some(ChecklistRow { detail, ..ChecklistRow::plain(false, demand(StartReason::NoFreeSlot)) })
     } else {
         met(w.of_free_slot(running, max_concurrent))
     };
@@ -68,13 +68,13 @@ pub(super) fn needs_of(w: &'static Words, why: &Why, facts: &NeedFacts<'_>) -> V
         // Without a coordinator there are no slots.
         (ChecklistItem::Slot, slot.filter(|_| why.reason() != StartReason::NoCoordinator)),
     ];
-    let shown = |(item, if_free): (ChecklistItem, Option<Need>)| {
+    let shown = |(item, if_free): (ChecklistItem, Option<ChecklistRow>)| {
         let is_kept_by = |rule: &&Ruling| rule.keeps && rule.reason.row().item == Some(item);
         match why.rules.iter().find(is_kept_by) {
             // A running agent uses its clone, which is not ready for another one.
             Some(_) if if_free.is_none() && runs(why) => None,
             Some(_) if item == ChecklistItem::Work && why.key.purpose == Purpose::Chat => {
-                if_free.map(|need| Need { is_met: false, ..need })
+                if_free.map(|need| ChecklistRow { is_met: false, ..need })
             }
             Some(rule) => Some(unmet(w, why, rule)),
             None => if_free,
@@ -88,13 +88,13 @@ fn runs(why: &Why) -> bool {
     why.rules.iter().any(|rule| rule.keeps && reasons.contains(&rule.reason))
 }
 
-fn unmet(w: &'static Words, why: &Why, rule: &Ruling) -> Need {
+fn unmet(w: &'static Words, why: &Why, rule: &Ruling) -> ChecklistRow {
     let parked = why.account.parked.as_ref();
     let since = parked.filter(|_| rule.reason == StartReason::Parked);
     // The figures behind a rule exist in English only.
     let detail = rule.detail.clone();
     let (detail, detail_in_english) = if w.is_english() { (detail, None) } else { (None, detail) };
-    Need {
+    ChecklistRow {
         is_met: false,
         text: rule.reason.demand(w.language).to_owned(),
         detail,
