@@ -19,7 +19,7 @@ use super::RestState;
 use super::auth::{COOKIE, attempt, check_origin, cookie_of, hold_back, only_cookie};
 use super::problem::Problem;
 use super::public_path;
-use super::web::{Says, login_page};
+use super::web::{LoginContent, login_page};
 use domain::Secret;
 use domain::credential::{COOKIE_LIFE, CredentialKind};
 use domain::host::Origin;
@@ -54,7 +54,7 @@ async fn show(
     Query(LinkForm { link }): Query<LinkForm>,
 ) -> Response {
     if link.is_empty() {
-        return login_page(&headers, Says::HowTo);
+        return login_page(&headers, LoginContent::HowTo);
     }
     let link = secret_in(&link);
     let secret = Secret::new(link.as_str());
@@ -64,9 +64,9 @@ async fn show(
     {
         Ok(credential) => {
             let name = people::name_of(credential.name).await;
-            Says::Ready { link, name, role: credential.role }
+            LoginContent::Ready { link, name, role: credential.role }
         }
-        Err(problem) => Says::Refused(problem),
+        Err(problem) => LoginContent::Refused(problem),
     };
     login_page(&headers, says)
 }
@@ -84,7 +84,7 @@ async fn log_in(
             let cookies = AppendHeaders(cookies.map(|cookie| (header::SET_COOKIE, cookie)));
             (cookies, Redirect::to(back.unwrap_or("/"))).into_response()
         }
-        Err(problem) => login_page(&headers, Says::Refused(problem)),
+        Err(problem) => login_page(&headers, LoginContent::Refused(problem)),
     }
 }
 
@@ -168,7 +168,7 @@ fn link_of(body: &[u8]) -> Option<Secret> {
 
 async fn log_out(State(state): State<RestState>, headers: HeaderMap) -> Response {
     if let Err(problem) = check_origin(&headers, state.public_origin()) {
-        return login_page(&headers, Says::Refused(problem));
+        return login_page(&headers, LoginContent::Refused(problem));
     }
     if let Some(secret) = cookie_of(&headers) {
         let revoked = match state.service.credentials.find(CredentialKind::Cookie, &secret).await {
@@ -185,7 +185,7 @@ async fn log_out(State(state): State<RestState>, headers: HeaderMap) -> Response
             }
             Ok(None) => {}
             // The cookie is still valid then, so the answer must not claim that it is not.
-            Err(error) => return login_page(&headers, Says::Refused(error.into())),
+            Err(error) => return login_page(&headers, LoginContent::Refused(error.into())),
         }
     }
     ([(header::SET_COOKIE, cookie("", 0, &state))], Redirect::to("/login")).into_response()

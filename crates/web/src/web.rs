@@ -55,7 +55,7 @@ use axum::response::Redirect;
 use axum::routing::{any, get};
 use tower_http::compression::CompressionLayer;
 
-pub(super) use login::{Says, login_page};
+pub(super) use login::{LoginContent, login_page};
 
 use super::{Problem, RestState, public_path};
 use runtime::http::problem::no_such_route;

@@ -12,7 +12,7 @@ use domain::Refusal;
 use domain::credential::Role;
 
 /// The content of the page.
-pub(crate) enum Says {
+pub(crate) enum LoginContent {
     /// The instructions for getting a link.
     HowTo,
     /// The confirmation that this link is valid.
@@ -55,14 +55,14 @@ impl Note {
     }
 }
 
-pub(crate) fn login_page(headers: &HeaderMap, says: Says) -> Response {
+pub(crate) fn login_page(headers: &HeaderMap, says: LoginContent) -> Response {
     let frame = Frame::of(headers);
     let (status, ready, note) = match says {
-        Says::HowTo => (StatusCode::OK, None, None),
-        Says::Ready { link, name, role } => {
+        LoginContent::HowTo => (StatusCode::OK, None, None),
+        LoginContent::Ready { link, name, role } => {
             (StatusCode::OK, Some(Ready { link, name, role }), None)
         }
-        Says::Refused(problem) => {
+        LoginContent::Refused(problem) => {
             let status = StatusCode::from_u16(problem.status);
             let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
             (status, None, Some(Note::of(frame.w, problem)))
