@@ -66,7 +66,7 @@ pub struct TemporaryFolders {
     state_dir: PathBuf,
     installation_id: String,
     /// The common folders; the newest is the last one.
-    parents: Mutex<Vec<Arc<Parent>>>,
+    parents: Mutex<Vec<Arc<CommonFolder>>>,
     remover: Arc<Remover>,
     /// It was logged that no base is suitable.
     without_base: Once,
@@ -77,7 +77,7 @@ impl TemporaryFolders {
     pub fn open(config: TemporaryConfig, state_dir: &Path, installation_id: &str) -> Self {
         let mut parents = Vec::new();
         for path in read_list(state_dir, installation_id) {
-            match Parent::open(path.clone()) {
+            match CommonFolder::open(path.clone()) {
                 Ok(parent) => parents.push(Arc::new(parent)),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => {
@@ -181,24 +181,24 @@ impl TemporaryFolders {
         }
     }
 
-    fn known(&self) -> Vec<Arc<Parent>> {
+    fn known(&self) -> Vec<Arc<CommonFolder>> {
         self.parents().clone()
     }
 
-    fn parents(&self) -> MutexGuard<'_, Vec<Arc<Parent>>> {
+    fn parents(&self) -> MutexGuard<'_, Vec<Arc<CommonFolder>>> {
         lock(&self.parents)
     }
 
     /// Returns the common folder for new launches.
-    fn parent(&self) -> io::Result<Option<Arc<Parent>>> {
+    fn parent(&self) -> io::Result<Option<Arc<CommonFolder>>> {
         let mut parents = self.parents();
-        let is_usable = |parent: &&Arc<Parent>| parent.is_for_others || !self.config.is_for_others;
+        let is_for_others = self.config.is_for_others;
+        let newest = parents.last().filter(|parent| parent.is_for_others || !is_for_others);
         // A common folder that a cleaner of temporary files has removed cannot be used.
-        if let Some(newest) = parents.last().filter(is_usable).filter(|parent| parent.is_in_place())
-        {
+        if let Some(newest) = newest.filter(|parent| parent.is_in_place()) {
             return Ok(Some(Arc::clone(newest)));
         }
-        let Some(made) = Parent::create(&self.config)? else {
+        let Some(made) = CommonFolder::create(&self.config)? else {
             return Ok(None);
         };
         parents.retain(|parent| parent.is_in_place());
@@ -214,13 +214,13 @@ impl TemporaryFolders {
 }
 
 /// A common folder.
-struct Parent {
+struct CommonFolder {
     path: PathBuf,
     folder: OwnedFd,
     is_for_others: bool,
 }
 
-impl Parent {
+impl CommonFolder {
     /// Makes a common folder in the first suitable base.
     fn create(config: &TemporaryConfig) -> io::Result<Option<Self>> {
         let mut failed = None;
@@ -356,12 +356,12 @@ struct Remover {
 
 #[derive(Default)]
 struct Queue {
-    waiting: VecDeque<(Arc<Parent>, CString)>,
+    waiting: VecDeque<(Arc<CommonFolder>, CString)>,
     is_running: bool,
 }
 
 impl Remover {
-    fn add(self: &Arc<Self>, folders: impl Iterator<Item = (Arc<Parent>, CString)>) {
+    fn add(self: &Arc<Self>, folders: impl Iterator<Item = (Arc<CommonFolder>, CString)>) {
         // Each table has one removal at a time; a process of tests has several tables.
         static REMOVING: Threads = Threads::new("tmp-remover", 4);
         let mut queue = self.queue();
@@ -384,7 +384,7 @@ impl Remover {
         }
     }
 
-    fn next(&self) -> Option<(Arc<Parent>, CString)> {
+    fn next(&self) -> Option<(Arc<CommonFolder>, CString)> {
         let mut queue = self.queue();
         let next = queue.waiting.pop_front();
         if next.is_none() {
