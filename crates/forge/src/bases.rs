@@ -5,7 +5,7 @@
 
 use super::RequestBranches;
 use super::host_state::HostState;
-use super::list_cursor::Within;
+use super::list_cursor::ItemNumber;
 use super::remotes::NoRemote;
 use config::WatchedRepository;
 use domain::forge::{Base, DiffBase, ItemKind, Publish};
@@ -27,7 +27,7 @@ pub(super) async fn fetch(
     host_state: &HostState,
     repository: &RepositoryKey,
     watched: &WatchedRepository,
-    asked: &[Within],
+    asked: &[ItemNumber],
 ) -> Result<(), String> {
     let forge = host_state.forge().map_err(|error| error.to_string())?;
     let forge = &forge;

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use super::list_cursor::Within;
+use super::list_cursor::ItemNumber;
 use super::turns::Turns;
 use domain::forge::{ItemFacts, ItemKind};
 
@@ -18,7 +18,7 @@ const MAX_QUESTIONS: usize = 40;
 /// The free issues of a repository.
 #[derive(Debug, Default)]
 pub(super) struct Blockers {
-    free: BTreeMap<Within, Free>,
+    free: BTreeMap<ItemNumber, Free>,
     turns: Turns,
     /// The forge does not tell it.
     is_untold: bool,
@@ -72,14 +72,14 @@ impl Blockers {
     }
 
     /// Returns the issues to ask about now.
-    pub(super) fn next_to_ask(&mut self) -> Vec<Within> {
+    pub(super) fn next_to_ask(&mut self) -> Vec<ItemNumber> {
         let is_known = |free: &Free| free.facts.n_blockers > 0 && free.blockers.is_some();
         let blocked = self.free.iter().filter(|(_, free)| !free.is_unblocked && !is_known(free));
         self.turns.take(blocked.map(|(within, _)| *within), MAX_QUESTIONS)
     }
 
     /// Takes the answer about an issue. Returns the issue with the number of its blockers.
-    pub(super) fn take(&mut self, issue: Within, blockers: &[String]) -> Option<ItemFacts> {
+    pub(super) fn take(&mut self, issue: ItemNumber, blockers: &[String]) -> Option<ItemFacts> {
         let free = self.free.get_mut(&issue)?;
         // The token may not see all issues that a list counts.
         let n_blockers = free.facts.n_blockers.max(blockers.len() as u64);

@@ -14,7 +14,7 @@ use domain::forge::{ItemFacts, ItemKind};
 const FULL_PAGE: usize = 100;
 
 /// The identity of an item within its repository.
-pub(super) type Within = (ItemKind, u64);
+pub(super) type ItemNumber = (ItemKind, u64);
 
 /// The state of one list.
 #[derive(Debug, Default)]
@@ -23,7 +23,7 @@ pub(super) struct ListCursor {
     /// The next page, from 0.
     next: u32,
     /// The items that were seen since the first page was read.
-    seen: BTreeSet<Within>,
+    seen: BTreeSet<ItemNumber>,
     /// The start of the question for changes: the newest `updated_at` so far.
     since: Option<String>,
     /// The tag that makes the question for changes conditional, with the subject of the question.
@@ -44,7 +44,7 @@ pub(super) struct Read {
     /// The present items.
     pub(super) items: Vec<ItemFacts>,
     /// All items of the list, if this was its last page.
-    pub(super) whole: Option<BTreeSet<Within>>,
+    pub(super) whole: Option<BTreeSet<ItemNumber>>,
 }
 
 impl ListCursor {

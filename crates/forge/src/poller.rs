@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use super::bases;
 use super::blockers::Blockers;
 use super::host_state::{HostState, Unanswered};
-use super::list_cursor::{ListCursor, Within};
+use super::list_cursor::{ItemNumber, ListCursor};
 use super::reconciler::{PollSettings, Reconciled, Reconciler, is_watched, said};
 use super::turns::Turns;
 use super::{Conditional, Feed, Forge, ForgeError, Listing};
@@ -52,16 +52,16 @@ pub(super) struct Poller {
     n_failures: u32,
     /// Items of ours that a list showed in an unexpected state, until the forge has answered about
     /// each.
-    suspects: BTreeSet<Within>,
+    suspects: BTreeSet<ItemNumber>,
     /// The suspects that must be read.
     to_ask: VecDeque<ForgeItem>,
     /// The suspects that are being read.
-    under_way: BTreeSet<Within>,
-    reconciling: JoinSet<(Within, Result<Reconciled, String>)>,
+    under_way: BTreeSet<ItemNumber>,
+    reconciling: JoinSet<(ItemNumber, Result<Reconciled, String>)>,
     /// The problems that keep the bot from taking items.
-    problems: BTreeMap<Within, String>,
+    problems: BTreeMap<ItemNumber, String>,
     /// The items that a dry run would take, each logged once.
-    said: BTreeSet<Within>,
+    said: BTreeSet<ItemNumber>,
     /// The fetch of the commits at which items begin. There is at most one at a time.
     fetching: JoinSet<Result<(), String>>,
     /// The reason why the last fetch failed.
@@ -252,7 +252,7 @@ impl Poller {
 
     /// Returns the number of items on the lists, and how many of them another instance has.
     async fn count(&self, rules: &Rules) -> Result<(usize, usize), String> {
-        let ours: BTreeSet<Within> = self.ours().await?.iter().map(within).collect();
+        let ours: BTreeSet<ItemNumber> = self.ours().await?.iter().map(within).collect();
         let is_elsewhere = |item: &&ItemFacts| {
             !ours.contains(&(item.kind, item.number))
                 && rules.judge(item, None) == Eligibility::Eligible
@@ -356,7 +356,7 @@ impl Poller {
                 return;
             }
         };
-        let mut not_free: BTreeSet<Within> = BTreeSet::new();
+        let mut not_free: BTreeSet<ItemNumber> = BTreeSet::new();
         for item in items {
             let here = (item.kind, item.number);
             let our = ours.iter().find(|our| within(our) == here);
@@ -454,7 +454,7 @@ impl Poller {
 
     async fn take_verdict(
         &mut self,
-        verdict: Result<(Within, Result<Reconciled, String>), JoinError>,
+        verdict: Result<(ItemNumber, Result<Reconciled, String>), JoinError>,
     ) {
         match verdict {
             Ok((here, judged)) => {
@@ -499,7 +499,7 @@ impl Poller {
     }
 }
 
-const fn within(item: &ForgeItem) -> Within {
+const fn within(item: &ForgeItem) -> ItemNumber {
     (item.key.kind, item.key.number)
 }
 

@@ -1,11 +1,11 @@
 //! Takes some of many things at a time, so that each has its turn.
 
-use super::list_cursor::Within;
+use super::list_cursor::ItemNumber;
 
 /// The place at which the next turn begins.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
-    last: Option<Within>,
+    last: Option<ItemNumber>,
 }
 
 impl Turns {
@@ -13,13 +13,13 @@ impl Turns {
     /// their order, each once.
     pub(super) fn take(
         &mut self,
-        all: impl IntoIterator<Item = Within>,
+        all: impl IntoIterator<Item = ItemNumber>,
         most: usize,
-    ) -> Vec<Within> {
-        let all: Vec<Within> = all.into_iter().collect();
-        let is_later = |thing: &Within| self.last.is_none_or(|last| *thing > last);
+    ) -> Vec<ItemNumber> {
+        let all: Vec<ItemNumber> = all.into_iter().collect();
+        let is_later = |thing: &ItemNumber| self.last.is_none_or(|last| *thing > last);
         let (later, earlier): (Vec<_>, Vec<_>) = all.into_iter().partition(is_later);
-        let taken: Vec<Within> = later.into_iter().chain(earlier).take(most).collect();
+        let taken: Vec<ItemNumber> = later.into_iter().chain(earlier).take(most).collect();
         self.last = taken.last().copied().or(self.last);
         taken
     }

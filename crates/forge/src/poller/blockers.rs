@@ -8,7 +8,7 @@ use futures::{StreamExt as _, stream};
 
 use super::{N_QUESTIONS, Poller};
 use crate::host_state::Unanswered;
-use crate::list_cursor::Within;
+use crate::list_cursor::ItemNumber;
 use crate::{Forge, ForgeError, FoundItem};
 use runtime::telemetry::counters;
 
@@ -27,7 +27,7 @@ impl Poller {
     ) -> Result<Option<String>, Unanswered> {
         let repository = self.watched.name.clone();
         let host_state = Arc::clone(&self.host_state);
-        let ask = |issue: Within| {
+        let ask = |issue: ItemNumber| {
             let host_state = &host_state;
             let repository = &repository;
             async move {
