@@ -144,7 +144,7 @@ struct Slots {
 
 /// The result of an attempt to take a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Taken {
+enum SlotAnswer {
     Yes,
     /// The caller must wait until a check ends.
     CheckGoesOn,
@@ -227,9 +227,9 @@ impl Throttle {
             let check_ended = self.check_ended.notified();
             let taken = self.lock().take_slot(guesser, now);
             match taken {
-                Taken::Yes => return true,
-                Taken::CheckGoesOn => check_ended.await,
-                Taken::AllHeld => return false,
+                SlotAnswer::Yes => return true,
+                SlotAnswer::CheckGoesOn => check_ended.await,
+                SlotAnswer::AllHeld => return false,
             }
         }
     }
@@ -240,7 +240,7 @@ impl Throttle {
 }
 
 impl State {
-    fn take_slot(&mut self, guesser: &Guesser, now: Instant) -> Taken {
+    fn take_slot(&mut self, guesser: &Guesser, now: Instant) -> SlotAnswer {
         let of_guesser = self.guessers.find(guesser).map(|known| (&known.slots, MAX_SLOTS));
         let of_hosts = guesser.is_host().then_some((&self.of_hosts, MAX_SLOTS_OF_HOSTS));
         let taken = of_guesser
@@ -248,8 +248,8 @@ impl State {
             .chain(of_hosts)
             .map(|(slots, most)| slots.can_be_taken(most, now))
             .max();
-        let taken = taken.unwrap_or(Taken::Yes);
-        if taken == Taken::Yes {
+        let taken = taken.unwrap_or(SlotAnswer::Yes);
+        if taken == SlotAnswer::Yes {
             self.each_slots(guesser, |slots| slots.n_checks += 1);
         }
         taken
@@ -291,7 +291,7 @@ impl Attempt {
         let for_agent =
             agent_id.map(|id| state.agents.touch(&shortened(id)).count(now)).unwrap_or_default();
         let delay = state.guessers.touch(&self.guesser).failures.count(now).max(for_agent);
-        let has_slot = self.has_slot || state.take_slot(&self.guesser, now) == Taken::Yes;
+        let has_slot = self.has_slot || state.take_slot(&self.guesser, now) == SlotAnswer::Yes;
         if has_slot {
             state.each_slots(&self.guesser, |slots| slots.hold_until(now, now + delay));
         }
@@ -313,14 +313,14 @@ impl Drop for Attempt {
 }
 
 impl Slots {
-    fn can_be_taken(&self, most: usize, now: Instant) -> Taken {
+    fn can_be_taken(&self, most: usize, now: Instant) -> SlotAnswer {
         let n_held = self.held.iter().filter(|until| **until > now).count();
         if n_held >= most {
-            Taken::AllHeld
+            SlotAnswer::AllHeld
         } else if n_held + self.n_checks >= most {
-            Taken::CheckGoesOn
+            SlotAnswer::CheckGoesOn
         } else {
-            Taken::Yes
+            SlotAnswer::Yes
         }
     }
 
