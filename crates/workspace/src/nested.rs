@@ -164,7 +164,7 @@ impl Texts {
 }
 
 /// A repository that was taken.
-struct Taken {
+struct TakenRepository {
     texts: Texts,
     /// The commits that no other commit of the repository reaches.
     tips: BTreeSet<String>,
@@ -342,7 +342,7 @@ impl Checkouts {
         order: &KeepOrder,
         repository: &Repository,
         is_taken: bool,
-    ) -> Result<Result<Taken, String>, CheckoutError> {
+    ) -> Result<Result<TakenRepository, String>, CheckoutError> {
         let tree = place.tree();
         let repository =
             Repository { own: tree.join(&repository.own), common: tree.join(&repository.common) };
@@ -414,7 +414,7 @@ impl Checkouts {
             let print = self.git.on(&place.keep(), ["cat-file", "--batch"]);
             print.input(lines(&raw)).long().run().await?
         };
-        Ok(Ok(Taken { texts, tips, lost: entries, raw, objects }))
+        Ok(Ok(TakenRepository { texts, tips, lost: entries, raw, objects }))
     }
 
     /// Returns what these commits, trees and files reach; `None` if something of it is missing.
@@ -452,7 +452,7 @@ impl Checkouts {
         &self,
         place: &Place,
         folder: &Path,
-        taken: &Taken,
+        taken: &TakenRepository,
     ) -> Result<String, CheckoutError> {
         let mut about = String::new();
         let Texts { refs, config, shallow, .. } = &taken.texts;
