@@ -272,14 +272,14 @@ impl Drop for Done {
 }
 
 /// The result of a step.
-struct Taken {
+struct StepOutcome {
     /// The server gets these reports, in this order.
     reports: Vec<WorkspaceReport>,
     /// The pause after the step.
     pause: Duration,
 }
 
-impl Taken {
+impl StepOutcome {
     fn report(report: WorkspaceReport) -> Self {
         Self { reports: vec![report], pause: Duration::ZERO }
     }
@@ -290,7 +290,7 @@ impl Taken {
 }
 
 /// Carries out a step.
-async fn carry_out<C: ControlPlane>(host: &Host, control: &C, job: &Job) -> Taken {
+async fn carry_out<C: ControlPlane>(host: &Host, control: &C, job: &Job) -> StepOutcome {
     let Host { checkouts, .. } = host;
     let step = match job {
         Job::Prepare { .. } => "prepare",
@@ -338,7 +338,7 @@ async fn carry_out<C: ControlPlane>(host: &Host, control: &C, job: &Job) -> Take
         Err(error) => {
             let reason = ErrorChain(&error).to_string();
             tracing::warn!(workspace_id = %id, step, error = %reason, "the step on the workspace failed");
-            Taken { reports: vec![failure(&error, reason)], pause: PAUSE }
+            StepOutcome { reports: vec![failure(&error, reason)], pause: PAUSE }
         }
     }
 }
@@ -347,7 +347,7 @@ async fn take<C: ControlPlane>(
     host: &Host,
     control: &C,
     job: &Job,
-) -> Result<Taken, CheckoutError> {
+) -> Result<StepOutcome, CheckoutError> {
     let Host { checkouts, policy, .. } = host;
     match job {
         Job::Prepare { order, max_disk } => {
@@ -356,7 +356,7 @@ async fn take<C: ControlPlane>(
             let is_made = checkouts.check(&order.project, &order.id).is_ok();
             if !is_made && !checkouts.has_room(*max_disk).await? {
                 let reason = "`workspace.max_disk` is used up".to_owned();
-                return Ok(Taken::failed(reason, NO_ROOM_PAUSE));
+                return Ok(StepOutcome::failed(reason, NO_ROOM_PAUSE));
             }
             prepare(host, control, order, place).await
         }
@@ -365,22 +365,22 @@ async fn take<C: ControlPlane>(
             let _place = host.place().await;
             if !checkouts.has_room(*max_disk).await? {
                 let reason = "`workspace.max_disk` is used up".to_owned();
-                return Ok(Taken::failed(reason, NO_ROOM_PAUSE));
+                return Ok(StepOutcome::failed(reason, NO_ROOM_PAUSE));
             }
             match checkouts.prepare_clean(order).await {
                 // The clone of the task can be used, and only the check waits.
                 Err(error) if error.stops_only_its_step() => {
                     let reason = format!("no fresh clone for its check: {}", ErrorChain(&error));
-                    Ok(Taken::failed(reason, PAUSE))
+                    Ok(StepOutcome::failed(reason, PAUSE))
                 }
-                made => made.map(|()| Taken { reports: Vec::new(), pause: Duration::ZERO }),
+                made => made.map(|()| StepOutcome { reports: Vec::new(), pause: Duration::ZERO }),
             }
         }
         Job::Keep(order) => {
             remove_clean(checkouts, &order.project, &order.id).await;
             let failed = run_after(host, control, &order.id).await;
             let _place = host.place().await;
-            let mut taken = Taken::report(order.kept(checkouts.keep(order, policy).await?));
+            let mut taken = StepOutcome::report(order.kept(checkouts.keep(order, policy).await?));
             let failed = failed.map(|reason| WorkspaceReport::Failed { reason });
             taken.reports.extend(failed);
             Ok(taken)
@@ -391,15 +391,15 @@ async fn take<C: ControlPlane>(
                 // Such a result stays with the coordinator, and its workspace can be used.
                 Err(error) if error.needs_person() => {
                     let reason = "its result is in no branch of the project's repository yet";
-                    Ok(Taken::failed(format!("{reason}: {}", ErrorChain(&error)), PAUSE))
+                    Ok(StepOutcome::failed(format!("{reason}: {}", ErrorChain(&error)), PAUSE))
                 }
-                published => Ok(Taken::report(WorkspaceReport::Published(published?))),
+                published => Ok(StepOutcome::report(WorkspaceReport::Published(published?))),
             }
         }
         Job::Forget(order) => {
             let _place = host.place().await;
             checkouts.forget(order).await?;
-            Ok(Taken::report(WorkspaceReport::Forgotten))
+            Ok(StepOutcome::report(WorkspaceReport::Forgotten))
         }
         Job::Remove(order) => remove(host, control, order).await,
         Job::RemoveUnused { project, id } => {
@@ -411,7 +411,7 @@ async fn take<C: ControlPlane>(
             let _place = host.place().await;
             checkouts.remove_unused(project, id).await?;
             host.hooks.forget(id);
-            Ok(Taken::report(WorkspaceReport::Removed))
+            Ok(StepOutcome::report(WorkspaceReport::Removed))
         }
     }
 }
@@ -421,7 +421,7 @@ async fn remove<C: ControlPlane>(
     host: &Host,
     control: &C,
     order: &RemoveOrder,
-) -> Result<Taken, CheckoutError> {
+) -> Result<StepOutcome, CheckoutError> {
     let Host { checkouts, policy, .. } = host;
     let keep = &order.keep;
     remove_clean(checkouts, &keep.project, &keep.id).await;
@@ -433,10 +433,12 @@ async fn remove<C: ControlPlane>(
     let _place = host.place().await;
     Ok(match checkouts.remove(order, policy).await? {
         // Perhaps something still writes there.
-        Removal::KeptAgain(content) => Taken { reports: vec![keep.kept(*content)], pause: PAUSE },
+        Removal::KeptAgain(content) => {
+            StepOutcome { reports: vec![keep.kept(*content)], pause: PAUSE }
+        }
         Removal::Removed => {
             host.hooks.forget(&keep.id);
-            Taken::report(WorkspaceReport::Removed)
+            StepOutcome::report(WorkspaceReport::Removed)
         }
     })
 }
@@ -447,13 +449,13 @@ async fn before_run<C: ControlPlane>(
     control: &C,
     project: &ProjectId,
     id: &WorkspaceId,
-) -> Result<Taken, CheckoutError> {
+) -> Result<StepOutcome, CheckoutError> {
     let Host { checkouts, hooks, .. } = host;
     let known = look_up(control, id).await;
     let known = known.and_then(|facts| Ok((hooks.user_of(&facts)?, facts)));
     let (user, facts) = match known {
         Ok(known) => known,
-        Err(reason) => return Ok(Taken::failed(reason, PAUSE)),
+        Err(reason) => return Ok(StepOutcome::failed(reason, PAUSE)),
     };
     let is_another = checkouts.owner(project, id) != user.map(|user| user.uid);
     if (is_another && !checkouts.is_gone(project, id)) || checkouts.is_half_removed(project, id) {
@@ -465,7 +467,7 @@ async fn before_run<C: ControlPlane>(
         return Ok(failed);
     }
     hooks.note_ready(id);
-    Ok(Taken::report(WorkspaceReport::ReadyToRun))
+    Ok(StepOutcome::report(WorkspaceReport::ReadyToRun))
 }
 
 /// Removes a workspace that the user of its next agent cannot use. It is then made again from what
@@ -474,7 +476,7 @@ async fn give_up<C: ControlPlane>(
     host: &Host,
     control: &C,
     facts: &HookFacts,
-) -> Result<Taken, CheckoutError> {
+) -> Result<StepOutcome, CheckoutError> {
     if facts.left_out.is_empty() {
         return remove(host, control, &facts.removal).await;
     }
@@ -486,7 +488,7 @@ async fn give_up<C: ControlPlane>(
          was kept",
         facts.left_out.join("; ")
     );
-    Ok(Taken::report(WorkspaceReport::Broken { reason }))
+    Ok(StepOutcome::report(WorkspaceReport::Broken { reason }))
 }
 
 /// Removes the fresh clone of a check that has ended. If that fails, the work is kept nevertheless,
@@ -507,15 +509,15 @@ async fn prepare<C: ControlPlane>(
     control: &C,
     order: &Order,
     place: Option<OwnedSemaphorePermit>,
-) -> Result<Taken, CheckoutError> {
+) -> Result<StepOutcome, CheckoutError> {
     let Host { checkouts, hooks, .. } = host;
     let order = match for_user(host, control, order).await {
         Ok(order) => order,
-        Err(reason) => return Ok(Taken::failed(reason, PAUSE)),
+        Err(reason) => return Ok(StepOutcome::failed(reason, PAUSE)),
     };
     let order = order.as_ref();
     if !hooks.has(Hook::AfterCreate) {
-        return Ok(Taken::report(WorkspaceReport::Prepared(checkouts.prepare(order).await?)));
+        return Ok(StepOutcome::report(WorkspaceReport::Prepared(checkouts.prepare(order).await?)));
     }
     let prepared = checkouts.prepare_for_hook(order).await?;
     drop(place);
@@ -526,7 +528,7 @@ async fn prepare<C: ControlPlane>(
         }
         checkouts.note_hook_passed(order).await?;
     }
-    Ok(Taken::report(WorkspaceReport::Prepared(prepared)))
+    Ok(StepOutcome::report(WorkspaceReport::Prepared(prepared)))
 }
 
 /// Returns the order with the user that the agent runs as.
@@ -553,20 +555,21 @@ async fn run_hook<C: ControlPlane>(
     hook: Hook,
     id: &WorkspaceId,
     base: Option<String>,
-) -> Result<(), Taken> {
+) -> Result<(), StepOutcome> {
     let hooks = &host.hooks;
     if hooks.is_done(hook, id) {
         return Ok(());
     }
-    let facts =
-        look_up(control, id).await.map_err(|reason| Taken::failed(hook.failure(&reason), PAUSE))?;
+    let facts = look_up(control, id)
+        .await
+        .map_err(|reason| StepOutcome::failed(hook.failure(&reason), PAUSE))?;
     let base_commit = base.or_else(|| facts.base_commit.clone());
     let facts = HookFacts { base_commit, ..facts };
     let folders = host.folders(&facts.project, id);
     hooks
         .run(hook, &facts, &folders)
         .await
-        .map_err(|failure| Taken::failed(failure, hooks.pause(id)))
+        .map_err(|failure| StepOutcome::failed(failure, hooks.pause(id)))
 }
 
 /// Runs the hook after a launch. Returns its failure, which delays nothing.
