@@ -38,7 +38,7 @@ const MAX_NAMED: usize = 20;
 
 /// The entries of root that stay in a repository.
 #[derive(Debug, Default, Serialize, Deserialize)]
-struct Left {
+struct LeftEntries {
     /// The owner of the repository, as `chown` takes it.
     owner: String,
     /// The first ones.
@@ -90,7 +90,7 @@ impl Checkouts {
             };
             let n_bytes = shared.iter().map(|(_, n_bytes)| n_bytes).sum();
             let left = serde_json::from_slice(&mark.unwrap_or_default());
-            let Left { owner, mut entries } = left.unwrap_or_default();
+            let LeftEntries { owner, mut entries } = left.unwrap_or_default();
             // A person may have given them meanwhile.
             let is_of_root = |path: &String| {
                 Path::new(path).symlink_metadata().is_ok_and(|found| found.uid() == 0)
@@ -127,7 +127,7 @@ impl Checkouts {
                     uid = owner.uid,
                     "entries of root stay in a project's repository; look at them, and run chown"
                 );
-                let left = Left { owner: format!("{}:{}", owner.uid, owner.gid), entries };
+                let left = LeftEntries { owner: format!("{}:{}", owner.uid, owner.gid), entries };
                 text = serde_json::to_vec(&left).unwrap_or_default();
             }
         }
