@@ -73,7 +73,7 @@ struct Clone {
     base_commit: Option<String>,
     /// The work that earlier launches left in it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    left: Option<Left>,
+    left: Option<LeftWork>,
     /// The results of the tasks that it depends on. They are in the base, unless they conflict.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     dependencies: Vec<Dependency>,
@@ -109,7 +109,7 @@ impl From<DependencyResult> for Dependency {
 }
 
 #[derive(Serialize)]
-struct Left {
+struct LeftWork {
     n_commits: u32,
     n_uncommitted: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -128,7 +128,7 @@ impl Clone {
             branch: workspace.branch,
             base: workspace.base_ref,
             base_commit: workspace.base_commit,
-            left: workspace.content.map(|content| Left {
+            left: workspace.content.map(|content| LeftWork {
                 others: content.open_others().cloned().collect(),
                 n_commits: content.n_commits,
                 n_uncommitted: content.n_uncommitted,
