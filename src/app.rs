@@ -142,7 +142,7 @@ pub async fn run(
         signals.hang_ups(),
         Arc::clone(&manager),
     );
-    let stage = Arc::new(Stage::default());
+    let stage = Arc::new(StartStage::default());
     let mut starting = {
         let config = config.clone();
         let environment = environment.clone();
@@ -241,7 +241,7 @@ pub async fn run(
 
 /// The stage of a start. It decides the effect of a signal.
 #[derive(Default)]
-struct Stage(Mutex<Reached>);
+struct StartStage(Mutex<Reached>);
 
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Reached {
@@ -253,7 +253,7 @@ enum Reached {
     GivenUp,
 }
 
-impl Stage {
+impl StartStage {
     /// Must be called before the first agent is taken over.
     fn begin_with_agents(&self) -> anyhow::Result<()> {
         anyhow::ensure!(self.reach(Reached::Agents), "the start was given up");
@@ -334,7 +334,7 @@ struct Start<'a> {
 
 impl Start<'_> {
     /// Starts the daemon. Tells `stage` before it takes over live agents.
-    async fn daemon(self, inherited: Inherited, stage: &Stage) -> anyhow::Result<Daemon> {
+    async fn daemon(self, inherited: Inherited, stage: &StartStage) -> anyhow::Result<Daemon> {
         let Self { role, config, environment, invocation, .. } = self;
         let is_own =
             config.paths.server == ServerAddress::Socket(config.paths.mcp_socket_path.clone());
@@ -412,7 +412,7 @@ impl Start<'_> {
     }
 
     /// Starts a coordinator whose server may be away: it takes over its agents all the same.
-    async fn supervise(self, stage: &Stage, parts: &Parts) -> anyhow::Result<Supervisor> {
+    async fn supervise(self, stage: &StartStage, parts: &Parts) -> anyhow::Result<Supervisor> {
         let config = self.config;
         state_dir::create_state_dir(&config.paths.state_dir)?;
         // This check comes before any content of the directory is used.
