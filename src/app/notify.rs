@@ -48,14 +48,14 @@ pub(super) struct ServiceManager {
 /// The parts of the line that `systemctl status` shows.
 #[derive(Default)]
 struct Said {
-    stage: Stage,
+    stage: DaemonStage,
     agents: Option<String>,
     configuration: Option<String>,
     line: String,
 }
 
 #[derive(Default, Clone, Copy, PartialEq, Eq)]
-enum Stage {
+enum DaemonStage {
     #[default]
     Starting,
     Running,
@@ -84,7 +84,7 @@ impl ServiceManager {
     /// Reports that the daemon serves: units that wait for it may start.
     pub(super) fn ready(&self) {
         let mut said = self.said();
-        said.stage = Stage::Running;
+        said.stage = DaemonStage::Running;
         said.line = said.status();
         self.tell(&["READY=1", &said.line]);
     }
@@ -106,7 +106,7 @@ impl ServiceManager {
 
     /// Reports that the daemon is ending.
     pub(super) fn stopping(&self) {
-        self.said().stage = Stage::Stopping;
+        self.said().stage = DaemonStage::Stopping;
         self.tell(&["STOPPING=1", "STATUS=stopping"]);
     }
 
@@ -119,7 +119,7 @@ impl ServiceManager {
         let mut said = self.said();
         said.agents = Some(of_agents(status));
         let line = said.status();
-        if said.stage == Stage::Running && line != said.line {
+        if said.stage == DaemonStage::Running && line != said.line {
             self.tell(&[&line]);
             said.line = line;
         }
