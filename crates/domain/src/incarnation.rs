@@ -81,7 +81,7 @@ struct Latest {
 
 /// The standing of a start that called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Heard {
+pub enum StartStanding {
     /// The caller is the latest start so far.
     Latest,
     /// The caller is a later start than one that called before.
@@ -102,18 +102,18 @@ impl Incarnations {
         coordinator: &CoordinatorId,
         incarnation: Incarnation,
         at: Timestamp,
-    ) -> Heard {
+    ) -> StartStanding {
         if self.own.as_ref() == Some(coordinator) {
-            return Heard::Superseded;
+            return StartStanding::Superseded;
         }
         let before = self.latest.get(coordinator);
         let is_later = before.is_some_and(|before| incarnation > before.incarnation);
         let is_gone = |before: &Latest| at.since(before.heard_at) > GONE_AFTER;
         if before.is_some_and(|before| incarnation < before.incarnation && !is_gone(before)) {
-            return Heard::Superseded;
+            return StartStanding::Superseded;
         }
         self.latest.insert(coordinator.clone(), Latest { incarnation, heard_at: at });
-        if is_later { Heard::Successor } else { Heard::Latest }
+        if is_later { StartStanding::Successor } else { StartStanding::Latest }
     }
 }
 
@@ -153,30 +153,30 @@ mod tests {
         let one = "crd_one".parse().unwrap();
         let other = "crd_other".parse().unwrap();
         let mut all = Incarnations::default();
-        assert_eq!(all.hear(&one, incarnation("5.1"), NOW), Heard::Latest);
-        assert_eq!(all.hear(&one, incarnation("5.1"), NOW), Heard::Latest);
-        assert_eq!(all.hear(&one, incarnation("6.0"), NOW), Heard::Successor);
-        assert_eq!(all.hear(&one, incarnation("5.1"), NOW), Heard::Superseded);
-        assert_eq!(all.hear(&other, incarnation("2.0"), NOW), Heard::Latest);
+        assert_eq!(all.hear(&one, incarnation("5.1"), NOW), StartStanding::Latest);
+        assert_eq!(all.hear(&one, incarnation("5.1"), NOW), StartStanding::Latest);
+        assert_eq!(all.hear(&one, incarnation("6.0"), NOW), StartStanding::Successor);
+        assert_eq!(all.hear(&one, incarnation("5.1"), NOW), StartStanding::Superseded);
+        assert_eq!(all.hear(&other, incarnation("2.0"), NOW), StartStanding::Latest);
         // Two copies began alike. One of them stays, whichever calls first.
-        assert_eq!(all.hear(&one, incarnation("6.7"), NOW), Heard::Successor);
-        assert_eq!(all.hear(&one, incarnation("6.0"), NOW), Heard::Superseded);
+        assert_eq!(all.hear(&one, incarnation("6.7"), NOW), StartStanding::Successor);
+        assert_eq!(all.hear(&one, incarnation("6.0"), NOW), StartStanding::Superseded);
     }
 
     #[test]
     fn an_earlier_start_is_heard_again_once_the_later_is_gone() {
         let one = "crd_one".parse().unwrap();
         let mut all = Incarnations::default();
-        assert_eq!(all.hear(&one, incarnation("6.0"), NOW), Heard::Latest);
-        assert_eq!(all.hear(&one, incarnation("6.0"), NOW + GONE_AFTER), Heard::Latest);
+        assert_eq!(all.hear(&one, incarnation("6.0"), NOW), StartStanding::Latest);
+        assert_eq!(all.hear(&one, incarnation("6.0"), NOW + GONE_AFTER), StartStanding::Latest);
         let soon = NOW + GONE_AFTER * 2;
-        assert_eq!(all.hear(&one, incarnation("5.0"), soon), Heard::Superseded);
+        assert_eq!(all.hear(&one, incarnation("5.0"), soon), StartStanding::Superseded);
         let late = soon + Duration::from_millis(1);
-        assert_eq!(all.hear(&one, incarnation("5.0"), late), Heard::Latest);
-        assert_eq!(all.hear(&one, incarnation("5.0"), late), Heard::Latest);
+        assert_eq!(all.hear(&one, incarnation("5.0"), late), StartStanding::Latest);
+        assert_eq!(all.hear(&one, incarnation("5.0"), late), StartStanding::Latest);
         // The later start was not gone.
-        assert_eq!(all.hear(&one, incarnation("6.0"), late), Heard::Successor);
-        assert_eq!(all.hear(&one, incarnation("5.0"), late), Heard::Superseded);
+        assert_eq!(all.hear(&one, incarnation("6.0"), late), StartStanding::Successor);
+        assert_eq!(all.hear(&one, incarnation("5.0"), late), StartStanding::Superseded);
     }
 
     #[test]
@@ -185,7 +185,7 @@ mod tests {
         let other = "crd_other".parse().unwrap();
         let mut all = Incarnations::default();
         all.reserve("crd_own".parse().unwrap());
-        assert_eq!(all.hear(&own, incarnation("6.0"), NOW), Heard::Superseded);
-        assert_eq!(all.hear(&other, incarnation("6.0"), NOW), Heard::Latest);
+        assert_eq!(all.hear(&own, incarnation("6.0"), NOW), StartStanding::Superseded);
+        assert_eq!(all.hear(&other, incarnation("6.0"), NOW), StartStanding::Latest);
     }
 }

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
 use domain::id::CoordinatorId;
-use domain::incarnation::{Heard, Incarnation, Incarnations};
+use domain::incarnation::{Incarnation, Incarnations, StartStanding};
 use domain::limits;
 use domain::machine::Machine;
 use domain::start_history::StartReason;
@@ -293,14 +293,14 @@ impl Coordinators {
             // is refused again when both have asked again.
             let heard = self.incarnations().hear(coordinator, incarnation, self.core.now());
             match heard {
-                Heard::Latest => {}
-                Heard::Successor => {
+                StartStanding::Latest => {}
+                StartStanding::Successor => {
                     tracing::info!(coordinator_id = %coordinator, "a later start of a coordinator has connected");
                     // An earlier start that still runs may wait for news. It asks again, and is
                     // refused then.
                     self.waiting.coordinators.wake();
                 }
-                Heard::Superseded => {
+                StartStanding::Superseded => {
                     return Err(Refusal::Superseded { coordinator: coordinator.clone() });
                 }
             }
