@@ -58,7 +58,7 @@ use runtime::telemetry::{ErrorChain, LogHandle};
 use server::Server;
 use service::EntryProblem;
 use service::world::SystemWorld;
-use supervisor::{Control, CoordinatorIdentity, Means, ReachedAt, Supervisor, SupervisorParts};
+use supervisor::{Control, CoordinatorIdentity, HostFacts, ReachedAt, Supervisor, SupervisorParts};
 use web::{self, ConfigurationHandle, CoordinatorState};
 use workspace::Checkouts;
 
@@ -372,7 +372,7 @@ impl Start<'_> {
                 let listeners = Server::bind(config, inherited).await?;
                 http_address = listeners.http_address();
                 stage.begin_with_agents()?;
-                let means = Means::find(config)?;
+                let means = HostFacts::find(config)?;
                 let processes = supervisor::adopt(config, &means, nudge.clone()).await?;
                 let programs = programs::programs(server.providers.subscribe(), environment);
                 server.serve(config, listeners, self.configuration, programs, &parts);
@@ -419,7 +419,7 @@ impl Start<'_> {
         let id = identity::place_bound_coordinator_id(&config.paths.state_dir).await?;
         let nudge = Nudge::new();
         stage.begin_with_agents()?;
-        let means = Means::find(config)?;
+        let means = HostFacts::find(config)?;
         let processes = supervisor::adopt(config, &means, nudge.clone()).await?;
         let listener = socket::bind(&config.paths.coordinator_socket(), socket::For::Owner)?;
         if config.paths.server.is_exposed() {

@@ -73,14 +73,14 @@ const HURRIED_DEADLINE: Duration = Duration::from_secs(1);
 pub(super) struct CoordinatorIdentity {
     pub(super) id: CoordinatorId,
     pub(super) reached_at: ReachedAt,
-    pub(super) means: Means,
+    pub(super) means: HostFacts,
     /// The daemon's environment, from which agents may get variables.
     pub(super) environment: Environment,
 }
 
 /// The means of this process and its machine for agents, as found at the start.
 #[derive(Clone)]
-pub(super) struct Means {
+pub(super) struct HostFacts {
     /// The path of this program, found at the start: a program that is replaced later no longer has
     /// a file of its own.
     program: PathBuf,
@@ -89,7 +89,7 @@ pub(super) struct Means {
     temporary: Vec<PathBuf>,
 }
 
-impl Means {
+impl HostFacts {
     pub(super) fn find(config: &Config) -> anyhow::Result<Self> {
         let program = std::env::current_exe().context("could not find the file of this program")?;
         let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
@@ -102,7 +102,7 @@ impl Means {
 /// Takes over the live agents of the state directory. Each later change of a process wakes `nudge`.
 pub(super) async fn adopt(
     config: &Config,
-    means: &Means,
+    means: &HostFacts,
     nudge: Nudge,
 ) -> anyhow::Result<ProcessTable> {
     let (processes, adoption) = process::open(process_config(config, means), nudge).await?;
@@ -116,7 +116,7 @@ pub(super) async fn adopt(
 }
 
 /// Returns the part of the configuration that the table needs.
-fn process_config(config: &Config, means: &Means) -> ProcessConfig {
+fn process_config(config: &Config, means: &HostFacts) -> ProcessConfig {
     ProcessConfig {
         state_dir: config.paths.state_dir.clone(),
         program: means.program.clone(),
