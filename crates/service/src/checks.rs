@@ -381,33 +381,36 @@ fn fail(
         return tasks::put(tx, &failed);
     }
     let reason = check.as_reason();
-    match move_task(tx, task, TaskStatus::Blocked, Some(&reason), Actor::Person) {
-        Ok(moved) => inputs.tell_agents(tx, &moved.news, None),
-        Err(ServiceError::Store(error)) => Err(error),
-        Err(ServiceError::Refused(refusal)) => {
-            tracing::info!(
-                task_id = %task.id,
-                reason = %refusal,
-                "a task that failed its checks cannot be blocked"
-            );
-            tasks::put(tx, &failed)
-        }
-    }
+    move_checked(tx, inputs, task, TaskStatus::Blocked, Some(&reason), &failed)
 }
 
 /// Sets a task done that has passed all checks. If it cannot be done, because it got an open subtask
 /// meanwhile, its agent goes on.
 fn finish(tx: &mut Transaction<'_>, inputs: &Inputs, task: &Task) -> Result<(), StoreError> {
-    match move_task(tx, task, TaskStatus::Done, None, Actor::Person) {
+    let not_done = Task { checking_since: None, ..task.clone() };
+    move_checked(tx, inputs, task, TaskStatus::Done, None, &not_done)
+}
+
+/// Moves a task after its checks. If the rules refuse that, writes `otherwise`.
+fn move_checked(
+    tx: &mut Transaction<'_>,
+    inputs: &Inputs,
+    task: &Task,
+    status: TaskStatus,
+    reason: Option<&str>,
+    otherwise: &Task,
+) -> Result<(), StoreError> {
+    match move_task(tx, task, status, reason, Actor::Person) {
         Ok(moved) => inputs.tell_agents(tx, &moved.news, None),
         Err(ServiceError::Store(error)) => Err(error),
         Err(ServiceError::Refused(refusal)) => {
             tracing::info!(
                 task_id = %task.id,
+                %status,
                 reason = %refusal,
-                "a task that passed its checks cannot be done"
+                "a task cannot be moved after its checks"
             );
-            tasks::put(tx, &Task { checking_since: None, ..task.clone() })
+            tasks::put(tx, otherwise)
         }
     }
 }
