@@ -19,7 +19,7 @@ mod lookup;
 mod manifest;
 mod metrics;
 mod notices;
-mod operate;
+pub mod operate;
 mod projects;
 mod removals;
 mod sessions;

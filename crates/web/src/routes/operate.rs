@@ -163,7 +163,7 @@ async fn resume(
     Ok(StatusCode::NO_CONTENT)
 }
 
-async fn pause(State(state): State<RestState>) -> Result<StatusCode, Problem> {
+pub(crate) async fn pause(State(state): State<RestState>) -> Result<StatusCode, Problem> {
     state.service.launches.pause().await?;
     tracing::info!("a person paused all starts");
     Ok(StatusCode::NO_CONTENT)
@@ -176,7 +176,7 @@ async fn drain(State(state): State<RestState>) -> Result<Json<StoppedBody>, Prob
     Ok(Json(StoppedBody { launches, abandoned: Vec::new() }))
 }
 
-async fn refresh(State(state): State<RestState>) -> StatusCode {
+pub(crate) async fn refresh(State(state): State<RestState>) -> StatusCode {
     state.service.refresh();
     StatusCode::NO_CONTENT
 }

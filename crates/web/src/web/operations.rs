@@ -22,6 +22,7 @@ use super::today::Today;
 use super::waits::{About, WhyLine};
 use super::words::Words;
 use crate::routes::forge::{blocked_items, waiting_body};
+use crate::routes::operate::{pause, refresh};
 use crate::routes::status::{not_installed, status_body};
 use crate::{Problem, RestState};
 use api::forge::{ForgeBody, ForgeItemBody};
@@ -416,12 +417,6 @@ async fn ask_drain(frame: Frame, State(state): State<RestState>) -> Result<Respo
     }))
 }
 
-async fn pause(State(state): State<RestState>) -> Result<StatusCode, Problem> {
-    state.service.launches.pause().await?;
-    tracing::info!("a person paused all starts");
-    Ok(StatusCode::NO_CONTENT)
-}
-
 async fn resume(State(state): State<RestState>) -> Result<StatusCode, Problem> {
     state.service.launches.resume(&StopTarget::All).await?;
     tracing::info!("a person resumed agents");
@@ -432,11 +427,6 @@ async fn drain(State(state): State<RestState>) -> Result<StatusCode, Problem> {
     let open = state.service.launches.drain().await?;
     tracing::info!(n_launches = open.len(), "a person started a drain");
     Ok(StatusCode::NO_CONTENT)
-}
-
-async fn refresh(State(state): State<RestState>) -> StatusCode {
-    state.service.refresh();
-    StatusCode::NO_CONTENT
 }
 
 async fn stop_all(State(state): State<RestState>) -> Result<StatusCode, Problem> {
