@@ -17,7 +17,7 @@ use super::error::CliError;
 use super::follow::say;
 use super::output::{Form, plain, print_json, print_line};
 use super::project::is_in_repository;
-use ::config::{self, Environment, Loaded};
+use ::config::Environment;
 use api::agents::{AgentBody, AgentRequest};
 use api::projects::{ProjectBody, ProjectRequest};
 use api::tasks::{NewTaskRequest, TaskDetail};
@@ -112,7 +112,8 @@ impl InitArguments {
     }
 
     async fn set_up(self, file: Option<&Path>, environment: &Environment) -> Result<(), CliError> {
-        let loaded = load(file, environment)?;
+        // Mistakes are to be mended first, and nothing is changed.
+        let loaded = super::load(file, environment)?;
         let directory = usable(self.directory.as_deref(), environment)?;
         let form = self.form;
         let programs = programs::look(&loaded.config, environment).await;
@@ -224,14 +225,6 @@ impl InitArguments {
         let path = chosen.and_then(|program| program.path.clone());
         Ok(Choice { directory, name, ai_type, path, workspace, task })
     }
-}
-
-/// Reads the configuration.
-///
-/// # Errors
-/// It has mistakes. They are to be mended first, and nothing is changed.
-fn load(file: Option<&Path>, environment: &Environment) -> Result<Loaded, CliError> {
-    config::load(file, environment).map_err(CliError::Configuration)
 }
 
 /// Returns the folder of the project, without links.
