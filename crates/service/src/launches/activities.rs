@@ -4,7 +4,7 @@
 //! it again to the next run of the server.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use domain::{Activity, Execution, Failure, Launch, LaunchId, Usage};
 use store::rows::{accounts, launches};
@@ -19,7 +19,7 @@ pub(crate) struct Activities(Mutex<BTreeMap<LaunchId, Activity>>);
 
 impl Activities {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<LaunchId, Activity>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        machine::locks::lock(&self.0)
     }
 
     /// Returns the usage of all these launches.

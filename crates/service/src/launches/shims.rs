@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use super::Launches;
 use domain::LaunchId;
@@ -69,7 +69,7 @@ impl Shims {
     }
 
     fn lock(&self) -> MutexGuard<'_, Reported> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        machine::locks::lock(&self.0)
     }
 }
 
