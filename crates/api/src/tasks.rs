@@ -1,7 +1,5 @@
 //! `/tasks`.
 
-use std::time::Duration;
-
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::MAX_LIMIT;
@@ -121,7 +119,6 @@ pub struct CheckBody {
 
 impl From<Check> for CheckBody {
     fn from(check: Check) -> Self {
-        let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         Self {
             round: check.round,
             name: check.name,
@@ -129,7 +126,7 @@ impl From<Check> for CheckBody {
             commit: check.commit,
             exit_code: check.exit_code,
             started_at: check.started_at,
-            duration_ms: check.duration.map(millis),
+            duration_ms: check.duration.map(domain::time::millis),
             launch_id: check.launch,
             output: check.output,
         }

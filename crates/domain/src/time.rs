@@ -41,6 +41,11 @@ impl Timestamp {
     }
 }
 
+/// Returns a duration in whole milliseconds, or the greatest number if it has more.
+pub fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
 impl std::ops::Add<Duration> for Timestamp {
     type Output = Self;
 

@@ -540,10 +540,6 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
     }
 }
 
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
-
 /// Returns the number of leaked processes of the instances that are forgotten now. Each instance is
 /// forgotten once.
 fn n_leaked(actions: &[Action], instances: &[Instance]) -> u64 {

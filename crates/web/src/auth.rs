@@ -202,7 +202,7 @@ pub(super) async fn attempt(
 pub(super) async fn hold_back(attempt: Attempt, peer: &Peer, problem: Problem) -> Problem {
     match attempt.failed(None, clock::unpaused()) {
         Some(delay) => {
-            let delay_ms = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
+            let delay_ms = domain::time::millis(delay);
             tracing::warn!(%peer, reason = %problem.code, delay_ms, "an HTTP client presented an invalid token, cookie or link");
             tokio::time::sleep(delay).await;
             problem

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::sys;
 use domain::Timestamp;
+use domain::time::millis;
 
 /// A moment on a clock that continues while the machine sleeps, in milliseconds since boot. It is
 /// meaningless after a reboot.
@@ -17,7 +18,7 @@ pub struct BootInstant(u64);
 
 impl BootInstant {
     pub fn now() -> Self {
-        Self(in_millis(sys::clock::with_sleep()))
+        Self(millis(sys::clock::with_sleep()))
     }
 
     pub const fn as_millis(self) -> u64 {
@@ -29,7 +30,7 @@ impl Add<Duration> for BootInstant {
     type Output = Self;
 
     fn add(self, duration: Duration) -> Self {
-        Self(self.0.saturating_add(in_millis(duration)))
+        Self(self.0.saturating_add(millis(duration)))
     }
 }
 
@@ -41,17 +42,13 @@ pub struct MonotonicInstant(u64);
 
 impl MonotonicInstant {
     pub fn now() -> Self {
-        Self(in_millis(sys::clock::without_sleep()))
+        Self(millis(sys::clock::without_sleep()))
     }
 
     /// Returns the time since `earlier`; zero if `earlier` is in the future.
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
     }
-}
-
-fn in_millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Returns the wall-clock time, for records that people read.

@@ -93,7 +93,7 @@ pub struct Stop {
 
 impl Stop {
     pub fn new(reason: StopReason, timeout: Duration) -> Self {
-        Self { reason, timeout_ms: u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX) }
+        Self { reason, timeout_ms: domain::time::millis(timeout) }
     }
 
     pub const fn timeout(&self) -> Duration {

@@ -105,7 +105,7 @@ impl Histogram {
     }
 
     pub fn observe(&self, duration: Duration) {
-        let ms = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+        let ms = domain::time::millis(duration);
         let class = CLASSES_MS.iter().position(|&end| ms <= end).unwrap_or(CLASSES_MS.len());
         self.counts[class].fetch_add(1, Ordering::Relaxed);
         self.sum_ms.fetch_add(ms, Ordering::Relaxed);

@@ -202,7 +202,7 @@ fn log_end(launch: &Launch) {
         return;
     };
     counters::ENDS.add(outcome.as_str());
-    let duration_ms = u64::try_from(at.since(launch.claimed_at).as_millis()).unwrap_or(u64::MAX);
+    let duration_ms = domain::time::millis(at.since(launch.claimed_at));
     let failure = launch.activity.failure.map(|failure| failure.class.as_str());
     macro_rules! log {
         ($level:ident) => {

@@ -41,7 +41,7 @@ impl Longest {
     /// Returns the longest times, including those of `settings`.
     pub(crate) fn with(&self, settings: &Settings) -> (Duration, Duration) {
         let longest = |all: &AtomicU64, one: Duration| {
-            let one = u64::try_from(one.as_millis()).unwrap_or(u64::MAX);
+            let one = domain::time::millis(one);
             Duration::from_millis(all.fetch_max(one, Ordering::Relaxed).max(one))
         };
         (longest(&self.start, settings.start.timeout), longest(&self.stop, settings.stop.timeout))

@@ -265,7 +265,7 @@ impl Writer {
             if took > SLOW
                 && let Some(n_more) = self.slow_log.note(Instant::now())
             {
-                let duration_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+                let duration_ms = domain::time::millis(took);
                 tracing::warn!(
                     place = %job.place(), duration_ms, n_more, "a transaction held up all others"
                 );

@@ -131,7 +131,7 @@ impl FromCell<'_> for Duration {
 
 impl From<&Duration> for Value<'_> {
     fn from(duration: &Duration) -> Self {
-        u64::try_from(duration.as_millis()).unwrap_or(u64::MAX).into()
+        domain::time::millis(*duration).into()
     }
 }
 

@@ -295,7 +295,7 @@ impl HookRunner {
         tracing::info!(
             workspace_id = %facts.id, task_id = %facts.task, project_id = %facts.project, %hook,
             exit_code = exit.exit_code, signal = exit.signal,
-            duration_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
+            duration_ms = domain::time::millis(began.elapsed()),
             output, "hook ended"
         );
         match ended {

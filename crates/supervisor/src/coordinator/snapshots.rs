@@ -165,7 +165,7 @@ impl SnapshotJobs {
                 Ok(Snapped { commit, left_out }) => {
                     tracing::debug!(
                         project_id = %project, agent_id = %agent, %work_tree, commit, ?left_out,
-                        duration_ms = super::millis(clock::now().saturating_duration_since(began_at)),
+                        duration_ms = domain::time::millis(clock::now().saturating_duration_since(began_at)),
                         "snapshot taken"
                     );
                     done.note(Ok(commit));
