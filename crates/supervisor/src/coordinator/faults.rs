@@ -49,7 +49,7 @@ struct LateLook {
 }
 
 /// The starts with the same command.
-struct Look {
+struct CommandStarts {
     keys: Vec<InstanceKey>,
     start: Start,
 }
@@ -126,7 +126,7 @@ impl StartFaults {
         self.found = found;
     }
 
-    fn looks(&self, startable: &[Candidate]) -> Vec<Look> {
+    fn looks(&self, startable: &[Candidate]) -> Vec<CommandStarts> {
         let mut looks = Vec::new();
         let mut of_agents: BTreeMap<(&str, &Path), Vec<InstanceKey>> = BTreeMap::new();
         let reasons = [StartReason::Ready, StartReason::Backoff, StartReason::PreparingWorkspace];
@@ -135,7 +135,7 @@ impl StartFaults {
             if candidate.key.purpose == Purpose::Check {
                 let noted = lock(&self.checks).get(&candidate.key).cloned();
                 let noted = noted.filter(|(ai_type, _)| *ai_type == candidate.ai_type);
-                looks.extend(noted.map(|(_, command)| Look {
+                looks.extend(noted.map(|(_, command)| CommandStarts {
                     keys: vec![candidate.key.clone()],
                     start: Start::Check(command),
                 }));
@@ -155,7 +155,7 @@ impl StartFaults {
         }
         looks.extend(of_agents.into_iter().map(|((ai_type, directory), keys)| {
             let request = request_of(&keys[0], ai_type, directory.to_owned());
-            Look { keys, start: Start::Agent(request) }
+            CommandStarts { keys, start: Start::Agent(request) }
         }));
         looks
     }
@@ -205,9 +205,9 @@ pub fn anywhere(command: CommandSpec) -> Option<CommandSpec> {
 }
 
 /// Returns the faults of these starts. Blocks.
-fn look_at(looks: Vec<Look>, providers: &Providers) -> Faults {
+fn look_at(looks: Vec<CommandStarts>, providers: &Providers) -> Faults {
     let mut found = Faults::new();
-    for Look { keys, start } in looks {
+    for CommandStarts { keys, start } in looks {
         let fault = match start {
             Start::Check(command) => find_fault(&command).map(|fault| {
                 let remedy = remedy(&fault, "correct its `command` in `checks`, or install it");
