@@ -42,7 +42,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 pub(crate) const PAUSE_BETWEEN_POLLS: Duration = Duration::from_secs(5);
 
 /// The result of one look at the store.
-enum Look {
+enum LookResult {
     Act(Box<NextAction>),
     /// There is nothing to do. The next check follows at the latest after this time.
     Wait {
@@ -74,8 +74,8 @@ impl Sessions {
             // hold its memory.
             let look = Box::pin(self.look(caller, asked_at.elapsed(), hold)).await;
             let (action, until) = match look {
-                Ok(Look::Act(next)) => return Ok(*next),
-                Ok(Look::Wait { action, until }) => (action, until),
+                Ok(LookResult::Act(next)) => return Ok(*next),
+                Ok(LookResult::Wait { action, until }) => (action, until),
                 // The session was open when the agent asked. This answer tells the agent about its
                 // end.
                 Err(ServiceError::Refused(Refusal::SessionEnded)) => return Ok(self.exit_action()),
@@ -125,7 +125,7 @@ impl Sessions {
         caller: &Caller,
         waited: Duration,
         hold: Duration,
-    ) -> Result<Look, ServiceError> {
+    ) -> Result<LookResult, ServiceError> {
         let of = caller.clone();
         let found = self.core.read(move |tx| NextActionFacts::of(tx, &of)).await?;
         match found {
@@ -137,10 +137,10 @@ impl Sessions {
         }
     }
 
-    fn look_at_task(&self, step: &TaskStep, about: Option<Task>) -> Look {
+    fn look_at_task(&self, step: &TaskStep, about: Option<Task>) -> LookResult {
         let action = match step {
             TaskStep::WaitForSubtasks => {
-                return Look::Wait { action: "wait_for_subtasks", until: None };
+                return LookResult::Wait { action: "wait_for_subtasks", until: None };
             }
             TaskStep::GetNotifications => "get_notifications",
             TaskStep::GetMyTask => "get_my_task",
@@ -152,7 +152,7 @@ impl Sessions {
             TaskStep::Exit => "exit",
         };
         let instruction = self.core.guidance().next_of_task(step);
-        Look::Act(Box::new(NextAction {
+        LookResult::Act(Box::new(NextAction {
             action,
             instruction,
             task: about,
@@ -168,7 +168,7 @@ impl Sessions {
         handed_out: i64,
         unread: Option<i64>,
         is_overdue: bool,
-    ) -> Result<Look, ServiceError> {
+    ) -> Result<LookResult, ServiceError> {
         let until_idle = silence::left(&self.core, &self.clocks, launch, Duration::ZERO).await?;
         let step = chat_step(ChatFacts {
             launch,
@@ -180,7 +180,7 @@ impl Sessions {
         let (action, messages) = match step {
             ChatStep::WaitForMessages => {
                 let until = if unread.is_some() { Some(ANSWER_TIMEOUT) } else { until_idle };
-                return Ok(Look::Wait { action: "wait_for_messages", until });
+                return Ok(LookResult::Wait { action: "wait_for_messages", until });
             }
             ChatStep::GetPendingMessages => (
                 "get_pending_messages",
@@ -190,7 +190,7 @@ impl Sessions {
             ChatStep::Exit => ("exit", Vec::new()),
         };
         let instruction = self.core.guidance().next_of_chat(step);
-        Ok(Look::Act(Box::new(NextAction {
+        Ok(LookResult::Act(Box::new(NextAction {
             action,
             instruction,
             task: None,
