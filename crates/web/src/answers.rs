@@ -79,7 +79,7 @@ pub(super) async fn bounded(
     }
     match body.collect().await {
         Ok(body) => {
-            let held = Held { bytes: body.to_bytes(), _room: reserved };
+            let held = HeldAnswer { bytes: body.to_bytes(), _room: reserved };
             Response::from_parts(head, Body::from(Bytes::from_owner(held)))
         }
         Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
@@ -98,12 +98,12 @@ fn busy() -> Response {
 }
 
 /// An answer, which holds its room until its last byte is sent.
-struct Held {
+struct HeldAnswer {
     bytes: Bytes,
     _room: OwnedSemaphorePermit,
 }
 
-impl AsRef<[u8]> for Held {
+impl AsRef<[u8]> for HeldAnswer {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
