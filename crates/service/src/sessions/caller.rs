@@ -44,12 +44,12 @@ struct LastCall {
 }
 
 /// A call that is being held. Its session is alive while this value exists.
-pub(crate) struct Held<'a> {
+pub(crate) struct HeldCall<'a> {
     activity: &'a Activity,
     session: &'a SessionId,
 }
 
-impl Drop for Held<'_> {
+impl Drop for HeldCall<'_> {
     fn drop(&mut self) {
         if let Some(seen) = self.activity.lock().get_mut(self.session) {
             seen.n_held = seen.n_held.saturating_sub(1);
@@ -68,12 +68,12 @@ impl Activity {
     }
 
     /// Notes that a call of this session is held from now on.
-    pub(crate) fn hold<'a>(&'a self, session: &'a SessionId) -> Held<'a> {
+    pub(crate) fn hold<'a>(&'a self, session: &'a SessionId) -> HeldCall<'a> {
         if let Some(seen) = self.lock().get_mut(session) {
             seen.n_held += 1;
             seen.is_asking = true;
         }
-        Held { activity: self, session }
+        HeldCall { activity: self, session }
     }
 
     /// Returns the end of its last call, by the same clock as [`Activity::idle_for`]. A call that
