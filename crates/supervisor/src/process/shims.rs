@@ -40,7 +40,7 @@ pub struct Child {
 }
 
 /// The result of a check of a shim.
-enum Sight {
+enum ShimCheck {
     Known(Handle),
     Unknown,
     Gone,
@@ -62,14 +62,14 @@ impl Shim {
             child.map_or((None, None), |child| (Some(child.pid), child.handle));
         let mut pause = POLL;
         loop {
-            match handle.take().map_or_else(|| look(dir, child), Sight::Known) {
-                Sight::Known(handle) => {
+            match handle.take().map_or_else(|| look(dir, child), ShimCheck::Known) {
+                ShimCheck::Known(handle) => {
                     if self.watch(dir, handle).await {
                         return;
                     }
                 }
-                Sight::Unknown => {}
-                Sight::Gone => return,
+                ShimCheck::Unknown => {}
+                ShimCheck::Gone => return,
             }
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(LONGEST_POLL);
@@ -97,25 +97,25 @@ impl Shim {
 }
 
 /// Checks a child by its pid, and any other shim by its lock.
-fn look(dir: &Path, child: Option<Pid>) -> Sight {
+fn look(dir: &Path, child: Option<Pid>) -> ShimCheck {
     if let Some(pid) = child {
         return match wait(libc::P_PID, pid.as_raw_nonzero().get().cast_unsigned()) {
-            Waited::Alive => Handle::open(pid).map_or(Sight::Unknown, Sight::Known),
-            Waited::Reaped | Waited::NoChild => Sight::Gone,
+            Waited::Alive => Handle::open(pid).map_or(ShimCheck::Unknown, ShimCheck::Known),
+            Waited::Reaped | Waited::NoChild => ShimCheck::Gone,
         };
     }
     match lock::look(dir) {
         // A shim releases its lock a little before it is dead, and it leaves orphans only when it
         // is dead.
         Ok(LockState::Free(noted)) => {
-            noted.and_then(|shim| open(&shim)).map_or(Sight::Gone, Sight::Known)
+            noted.and_then(|shim| open(&shim)).map_or(ShimCheck::Gone, ShimCheck::Known)
         }
         // A holder other than the noted shim is never signalled. Its slot is taken for as long as
         // it holds the lock.
         Ok(LockState::Held(noted)) => {
-            noted.and_then(|shim| open(&shim)).map_or(Sight::Unknown, Sight::Known)
+            noted.and_then(|shim| open(&shim)).map_or(ShimCheck::Unknown, ShimCheck::Known)
         }
-        Err(_) => Sight::Unknown,
+        Err(_) => ShimCheck::Unknown,
     }
 }
 
@@ -193,10 +193,10 @@ mod tests {
     fn a_child_without_a_handle_is_found_and_reaped() {
         let dir = tempfile::tempdir().unwrap();
         let pid = child("sleep", "600");
-        assert!(matches!(look(dir.path(), Some(pid)), Sight::Known(_)));
+        assert!(matches!(look(dir.path(), Some(pid)), ShimCheck::Known(_)));
         rustix::process::kill_process(pid, Signal::KILL).unwrap();
         let give_up_at = std::time::Instant::now() + Duration::from_secs(20);
-        while !matches!(look(dir.path(), Some(pid)), Sight::Gone) {
+        while !matches!(look(dir.path(), Some(pid)), ShimCheck::Gone) {
             assert!(std::time::Instant::now() < give_up_at);
             std::thread::yield_now();
         }
