@@ -75,7 +75,7 @@ pub fn providers(config: &Config, environment: &Environment) -> Providers {
 
 /// The program of an `ai_type`, as its launches look for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Sight {
+pub enum ProgramSearch {
     Found(PathBuf),
     Missing(Missing),
     /// It is looked for in the directory of each project, or there is no command.
@@ -95,12 +95,12 @@ pub struct Missing {
 }
 
 /// Looks for the program of an `ai_type`, its wrapper and its interpreter, as a launch does.
-fn look_for(ai_type: &str, providers: &Providers) -> Sight {
-    let Some(command) = command_anywhere(ai_type, providers) else { return Sight::Unknown };
+fn look_for(ai_type: &str, providers: &Providers) -> ProgramSearch {
+    let Some(command) = command_anywhere(ai_type, providers) else { return ProgramSearch::Unknown };
     // The users of a machine may be on the network, and they are looked up at the start.
     let command = CommandSpec { run_as: None, ..command };
     let Some(unstartable) = find_unstartable(&command, ai_type, providers) else {
-        return find_program(&command).map_or(Sight::Unknown, Sight::Found);
+        return find_program(&command).map_or(ProgramSearch::Unknown, ProgramSearch::Found);
     };
     let Unstartable { fault, elsewhere, remedy } = unstartable;
     let problem = fault.to_string();
@@ -108,14 +108,14 @@ fn look_for(ai_type: &str, providers: &Providers) -> Sight {
         StartFault::Program(_) => command.program,
         StartFault::Wrapper(_) => command.wrap.into_iter().next().unwrap_or_default(),
         StartFault::Interpreter { name, .. } => name,
-        StartFault::Directory(_) | StartFault::User(_) => return Sight::Unknown,
+        StartFault::Directory(_) | StartFault::User(_) => return ProgramSearch::Unknown,
     };
-    Sight::Missing(Missing { program, problem, remedy, elsewhere })
+    ProgramSearch::Missing(Missing { program, problem, remedy, elsewhere })
 }
 
 /// Returns the configured providers, and the presets without an entry whose CLI is on this machine,
 /// also if no launch finds it, or if it lacks its interpreter. They are in the order of their names.
-pub fn list(providers: &Providers) -> Vec<(&str, ProviderConfig, Sight)> {
+pub fn list(providers: &Providers) -> Vec<(&str, ProviderConfig, ProgramSearch)> {
     let entries = &providers.entries;
     let configured = entries.iter().map(|(name, entry)| {
         let name = name.as_str();
@@ -125,9 +125,11 @@ pub fn list(providers: &Providers) -> Vec<(&str, ProviderConfig, Sight)> {
     let others = presets.filter_map(|(name, preset)| {
         let sight = look_for(name, providers);
         let is_here = match &sight {
-            Sight::Found(_) => true,
-            Sight::Missing(it) => it.elsewhere.is_some() || it.program != program_of(preset),
-            Sight::Unknown => false,
+            ProgramSearch::Found(_) => true,
+            ProgramSearch::Missing(it) => {
+                it.elsewhere.is_some() || it.program != program_of(preset)
+            }
+            ProgramSearch::Unknown => false,
         };
         is_here.then(|| (name, ProviderConfig::of_preset(preset), sight))
     });
@@ -167,8 +169,10 @@ pub(super) fn programs(
 /// Returns the program of an `ai_type` if it is not installed.
 fn missing(providers: &Providers, ai_type: &str) -> Option<MissingProgram> {
     match look_for(ai_type, providers) {
-        Sight::Missing(Missing { program, remedy, .. }) => Some(MissingProgram { program, remedy }),
-        Sight::Found(_) | Sight::Unknown => None,
+        ProgramSearch::Missing(Missing { program, remedy, .. }) => {
+            Some(MissingProgram { program, remedy })
+        }
+        ProgramSearch::Found(_) | ProgramSearch::Unknown => None,
     }
 }
 
@@ -236,7 +240,7 @@ fn see(providers: &Providers, environment: &Environment) -> FoundPrograms {
     for (ai_type, entry, sight) in list(providers) {
         let ai_type = ai_type.to_owned();
         match sight {
-            Sight::Found(program) => {
+            ProgramSearch::Found(program) => {
                 let preset = program_of_entry(&entry).1.filter(|_| entry.run_as.is_none());
                 let login = match preset.map(|preset| login(preset, &entry, environment)) {
                     Some(Login::Variable(_) | Login::File(_)) => ProgramLogin::Yes,
@@ -247,11 +251,11 @@ fn see(providers: &Providers, environment: &Environment) -> FoundPrograms {
                 let is_asked = preset.is_some();
                 seen.programs.push(SeenProgram { ai_type, program, login, file, is_asked });
             }
-            Sight::Missing(Missing { problem, remedy, .. }) => {
+            ProgramSearch::Missing(Missing { problem, remedy, .. }) => {
                 let fault = format!("{problem}; {remedy}");
                 seen.unfit.push(UnfitProgram { ai_type, fault });
             }
-            Sight::Unknown => {}
+            ProgramSearch::Unknown => {}
         }
     }
     seen
@@ -370,7 +374,9 @@ mod tests {
         let mut config = Config::with_state_dir(home.path());
         let looked = providers(&config, &environment);
         let listed = list(&looked);
-        let [("codex", _, Sight::Missing(missing))] = &listed[..] else { panic!("{listed:?}") };
+        let [("codex", _, ProgramSearch::Missing(missing))] = &listed[..] else {
+            panic!("{listed:?}")
+        };
         let path = format!("{}:/nowhere", folder.display());
         let line = format!(
             r#"ai_providers: {{ codex: {{ preset: codex, environment: {{ PATH: "{path}" }} }} }}"#
@@ -386,7 +392,9 @@ mod tests {
         config.providers = config::load(Some(&file), &environment).unwrap().config.providers;
         let looked = providers(&config, &environment);
         let listed = list(&looked);
-        let [("codex", _, Sight::Found(program))] = &listed[..] else { panic!("{listed:?}") };
+        let [("codex", _, ProgramSearch::Found(program))] = &listed[..] else {
+            panic!("{listed:?}")
+        };
         assert_eq!(*program, folder.join("codex"));
     }
 

@@ -2,7 +2,7 @@
 
 use super::{Finding, State};
 use crate::app;
-use crate::app::programs::{self, Sight};
+use crate::app::programs::{self, ProgramSearch};
 use config::{Config, Environment, Preset, ProviderConfig};
 use supervisor::provider::{Login, installation_of};
 
@@ -49,16 +49,16 @@ pub(super) fn logins(config: &Config, environment: &Environment) -> Vec<Finding>
 fn look(
     name: &str,
     entry: &ProviderConfig,
-    sight: Sight,
+    sight: ProgramSearch,
     is_configured: bool,
     environment: &Environment,
 ) -> Finding {
     let subject = format!("provider {name}");
     let (program, preset) = programs::program_of_entry(entry);
     let found = match sight {
-        Sight::Found(found) => found.display().to_string(),
-        Sight::Unknown => format!("`{program}`, which only a start looks for"),
-        Sight::Missing(missing) => {
+        ProgramSearch::Found(found) => found.display().to_string(),
+        ProgramSearch::Unknown => format!("`{program}`, which only a start looks for"),
+        ProgramSearch::Missing(missing) => {
             let state = if is_configured { State::Problem } else { State::Warning };
             return Finding::new(state, &subject, missing.problem, &missing.remedy);
         }

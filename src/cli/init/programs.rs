@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::app::programs::{Sight, list, program_of_entry, providers, version_of};
+use crate::app::programs::{ProgramSearch, list, program_of_entry, providers, version_of};
 use crate::cli::doctor::providers::sight_of_login;
 use crate::cli::error::CliError;
 use config::{Config, EXAMPLE, Environment, Preset};
@@ -47,14 +47,16 @@ pub(super) async fn look(config: &Config, environment: &Environment) -> Vec<Prog
             has_login,
         };
         match sight {
-            Sight::Found(file) if preset.is_some() => program.version = version_of(&file).await,
-            Sight::Found(_) => {}
-            Sight::Missing(missing) if !providers.entries.contains_key(name) => {
+            ProgramSearch::Found(file) if preset.is_some() => {
+                program.version = version_of(&file).await;
+            }
+            ProgramSearch::Found(_) => {}
+            ProgramSearch::Missing(missing) if !providers.entries.contains_key(name) => {
                 program.problem = Some(format!("{}; {}", missing.problem, missing.remedy));
                 program.path = missing.elsewhere.map(|elsewhere| elsewhere.path);
                 program.has_login &= program.path.is_some();
             }
-            Sight::Missing(_) | Sight::Unknown => continue,
+            ProgramSearch::Missing(_) | ProgramSearch::Unknown => continue,
         }
         found.push(program);
     }
