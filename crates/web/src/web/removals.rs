@@ -16,7 +16,7 @@ use domain::{Removable, RemovableKind};
 /// The action of a button of the dialog.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Deed {
+enum DialogAction {
     Archive,
     Unarchive,
     Delete,
@@ -105,15 +105,15 @@ async fn ask(
 
 async fn act(
     State(state): State<RestState>,
-    InPath((kind, id, deed)): InPath<(RemovableKind, String, Deed)>,
+    InPath((kind, id, deed)): InPath<(RemovableKind, String, DialogAction)>,
     InForm(fields): InForm<DeedFields>,
 ) -> Result<StatusCode, Problem> {
     let of = removable(kind, &id)?;
     let removals = &state.service.removals;
     match deed {
-        Deed::Archive => removals.archive(&of).await?,
-        Deed::Unarchive => removals.unarchive(&of).await?,
-        Deed::Delete => drop(removals.delete(&of, fields.discard).await?),
+        DialogAction::Archive => removals.archive(&of).await?,
+        DialogAction::Unarchive => removals.unarchive(&of).await?,
+        DialogAction::Delete => drop(removals.delete(&of, fields.discard).await?),
     }
     tracing::info!(%kind, id, action = ?deed, "done on a page");
     Ok(StatusCode::NO_CONTENT)
