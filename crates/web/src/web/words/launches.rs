@@ -274,7 +274,7 @@ impl Words {
 
     /// Returns what a tool does, in one word; the name of a tool that is not known.
     pub(in crate::web) fn of_tool<'a>(&self, tool: &'a str) -> &'a str {
-        Deed::of(tool).map_or(tool, |deed| deed.texts(self.language).0)
+        ToolDeed::of(tool).map_or(tool, |deed| deed.texts(self.language).0)
     }
 
     /// Returns the line about what an agent does now: `Running cargo test` for `Bash: cargo test`.
@@ -283,7 +283,8 @@ impl Words {
         if !says_something(line) {
             return None;
         }
-        let known = line.split_once(": ").and_then(|(tool, what)| Some((Deed::of(tool)?, what)));
+        let known =
+            line.split_once(": ").and_then(|(tool, what)| Some((ToolDeed::of(tool)?, what)));
         let Some((deed, what)) = known else {
             return Some(line.to_owned());
         };
@@ -323,7 +324,7 @@ impl Words {
 
 /// The deeds of tools that have the same word for all providers.
 #[derive(Debug, Clone, Copy)]
-enum Deed {
+enum ToolDeed {
     Read,
     Edit,
     Run,
@@ -333,7 +334,7 @@ enum Deed {
     Ask,
 }
 
-impl Deed {
+impl ToolDeed {
     /// Returns the deed of a tool by the name that its provider gave it.
     fn of(tool: &str) -> Option<Self> {
         Some(match tool {
