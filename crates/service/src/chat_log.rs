@@ -47,7 +47,7 @@ struct Line<'a> {
 
 /// The part of a line that is read: its id.
 #[derive(Deserialize)]
-struct Named {
+struct LineId {
     id: String,
 }
 
@@ -249,7 +249,7 @@ impl ChatLog {
         let mut lines = LinesFromEnd::new(&self.file, length.saturating_sub(most)..length, longest);
         let mut torn = None;
         while let Some(line) = lines.next()? {
-            if let Some(Named { id }) =
+            if let Some(LineId { id }) =
                 line.text.as_deref().and_then(|text| serde_json::from_slice(text).ok())
             {
                 missing.remove(id.as_str());

@@ -114,7 +114,7 @@ fn a_huge_file_is_read_from_its_end_and_not_as_a_whole() {
     let ids: Vec<String> = std::iter::from_fn(|| lines.next().unwrap())
         .skip(1)
         .take(3)
-        .map(|line| serde_json::from_slice::<Named>(&line.text.unwrap()).unwrap().id)
+        .map(|line| serde_json::from_slice::<LineId>(&line.text.unwrap()).unwrap().id)
         .collect();
     assert_eq!(ids, ["msg_3", "msg_2", "msg_1"]);
 }
