@@ -50,6 +50,7 @@ use crate::provider::Providers;
 use domain::counters::Counters;
 use domain::plan::{Action, Deferred, Limits, Plan, RunLimits, Snapshot, plan};
 use domain::start_history::StartReason;
+use domain::time::millis;
 use domain::workspace::Job;
 use domain::{CoordinatorId, Instance, InstanceKey, LaunchFacts, LaunchId, Phase, Timestamp};
 use runtime::clock;
