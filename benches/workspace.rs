@@ -89,7 +89,7 @@ impl Workspaces {
     }
 
     fn tree(&self, order: &Order) -> PathBuf {
-        self.checkouts.directory(&order.project, &order.id, "")
+        self.checkouts.places.directory(&order.project, &order.id, "")
     }
 
     /// Measures workspaces that are made one after the other, each before a bare checkout of the

@@ -90,8 +90,8 @@ const BY_PATH: [&str; 20] = [
 
 /// The files of `workspace` with such calls, their number, and the reason why no link of another
 /// user leads the daemon elsewhere. All other code uses `crates/workspace/src/inside.rs`.
-const WITH_PATHS: [(&str, usize, &str); 16] = [
-    ("workspace.rs", 6, "helpers for the daemon's own folders"),
+const WITH_PATHS: [(&str, usize, &str); 17] = [
+    ("workspace.rs", 4, "helpers for the daemon's own folders"),
     ("workspace/clean.rs", 2, "the daemon's note of a fresh clone; root changes no mode there"),
     ("workspace/create.rs", 2, "the daemon's notes of a workspace"),
     ("workspace/disk.rs", 3, "the reserve, in the folder of all clones"),
@@ -103,6 +103,7 @@ const WITH_PATHS: [(&str, usize, &str); 16] = [
     ("workspace/lending.rs", 2, "what is lent, which the daemon owns"),
     ("workspace/merging/record.rs", 2, "the daemon's record of a merge"),
     ("workspace/objects.rs", 4, "copies in the daemon's folders; `open` runs as the owner"),
+    ("workspace/place.rs", 2, "the daemon's own files of a workspace that is gone"),
     ("workspace/rights.rs", 2, "gives and opens the folders that the daemon has just made"),
     ("workspace/snapshot.rs", 3, "the daemon's index; makes the named folder as its owner"),
     ("workspace/temporary.rs", 4, "the daemon's folder around a repository of another user"),
@@ -113,13 +114,13 @@ const WITH_PATHS: [(&str, usize, &str); 16] = [
 /// number of these lines, and their use. All other code leaves the path to git, which runs as the
 /// owner of the repository, or works as that owner (`Place::as_keeper`).
 const WITH_PATHS_OF_KEEPER: [(&str, usize, &str); 11] = [
-    ("workspace.rs", 3, "finds the owner, and works as the owner"),
     ("workspace/disk.rs", 1, "compares the name"),
     ("workspace/handover.rs", 3, "gives what belongs to root to the keeper"),
     ("workspace/keep_repository.rs", 3, "gives new folders their names; makes the settings"),
     ("workspace/keeping/files.rs", 1, "the settings for reading files, which are root's"),
     ("workspace/lending.rs", 1, "changes modes of the settings"),
     ("workspace/objects.rs", 1, "an index for git, which is removed as the owner"),
+    ("workspace/place.rs", 3, "finds the owner, and works as the owner"),
     ("workspace/restore.rs", 1, "objects for git"),
     ("workspace/snapshot.rs", 1, "writes ignored files, only without a keeper"),
     ("workspace/transfer.rs", 1, "the name of a pack, which is read as the owner"),

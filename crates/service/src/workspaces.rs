@@ -210,7 +210,7 @@ impl Workspaces {
         let has_files =
             !matches!(workspace.state, WorkspaceState::Wanted | WorkspaceState::Removed);
         let path = self.checkouts.get().filter(|_| has_files).map(|checkouts| {
-            checkouts.directory(&workspace.project, &workspace.id, &workspace.subdirectory)
+            checkouts.places.directory(&workspace.project, &workspace.id, &workspace.subdirectory)
         });
         WorkspaceView { workspace, task, path, revert: None }
     }
@@ -328,7 +328,7 @@ pub(super) fn directory_of(
     let shared = || project.map(|project| project.working_directory.clone()).unwrap_or_default();
     let place = place_of(tx, launch)?.zip(checkouts.get());
     Ok(place.map_or_else(shared, |(place, checkouts)| {
-        checkouts.directory(&launch.key.project, &place.id, &place.subdirectory)
+        checkouts.places.directory(&launch.key.project, &place.id, &place.subdirectory)
     }))
 }
 

@@ -197,7 +197,7 @@ impl Checkouts {
         let gitlinks = entries(&listed).filter(is_gitlink);
         let gitlinks = gitlinks.filter_map(|entry| path_in(entry.as_os_str().as_bytes()));
         add.extend(gitlinks.map(|path| excluding(&path)));
-        if let Some(own) = path_within(&self.root, &source.top) {
+        if let Some(own) = path_within(&self.places.root, &source.top) {
             let check = ["check-ignore", "--quiet", "--"].map(OsStr::new);
             let check = check.into_iter().chain([own.as_os_str()]);
             let is_ignored = on_files(&check.collect::<Vec<_>>()).end().await?.code == Some(0);

@@ -20,7 +20,9 @@ use super::nested::path_in;
 use super::rights::{blocking_as, set_mode};
 use super::source::entries as entries_of;
 use super::sparse::cone_at;
-use super::{CheckoutError, Checkouts, Place, blocking, remove_folder, rename, write};
+use super::{
+    CheckoutError, Checkouts, Place, WorkspacePlaces, blocking, remove_folder, rename, write,
+};
 use domain::workspace::{CleanOrder, Order, Prepared};
 use domain::{ProjectId, RunAs, WorkspaceId};
 use machine::crash_point::{self, CrashPoint};
@@ -41,10 +43,10 @@ impl Checkouts {
     /// Each error is perhaps over by the next attempt.
     pub async fn prepare_clean(&self, order: &CleanOrder) -> Result<(), CheckoutError> {
         self.git.check().await?;
-        if self.is_clean_ready(order) {
+        if self.places.is_clean_ready(order) {
             return Ok(());
         }
-        let place = self.place(&order.project, &order.id);
+        let place = self.places.place(&order.project, &order.id);
         place.check_tree()?;
         let made = read_made(&place)?.prepared;
         let cone = cone_at(&place)?;
@@ -115,7 +117,7 @@ impl Checkouts {
                 None => Ok(()),
             }
         };
-        let made = made.await.map_err(|error| self.name_full_disk(error));
+        let made = made.await.map_err(|error| self.disk.name_full_disk(error));
         if made.is_err() {
             remove_folder(&new)?;
         }
@@ -129,25 +131,6 @@ impl Checkouts {
         rename(&new, &folder(&place))
     }
 
-    /// Returns whether the fresh clone of a check is there.
-    pub fn is_clean_ready(&self, order: &CleanOrder) -> bool {
-        let place = self.place(&order.project, &order.id);
-        let text = std::fs::read(folder(&place).join(MADE)).unwrap_or_default();
-        serde_json::from_slice::<CleanOrder>(&text).is_ok_and(|made| made == *order)
-    }
-
-    /// Returns whether the files of a fresh clone were written with the attributes that the work
-    /// began with, because the result has other ones.
-    pub fn has_first_attributes(&self, order: &CleanOrder) -> bool {
-        folder(&self.place(&order.project, &order.id)).join(FIRST_ATTRIBUTES).exists()
-    }
-
-    /// Returns the folder that a check gets as its working directory.
-    pub fn clean_directory(&self, order: &CleanOrder, subdirectory: &str) -> PathBuf {
-        let tree = folder(&self.place(&order.project, &order.id)).join("tree");
-        if subdirectory.is_empty() { tree } else { tree.join(subdirectory) }
-    }
-
     /// Removes the fresh clone of a check, if there is one. No check may be running in it.
     ///
     /// # Errors
@@ -157,7 +140,7 @@ impl Checkouts {
         project: &ProjectId,
         id: &WorkspaceId,
     ) -> Result<(), CheckoutError> {
-        let folder = folder(&self.place(project, id));
+        let folder = folder(&self.places.place(project, id));
         if folder.symlink_metadata().is_err() {
             return Ok(());
         }
@@ -247,6 +230,27 @@ impl Checkouts {
         let message = "some files as they were before the work\n";
         let commit = self.commit(place, &tree, std::iter::once(commit), message, AUTHOR).await?;
         Ok(Some(AsBefore { commit, changed }))
+    }
+}
+
+impl WorkspacePlaces {
+    /// Returns whether the fresh clone of a check is there.
+    pub fn is_clean_ready(&self, order: &CleanOrder) -> bool {
+        let place = self.place(&order.project, &order.id);
+        let text = std::fs::read(folder(&place).join(MADE)).unwrap_or_default();
+        serde_json::from_slice::<CleanOrder>(&text).is_ok_and(|made| made == *order)
+    }
+
+    /// Returns whether the files of a fresh clone were written with the attributes that the work
+    /// began with, because the result has other ones.
+    pub fn has_first_attributes(&self, order: &CleanOrder) -> bool {
+        folder(&self.place(&order.project, &order.id)).join(FIRST_ATTRIBUTES).exists()
+    }
+
+    /// Returns the folder that a check gets as its working directory.
+    pub fn clean_directory(&self, order: &CleanOrder, subdirectory: &str) -> PathBuf {
+        let tree = folder(&self.place(&order.project, &order.id)).join("tree");
+        if subdirectory.is_empty() { tree } else { tree.join(subdirectory) }
     }
 }
 

@@ -14,7 +14,7 @@ use super::source::Source;
 use super::sparse::{Made, make_beginning, note_cone};
 use super::submodules::Origin;
 use super::temporary::setting;
-use super::{CheckoutError, Checkouts, Place, remove_folder, rename, write};
+use super::{CheckoutError, Checkouts, Place, WorkspacePlaces, remove_folder, rename, write};
 use domain::workspace::{Cone, Order, Prepared, Restored};
 use machine::crash_point::{self, CrashPoint};
 use machine::sys::regular_file;
@@ -62,18 +62,13 @@ impl Checkouts {
         self.make(order, Next::Hook).await
     }
 
-    /// Returns whether a hook is still to run in a new workspace.
-    pub fn awaits_hook(&self, order: &Order) -> bool {
-        self.place(&order.project, &order.id).folder.join(HOOK_FOLLOWS).exists()
-    }
-
     /// Notes that the hook has run, so that an agent may use the workspace from then on. The hook
     /// may have made it a sparse checkout.
     ///
     /// # Errors
     /// The note cannot be written. `Refused` for a sparse checkout that does not name folders.
     pub async fn note_hook_passed(&self, order: &Order) -> Result<(), CheckoutError> {
-        let place = self.place(&order.project, &order.id);
+        let place = self.places.place(&order.project, &order.id);
         note_cone(&place).await?;
         let path = place.folder.join(HOOK_FOLLOWS);
         std::fs::remove_file(&path).map_err(CheckoutError::io("remove", &path))
@@ -81,10 +76,10 @@ impl Checkouts {
 
     async fn make(&self, order: &Order, next: Next) -> Result<Prepared, CheckoutError> {
         self.git.check().await?;
-        let place = self.place(&order.project, &order.id);
-        self.take_back(&order.project, &order.id)?;
+        let place = self.places.place(&order.project, &order.id);
+        self.places.take_back(&order.project, &order.id)?;
         let new = place.project.join(format!(".new-{}", order.id));
-        if self.awaits_hook(order) && !place.folder.is_symlink() {
+        if self.places.awaits_hook(order) && !place.folder.is_symlink() {
             // The hook failed, or the daemon died. What it left may keep the next one from passing.
             remove_folder(&new)?;
             rename(&place.folder, &new)?;
@@ -140,7 +135,7 @@ impl Checkouts {
         };
         let from = Beginning { start: start.as_deref(), source: source.as_ref(), upstream };
         let made = self.make_in(order, &prepared, &from, next, &place, &new).await;
-        let made = made.map_err(|error| self.name_full_disk(error));
+        let made = made.map_err(|error| self.disk.name_full_disk(error));
         if made.is_err() {
             // It may be the full disk that made this fail. No agent has used the files.
             remove_folder(&new)?;
@@ -352,6 +347,13 @@ impl Checkouts {
             self.add_lfs(place, source, start, fill, tree, owner).await?;
         }
         Ok(())
+    }
+}
+
+impl WorkspacePlaces {
+    /// Returns whether a hook is still to run in a new workspace.
+    pub fn awaits_hook(&self, order: &Order) -> bool {
+        self.place(&order.project, &order.id).folder.join(HOOK_FOLLOWS).exists()
     }
 }
 

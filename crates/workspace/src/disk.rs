@@ -7,14 +7,16 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use rustix::fs::{FallocateFlags, fallocate, statvfs};
+use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::Instant;
 
 use super::objects::names_in;
 use super::rights::{Owner, run_as};
-use super::{CheckoutError, Checkouts, GitError, blocking};
+use super::{CheckoutError, GitError, WorkspacePlaces, blocking};
 use domain::{ProjectId, WorkspaceId};
 use machine::locks::lock;
 use runtime::clock;
@@ -44,7 +46,7 @@ pub struct Usage {
 
 /// The sizes of the folders of projects, as they were measured last.
 #[derive(Debug, Default)]
-pub(super) struct Meter {
+struct Meter {
     folders: BTreeMap<PathBuf, Measured>,
     /// `None` before the first measurement.
     usage: Option<Usage>,
@@ -56,7 +58,20 @@ struct Measured {
     n_bytes: u64,
 }
 
-impl Checkouts {
+/// The disk space that the workspaces of this host use.
+#[derive(Debug)]
+pub struct Disk {
+    places: WorkspacePlaces,
+    meter: Mutex<Meter>,
+    /// Held while folders are measured.
+    measuring: AsyncMutex<()>,
+}
+
+impl Disk {
+    pub(super) fn new(places: WorkspacePlaces) -> Self {
+        Self { places, meter: Mutex::default(), measuring: AsyncMutex::default() }
+    }
+
     /// Returns the disk space of all workspaces, as it was measured last.
     pub fn usage(&self) -> Option<Usage> {
         lock(&self.meter).usage.clone()
@@ -71,7 +86,7 @@ impl Checkouts {
         project: &ProjectId,
         workspace: &WorkspaceId,
     ) -> Result<(), CheckoutError> {
-        let place = self.place(project, workspace);
+        let place = self.places.place(project, workspace);
         {
             let mut meter = lock(&self.meter);
             if meter.usage.is_none() {
@@ -88,7 +103,7 @@ impl Checkouts {
     /// A thread could not be used.
     pub async fn has_room(&self, max_disk: u64) -> Result<bool, CheckoutError> {
         let usage = self.measure(Some(OLD)).await?;
-        let root = self.root.clone();
+        let root = self.places.root.clone();
         blocking(move || {
             reserve(&root);
             Ok(())
@@ -102,7 +117,7 @@ impl Checkouts {
         // Steps run at the same time, and each folder is measured once.
         let _one_at_a_time = self.measuring.lock().await;
         let before = lock(&self.meter).folders.clone();
-        let root = self.root.clone();
+        let root = self.places.root.clone();
         let folders = blocking(move || Ok(measure(&root, &before, older_than))).await?;
         let usage = usage_of(&folders);
         *lock(&self.meter) = Meter { folders, usage: Some(usage.clone()) };
@@ -111,7 +126,7 @@ impl Checkouts {
 
     /// Gives the reserve up if `error` came from a full disk. Returns whether that made room.
     pub fn give_up_reserve(&self, error: &CheckoutError) -> bool {
-        self.is_disk_full(error) && std::fs::remove_file(reserve_in(&self.root)).is_ok()
+        self.is_disk_full(error) && std::fs::remove_file(reserve_in(&self.places.root)).is_ok()
     }
 
     /// Returns whether `error` came from a full disk. Git does not always say so.
@@ -123,7 +138,7 @@ impl Checkouts {
                 message.contains("No space left")
                     || message.contains("Disk quota exceeded")
                     || message.lines().any(is_short_write)
-                    || n_free(&self.root).is_some_and(|n_free| n_free < ALMOST_NOTHING)
+                    || n_free(&self.places.root).is_some_and(|n_free| n_free < ALMOST_NOTHING)
             }
             CheckoutError::DiskFull { .. } => true,
             CheckoutError::Submodule { source, .. } => self.is_disk_full(source),
@@ -142,7 +157,7 @@ impl Checkouts {
         if matches!(error, CheckoutError::DiskFull { .. }) || !self.is_disk_full(&error) {
             return error;
         }
-        CheckoutError::DiskFull { root: self.root.clone(), source: Box::new(error) }
+        CheckoutError::DiskFull { root: self.places.root.clone(), source: Box::new(error) }
     }
 }
 

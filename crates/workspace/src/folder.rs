@@ -82,7 +82,7 @@ impl Checkouts {
     /// It cannot be told.
     async fn is_clean(&self, source: &Source, commit: &str) -> Result<bool, CheckoutError> {
         let unknown = || CheckoutError::Refused("the files cannot be compared".to_owned());
-        let root = self.root.clone();
+        let root = self.places.root.clone();
         let top = source.top.clone();
         let owner = source.owner;
         let (temporary, repository) = blocking(move || {

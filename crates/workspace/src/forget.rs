@@ -25,7 +25,7 @@ impl Checkouts {
     pub async fn forget(&self, order: &ForgetOrder) -> Result<(), CheckoutError> {
         let ForgetOrder { id, project, branch, decided_at } = order;
         self.git.check().await?;
-        let place = self.place(project, id);
+        let place = self.places.place(project, id);
         let _locked = self.lock_keep(project, &place).await?;
         if !place.has_keep()? {
             return Ok(());
@@ -58,7 +58,7 @@ impl Checkouts {
     /// # Errors
     /// The first error of a project, after all others have been looked at.
     pub async fn expire(&self, now: Timestamp) -> Result<usize, CheckoutError> {
-        let Ok(projects) = std::fs::read_dir(&self.root) else {
+        let Ok(projects) = std::fs::read_dir(&self.places.root) else {
             return Ok(0);
         };
         self.git.check().await?;
@@ -79,7 +79,7 @@ impl Checkouts {
     }
 
     async fn expire_in(&self, project: &ProjectId, now: Timestamp) -> Result<usize, CheckoutError> {
-        let folder = self.root.join(project.as_str());
+        let folder = self.places.root.join(project.as_str());
         let tree = folder.join("tree");
         let place = Place::new(folder.clone(), folder, tree);
         // A step on this project may take long, and the caller has other work.

@@ -55,7 +55,7 @@ impl Checkouts {
         let project = place.project.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let place = place.clone();
         let given = blocking(move || hand_over(&place, keeper)).await;
-        given.map_err(|error| self.name_full_disk(error))?;
+        given.map_err(|error| self.disk.name_full_disk(error))?;
         tracing::info!(
             project_id = %project,
             uid = keeper.uid,

@@ -69,7 +69,7 @@ impl Checkouts {
             self.give_to_keeper(place).await?;
         }
         let brought = self.bring_branches(source, place, &head).await;
-        brought.map_err(|error| self.name_full_disk(error))?;
+        brought.map_err(|error| self.disk.name_full_disk(error))?;
         Ok(head)
     }
 
@@ -105,7 +105,7 @@ impl Checkouts {
         let Some(keeper) = self.keeper_with_way()? else {
             return Ok(None);
         };
-        let_others_enter(&self.root, place)?;
+        let_others_enter(&self.places.root, place)?;
         let can_have = enters(keeper, &place.project)? && can_give(&place.project, keeper)?;
         Ok(can_have.then_some(keeper))
     }
@@ -116,7 +116,11 @@ impl Checkouts {
         let Some(keeper) = self.keeper else {
             return Ok(None);
         };
-        let root = self.root.canonicalize().map_err(CheckoutError::io("read", &self.root))?;
+        let root = self
+            .places
+            .root
+            .canonicalize()
+            .map_err(CheckoutError::io("read", &self.places.root))?;
         let has_way = root.parent().is_none_or(|above| enters(keeper, above).unwrap_or(false));
         Ok((has_way && !is_changed_by_others(&root)).then_some(keeper))
     }
@@ -149,7 +153,7 @@ impl Checkouts {
         let Some(keeper) = place.keeper() else {
             return Ok(());
         };
-        let_others_enter(&self.root, place)?;
+        let_others_enter(&self.places.root, place)?;
         place.as_keeper(|keep| {
             keep.join(".").symlink_metadata().map(drop).map_err(|error| {
                 CheckoutError::Refused(format!(

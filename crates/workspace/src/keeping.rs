@@ -50,8 +50,8 @@ impl Checkouts {
         policy: &KeepPolicy,
     ) -> Result<Content, CheckoutError> {
         self.git.check().await?;
-        self.take_back(&order.project, &order.id)?;
-        let place = self.place(&order.project, &order.id);
+        self.places.take_back(&order.project, &order.id)?;
+        let place = self.places.place(&order.project, &order.id);
         self.keep_at(&place, order, policy).await
     }
 
@@ -71,7 +71,7 @@ impl Checkouts {
         let place = &Place { owner: place.user_of(place.owner), ..place.clone() };
         let mut objects = match self.take_objects(place, &order.id).await {
             Ok(objects) => objects,
-            Err(error) if self.is_disk_full(&error) => return Err(error),
+            Err(error) if self.disk.is_disk_full(&error) => return Err(error),
             // Content that git cannot read, or that is not to be used, is left where it is.
             Err(error) if error.is_of_content() => {
                 left_out.push(format!(".git/objects: {error}"));
@@ -220,7 +220,7 @@ impl Checkouts {
         project: &ProjectId,
         workspace: &WorkspaceId,
     ) -> Result<Option<String>, CheckoutError> {
-        let place = self.place(project, workspace);
+        let place = self.places.place(project, workspace);
         if place.check_tree().is_err() {
             return Ok(None);
         }

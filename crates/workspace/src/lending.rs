@@ -75,7 +75,7 @@ impl Checkouts {
             )));
         }
         blocking({
-            let root = self.root.clone();
+            let root = self.places.root.clone();
             let place = place.clone();
             let user = order.run_as.clone();
             move || {
@@ -108,7 +108,7 @@ impl Checkouts {
         project: &ProjectId,
         workspace: &WorkspaceId,
     ) -> Result<(), CheckoutError> {
-        let place = self.place(project, workspace);
+        let place = self.places.place(project, workspace);
         let Some(owner) = place.owner else {
             return Ok(());
         };

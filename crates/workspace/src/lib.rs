@@ -51,6 +51,7 @@ mod lfs;
 mod merging;
 mod nested;
 mod objects;
+mod place;
 mod publish;
 mod refs;
 mod remote;
@@ -81,21 +82,22 @@ use tokio::task::JoinSet;
 
 pub use author::Author;
 pub use behind::BehindOrder;
-pub use disk::Usage;
+pub use disk::{Disk, Usage};
 pub use git::GitError;
 pub use merging::{FoundRevert, MergeOrder, Merged, RevertOrder};
+pub use place::WorkspacePlaces;
 pub use removal::Removal;
 pub use repository::{find_shared_tree, find_work_tree, git_folders};
 pub use results::{DiffKind, DiffOrder, MAX_DIFF};
 pub use snapshot::{Snapped, SnapshotEntry};
 pub use upgrade::Upgrade;
 
-use domain::workspace::{GitLimits, Order};
-use domain::{ProjectId, WorkspaceId};
+use domain::ProjectId;
+use domain::workspace::GitLimits;
 use git::Git;
 use machine::locks::lock;
-use repository::Repository;
-use rights::{Owner, run_as};
+use place::{LENT, Place, SCRATCH};
+use rights::Owner;
 use runtime::single_look::SingleLook;
 
 /// The rules for the ignored files of a workspace.
@@ -119,7 +121,8 @@ impl KeepPolicy {
 /// All workspaces of this host.
 #[derive(Debug)]
 pub struct Checkouts {
-    root: PathBuf,
+    pub places: WorkspacePlaces,
+    pub disk: Disk,
     /// The root is a setting, and not the folder that is used without one.
     is_root_configured: bool,
     /// The user to whom new repositories of the coordinator belong, if that is another one.
@@ -127,7 +130,6 @@ pub struct Checkouts {
     git: Git,
     /// One lock per project: a change of its keep repository.
     locks: Mutex<BTreeMap<ProjectId, Arc<AsyncMutex<KeepState>>>>,
-    meter: Mutex<disk::Meter>,
     /// One lock per repository of people: a merge. It is held while hooks of the source run.
     merges: Mutex<BTreeMap<PathBuf, Arc<AsyncMutex<()>>>>,
     /// The merges that could not be undone, as they were found last.
@@ -136,8 +138,6 @@ pub struct Checkouts {
     folder_looks: Mutex<BTreeMap<PathBuf, Arc<SingleLook<bool>>>>,
     /// The merges that go on without their callers.
     under_way: Mutex<JoinSet<()>>,
-    /// Held while folders are measured.
-    measuring: AsyncMutex<()>,
     /// The upgrades that copy files now, by the folder of the project.
     upgrading: Arc<Mutex<BTreeMap<PathBuf, upgrade::Copying>>>,
     /// The folders of projects whose repositories stay with root, because of an entry in them.
@@ -239,152 +239,14 @@ impl CheckoutError {
     }
 }
 
-/// The folder for git's files of a workspace of another user.
-const SCRATCH: &str = "scratch";
-/// The beginning of the names of the folders that the workspaces of other users borrow from.
-const LENT: &str = "lent-";
-
-/// The places of one workspace.
-#[derive(Debug, Clone)]
-struct Place {
-    project: PathBuf,
-    folder: PathBuf,
-    /// The files: the folder `tree` of a workspace, or the git work tree of a person.
-    tree: PathBuf,
-    /// The owner of the tree, if that is another user than the daemon's.
-    owner: Option<Owner>,
-    /// The repository with which the files of a person are read, if their owner is another user.
-    temporary: Option<PathBuf>,
-}
-
-impl Place {
-    /// Returns the places of a workspace whose tree the daemon's own user owns.
-    const fn new(project: PathBuf, folder: PathBuf, tree: PathBuf) -> Self {
-        Self { project, folder, tree, owner: None, temporary: None }
-    }
-
-    /// Returns the owner of the coordinator's repositories of the project; `None` if that is the
-    /// daemon's own user, or if there are none yet.
-    fn keeper(&self) -> Option<Owner> {
-        Owner::of(&self.keep())
-    }
-
-    /// Works on the keep repository with the rights of its owner. Blocks.
-    fn as_keeper<T: Send>(
-        &self,
-        work: impl FnOnce(&Path) -> Result<T, CheckoutError> + Send,
-    ) -> Result<T, CheckoutError> {
-        let keep = self.keep();
-        run_as(self.keeper(), || work(&keep))
-    }
-
-    /// Returns whether the project has a keep repository.
-    ///
-    /// # Errors
-    /// The keeper cannot see that.
-    fn has_keep(&self) -> Result<bool, CheckoutError> {
-        self.as_keeper(|keep| match keep.join("HEAD").metadata() {
-            Ok(found) => Ok(found.is_file()),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(CheckoutError::io("read", keep)(error)),
-        })
-    }
-
-    /// Returns the user as whom git runs on files with this owner. Beside the keeper, root is one
-    /// like any other.
-    fn user_of(&self, owner: Option<Owner>) -> Option<Owner> {
-        owner.or_else(|| self.keeper().map(|_| Owner::ROOT))
-    }
-
-    /// Returns the user who will own a new workspace.
-    fn user_of_order(&self, order: &Order) -> Option<Owner> {
-        self.user_of(Owner::of_order(order))
-    }
-
-    /// Returns the format of the ids in the keep repository: `sha1` or `sha256`.
-    fn format(&self) -> &'static str {
-        let format = self.as_keeper(|keep| Ok(Repository::bare(keep.to_owned()).format()));
-        format.unwrap_or("sha1")
-    }
-
-    /// Checks that the tree is a folder, and not a link to one.
-    ///
-    /// # Errors
-    /// `Gone`; `Refused` for a link.
-    fn check_tree(&self) -> Result<(), CheckoutError> {
-        for path in [&self.folder, &self.tree()] {
-            if path.is_symlink() {
-                return Err(CheckoutError::Refused(format!(
-                    "`{}` is a symbolic link, which is never followed; remove it by hand",
-                    path.display()
-                )));
-            }
-        }
-        if self.tree().is_dir() { Ok(()) } else { Err(CheckoutError::Gone(self.tree())) }
-    }
-
-    /// Removes the daemon's own files of a workspace whose tree is gone, so that the workspace can
-    /// be made again. Anything else in its folder stays, and prevents that.
-    ///
-    /// # Errors
-    /// `Refused`, with the folder.
-    fn clear_gone(&self) -> Result<(), CheckoutError> {
-        if self.tree().symlink_metadata().is_ok() || !self.folder.is_dir() {
-            return Ok(());
-        }
-        let extra = [sparse::ABSENT, sparse::ABSENT_LOCK, create::MADE, create::HOOK_FOLLOWS];
-        let locks = ["index.lock", "index-ignored.lock", nested::GITLINKS_LOCK];
-        remove_folder(&self.folder.join(nested::PARTS))?;
-        for name in
-            ["index", "index-ignored", nested::GITLINKS].into_iter().chain(locks).chain(extra)
-        {
-            let _ = std::fs::remove_file(self.folder.join(name));
-        }
-        remove_folder(&self.scratch())?;
-        std::fs::remove_dir(&self.folder).map_err(|error| {
-            CheckoutError::Refused(format!(
-                "`{}` has other files, and no folder `tree`: {error}; move them away",
-                self.folder.display()
-            ))
-        })
-    }
-
-    fn tree(&self) -> PathBuf {
-        self.tree.clone()
-    }
-
-    fn index(&self) -> PathBuf {
-        match self.owner {
-            None => self.folder.join("index"),
-            Some(_) => self.scratch().join("index"),
-        }
-    }
-
-    /// Returns the folder in which git writes as the owner of the tree.
-    fn scratch(&self) -> PathBuf {
-        self.temporary.clone().unwrap_or_else(|| self.folder.join(SCRATCH))
-    }
-
-    /// Returns the folder that the workspaces of a user borrow from.
-    fn lent(&self, owner: Owner) -> PathBuf {
-        self.project.join(format!("{LENT}{}", owner.uid))
-    }
-
-    fn keep(&self) -> PathBuf {
-        self.project.join("keep.git")
-    }
-
-    fn files(&self) -> PathBuf {
-        self.temporary.clone().unwrap_or_else(|| self.project.join("files.git"))
-    }
-}
-
 impl Checkouts {
     /// Returns the workspaces in `root`. The folder is made with the first one.
     pub fn new(root: PathBuf) -> Self {
         let git = Git::new(&root);
+        let places = WorkspacePlaces { root };
         Self {
-            root,
+            disk: Disk::new(places.clone()),
+            places,
             is_root_configured: false,
             keeper: None,
             git,
@@ -393,8 +255,6 @@ impl Checkouts {
             left: AsyncMutex::default(),
             folder_looks: Mutex::default(),
             under_way: Mutex::default(),
-            meter: Mutex::default(),
-            measuring: AsyncMutex::default(),
             upgrading: Arc::default(),
             not_given: Mutex::default(),
             submodule_failures: Mutex::default(),
@@ -423,41 +283,6 @@ impl Checkouts {
         self
     }
 
-    /// Returns the folder that an agent gets as its working directory.
-    pub fn directory(
-        &self,
-        project: &ProjectId,
-        workspace: &WorkspaceId,
-        subdirectory: &str,
-    ) -> PathBuf {
-        let tree = self.place(project, workspace).tree();
-        if subdirectory.is_empty() { tree } else { tree.join(subdirectory) }
-    }
-
-    /// Returns the folder that a workspace borrows from: the keep repository, or a folder for the
-    /// user who owns the workspace.
-    pub fn lending_folder(&self, project: &ProjectId, workspace: &WorkspaceId) -> PathBuf {
-        let place = self.place(project, workspace);
-        // A clone of root that is older than the keeper's repositories borrows from there.
-        let is_old = || lending::borrows_from_keep(&place.tree);
-        let owner = place.owner.filter(|owner| *owner != Owner::ROOT || !is_old());
-        owner.map_or_else(|| place.keep(), |owner| place.lent(owner))
-    }
-
-    /// Returns the id of the user who owns the files of a workspace; `None` for the daemon's own
-    /// user.
-    pub fn owner(&self, project: &ProjectId, workspace: &WorkspaceId) -> Option<u32> {
-        let owner = self.place(project, workspace).owner.filter(|owner| *owner != Owner::ROOT);
-        owner.map(|owner| owner.uid)
-    }
-
-    /// Returns whether the files of a workspace were removed but for what a crash left of them.
-    pub fn is_half_removed(&self, project: &ProjectId, workspace: &WorkspaceId) -> bool {
-        let place = self.place(project, workspace);
-        let gone = place.project.join(format!(".gone-{workspace}"));
-        self.is_removed(project, workspace) && gone.symlink_metadata().is_ok()
-    }
-
     /// Checks that git is there and new enough. It makes no file.
     ///
     /// # Errors
@@ -479,10 +304,10 @@ impl Checkouts {
     /// setting, the clones may be in a repository, which then leaves them out.
     fn check_apart(&self, source: &source::Source) -> Result<(), CheckoutError> {
         let canonical = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        let root = canonical(&self.root);
+        let root = canonical(&self.places.root);
         let top = canonical(&source.top);
-        let given = self.root.display();
-        let refusal = if self.is_root_configured && self.root.is_symlink() {
+        let given = self.places.root.display();
+        let refusal = if self.is_root_configured && self.places.root.is_symlink() {
             format!(
                 "`workspace.root` is `{given}`, a link to `{}`; name that folder",
                 root.display()
@@ -505,41 +330,6 @@ impl Checkouts {
             return Ok(());
         };
         Err(CheckoutError::Refused(refusal))
-    }
-
-    /// Checks that the repository of a workspace is there, before an agent starts in it.
-    ///
-    /// # Errors
-    /// `Gone`, `Refused`.
-    pub fn check(&self, project: &ProjectId, workspace: &WorkspaceId) -> Result<(), CheckoutError> {
-        let place = self.place(project, workspace);
-        place.check_tree()?;
-        let head = place.tree().join(".git/HEAD");
-        if head.is_file() { Ok(()) } else { Err(CheckoutError::Gone(head)) }
-    }
-
-    /// Returns whether the folder with the files of a workspace is missing on this host.
-    pub fn is_gone(&self, project: &ProjectId, workspace: &WorkspaceId) -> bool {
-        matches!(self.place(project, workspace).check_tree(), Err(CheckoutError::Gone(_)))
-    }
-
-    /// Returns whether the files of a workspace were removed, or set aside for that. A host without
-    /// the keep repository knows nothing of it: its disk may be missing.
-    pub fn is_removed(&self, project: &ProjectId, workspace: &WorkspaceId) -> bool {
-        let place = self.place(project, workspace);
-        let found = place.folder.symlink_metadata();
-        let is_missing = found.is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
-        is_missing && place.has_keep().unwrap_or(false)
-    }
-
-    fn place(&self, project: &ProjectId, workspace: &WorkspaceId) -> Place {
-        let project = self.root.join(project.as_str());
-        let folder = project.join(workspace.as_str());
-        let tree = folder.join("tree");
-        let owner = Owner::of(&tree);
-        let place = Place::new(project, folder, tree);
-        let is_there = place.tree.symlink_metadata().is_ok();
-        Place { owner: if is_there { place.user_of(owner) } else { owner }, ..place }
     }
 
     /// Waits until no other step changes the keep repository of a project.

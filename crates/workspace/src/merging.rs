@@ -182,7 +182,7 @@ impl Checkouts {
     /// completely or not at all.
     pub async fn merge(&self, order: &MergeOrder) -> Result<Merged, CheckoutError> {
         self.git.check().await?;
-        let place = self.place(&order.project, &order.id);
+        let place = self.places.place(&order.project, &order.id);
         let source = Source::find(&self.git, &order.source).await?;
         let _merging = self.lock_merges(&source).await;
         self.end_interrupted(&source).await?;

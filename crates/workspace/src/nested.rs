@@ -271,7 +271,7 @@ impl Checkouts {
         };
         let is_taken = !taking.objects_of.insert(repository.common.clone());
         let taken = match self.take_repository(place, order, &repository, is_taken).await {
-            Err(error) if self.is_disk_full(&error) => return Err(error),
+            Err(error) if self.disk.is_disk_full(&error) => return Err(error),
             Err(error) if error.is_of_content() => Err(error.to_string()),
             taken => taken?,
         };

@@ -24,7 +24,7 @@ impl Checkouts {
     /// `Refused` if the commit of the result is gone, or no name is free.
     pub async fn publish_branch(&self, order: &PublishOrder) -> Result<Published, CheckoutError> {
         self.git.check().await?;
-        let place = self.place(&order.project, &order.id);
+        let place = self.places.place(&order.project, &order.id);
         let source = Source::find(&self.git, &order.source).await?;
         let _locked = self.lock_keep(&order.project, &place).await?;
         self.follow(&source, &place).await?;

@@ -9,7 +9,7 @@ use super::keep_repository::FETCH;
 use super::objects::short_hash;
 use super::source::Head;
 use super::submodules::Origin;
-use super::{CheckoutError, Checkouts, Place};
+use super::{CheckoutError, Checkouts, Place, WorkspacePlaces};
 use domain::ProjectId;
 use domain::workspace::{
     FetchOrder, Fetched, ForgeBase, PushOrder, PushWay, Pushed, Remote, RemoteError,
@@ -50,7 +50,7 @@ impl Checkouts {
         self.git.check().await?;
         let FetchOrder { project, remote, refs, forks, submodules, max_disk } = order;
         let listed = self.list_refs(remote, refs).await?;
-        let place = self.place_of_project(project);
+        let place = self.places.place_of_project(project);
         let default = listed.default_branch().filter(|branch| listed.id_of(branch).is_some());
         let wanted: Vec<&str> =
             default.into_iter().chain(refs.iter().map(String::as_str)).collect();
@@ -69,7 +69,7 @@ impl Checkouts {
             }
         }
         if !specs.is_empty() {
-            if !self.has_room(*max_disk).await? {
+            if !self.disk.has_room(*max_disk).await? {
                 let message = "`workspace.max_disk` is used up, so nothing is fetched".to_owned();
                 return Err(CheckoutError::NoRoom(message));
             }
@@ -125,7 +125,7 @@ impl Checkouts {
             )));
         }
         let name = format!("refs/heads/{branch}");
-        let place = self.place_of_project(project);
+        let place = self.places.place_of_project(project);
         if self.resolve(&place, commit).await?.is_none() {
             return Err(CheckoutError::Refused(format!(
                 "`{}` does not have the commit {commit}",
@@ -192,7 +192,7 @@ impl Checkouts {
         commit: &str,
         remote: &Remote,
     ) -> Result<(), CheckoutError> {
-        let place = self.place_of_project(project);
+        let place = self.places.place_of_project(project);
         let _locked = self.lock_keep(project, &place).await?;
         let fetched = self.fetch_submodules(&place, commit, &Origin::of_remote(remote)).await;
         let mut failures = lock(&self.submodule_failures);
@@ -247,7 +247,9 @@ impl Checkouts {
         let printed = call.text().await?;
         Ok(Listed::parse(&printed))
     }
+}
 
+impl WorkspacePlaces {
     fn place_of_project(&self, project: &ProjectId) -> Place {
         let project = self.root.join(project.as_str());
         let folder = project.join("forge");

@@ -2,7 +2,9 @@
 
 use super::rights::blocking_as;
 use super::walk::walk;
-use super::{CheckoutError, Checkouts, KeepPolicy, Place, blocking, remove_folder, rename};
+use super::{
+    CheckoutError, Checkouts, KeepPolicy, Place, WorkspacePlaces, blocking, remove_folder, rename,
+};
 use domain::workspace::{Content, RemoveOrder};
 use domain::{ProjectId, WorkspaceId};
 use machine::crash_point::{self, CrashPoint};
@@ -28,8 +30,8 @@ impl Checkouts {
         policy: &KeepPolicy,
     ) -> Result<Removal, CheckoutError> {
         self.git.check().await?;
-        self.take_back(&order.keep.project, &order.keep.id)?;
-        let place = self.place(&order.keep.project, &order.keep.id);
+        self.places.take_back(&order.keep.project, &order.keep.id)?;
+        let place = self.places.place(&order.keep.project, &order.keep.id);
         let folder = place.project.join(format!(".trash-{}", order.keep.id));
         let trash = Place { tree: folder.join("tree"), folder, ..place.clone() };
         let gone = place.project.join(format!(".gone-{}", order.keep.id));
@@ -75,8 +77,8 @@ impl Checkouts {
         project: &ProjectId,
         id: &WorkspaceId,
     ) -> Result<(), CheckoutError> {
-        self.take_back(project, id)?;
-        let place = self.place(project, id);
+        self.places.take_back(project, id)?;
+        let place = self.places.place(project, id);
         let new = place.project.join(format!(".new-{id}"));
         let gone = place.project.join(format!(".gone-{id}"));
         let folder = place.folder.clone();
@@ -97,20 +99,6 @@ impl Checkouts {
         Ok(())
     }
 
-    /// Gives a workspace its name back, if an earlier removal ended before it had looked at the
-    /// files once more. No removal of it may be under way.
-    ///
-    /// # Errors
-    /// The folder cannot be renamed.
-    pub fn take_back(&self, project: &ProjectId, id: &WorkspaceId) -> Result<(), CheckoutError> {
-        let place = self.place(project, id);
-        let trash = place.project.join(format!(".trash-{id}"));
-        if place.folder.symlink_metadata().is_err() && trash.is_dir() {
-            rename(&trash, &place.folder)?;
-        }
-        Ok(())
-    }
-
     /// Checks that the keep repository is there, and still has the kept state that the proof is of.
     async fn check_is_kept(&self, place: &Place, order: &RemoveOrder) -> Result<(), CheckoutError> {
         let at = format!("--points-at={}", order.kept_commit);
@@ -124,6 +112,22 @@ impl Checkouts {
              copy",
             place.keep().display()
         )))
+    }
+}
+
+impl WorkspacePlaces {
+    /// Gives a workspace its name back, if an earlier removal ended before it had looked at the
+    /// files once more. No removal of it may be under way.
+    ///
+    /// # Errors
+    /// The folder cannot be renamed.
+    pub fn take_back(&self, project: &ProjectId, id: &WorkspaceId) -> Result<(), CheckoutError> {
+        let place = self.place(project, id);
+        let trash = place.project.join(format!(".trash-{id}"));
+        if place.folder.symlink_metadata().is_err() && trash.is_dir() {
+            rename(&trash, &place.folder)?;
+        }
+        Ok(())
     }
 }
 

@@ -41,7 +41,7 @@ impl Checkouts {
     pub async fn diff(&self, order: &DiffOrder) -> Result<Vec<u8>, CheckoutError> {
         self.git.check().await?;
         let KeepOrder { id, project, branch, base_commit, .. } = &order.keep;
-        let place = self.place(project, id);
+        let place = self.places.place(project, id);
         let taken = if order.is_in_use { self.take(project, id).await? } else { None };
         let result = match taken {
             None => self.result_or_branch(&place, order.result.as_ref(), branch).await?,
@@ -101,7 +101,7 @@ impl Checkouts {
         to: &Path,
     ) -> Result<(), CheckoutError> {
         self.git.check().await?;
-        let place = self.place(project, workspace);
+        let place = self.places.place(project, workspace);
         let _locked = self.lock_keep(project, &place).await?;
         if !place.keep().is_dir() || self.resolve(&place, kept).await?.is_none() {
             return Err(CheckoutError::Refused(format!(

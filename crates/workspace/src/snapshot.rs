@@ -257,7 +257,7 @@ impl Checkouts {
     }
 
     fn place_of_snapshots(&self, project: &ProjectId, work_tree: &Path) -> Place {
-        let project = self.root.join(project.as_str());
+        let project = self.places.root.join(project.as_str());
         let folder = project.join("shared");
         Place::new(project, folder, work_tree.to_owned())
     }
@@ -279,7 +279,7 @@ impl Checkouts {
             let skipped: BTreeSet<PathBuf> =
                 ignored.iter().filter(is_rebuildable).cloned().collect();
             let tree = place.tree();
-            let root = self.root.clone();
+            let root = self.places.root.clone();
             let refused = blocking_as(place.owner, move || {
                 let mut refused = find_refused(&tree, &skipped)?;
                 // The snapshots would contain each other.

@@ -194,7 +194,7 @@ impl Checkouts {
         let found = check_address(&address, origin.upstream.as_deref(), origin.source.is_some());
         let shown = match found.map_err(refused)? {
             SubmoduleSource::Folder(folder) => {
-                let (folder, owner) = check_folder(&folder, &self.root, origin)?;
+                let (folder, owner) = check_folder(&folder, &self.places.root, origin)?;
                 self.bring_submodule(place, submodule, &folder, owner).await?;
                 folder.display().to_string()
             }

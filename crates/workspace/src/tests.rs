@@ -3,7 +3,9 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 
+use super::repository::Repository;
 use super::*;
+use domain::WorkspaceId;
 use domain::workspace::{
     Content, HookRule, KeepOrder, MergeMessage, MergeStyle, Order, Prepared, RemoveOrder, Repeat,
     Restored,
@@ -105,7 +107,7 @@ impl Bed {
     }
 
     fn tree(&self, id: &str) -> PathBuf {
-        self.checkouts.directory(&"shop".parse().unwrap(), &id.parse().unwrap(), "")
+        self.checkouts.places.directory(&"shop".parse().unwrap(), &id.parse().unwrap(), "")
     }
 
     fn keep_order(id: &str, prepared: &Prepared) -> KeepOrder {
@@ -525,7 +527,7 @@ async fn sources_of_all_kinds_give_a_workspace() {
         let project = name.parse().unwrap();
         let order = Order { source: copy, project, ..bed.order(name) };
         bed.checkouts.prepare(&order).await.unwrap();
-        let tree = bed.checkouts.directory(&order.project, &order.id, "");
+        let tree = bed.checkouts.places.directory(&order.project, &order.id, "");
         assert!(tree.join("main.txt").exists(), "{name}");
     }
     // No commit yet.
@@ -536,7 +538,7 @@ async fn sources_of_all_kinds_give_a_workspace() {
     let order = Order { source: empty, project: project.clone(), ..bed.order("unborn") };
     let prepared = bed.checkouts.prepare(&order).await.unwrap();
     assert_eq!(prepared.base_commit, None);
-    let tree = bed.checkouts.directory(&project, &order.id, "");
+    let tree = bed.checkouts.places.directory(&project, &order.id, "");
     bed.commit(&tree, "first.txt", "first\n");
     let keep = KeepOrder { project, ..Bed::keep_order("unborn", &prepared) };
     let kept = bed.checkouts.keep(&keep, &bed.policy).await.unwrap();

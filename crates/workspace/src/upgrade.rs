@@ -68,15 +68,16 @@ impl Checkouts {
     /// Returns how far the upgrade of a project is; `None` if it copies nothing now.
     pub fn upgrade_progress(&self, project: &ProjectId) -> Option<String> {
         let upgrading = lock(&self.upgrading);
-        let Copying { n_copied, n_all } = upgrading.get(&self.root.join(project.as_str()))?;
+        let Copying { n_copied, n_all } =
+            upgrading.get(&self.places.root.join(project.as_str()))?;
         Some(format!("the upgrade has copied {} of {}", bytes(*n_copied), bytes(*n_all)))
     }
 
     /// Returns the upgrades that copy something, or that left something to a person. Blocks.
     pub fn list_upgrades(&self) -> Vec<Upgrade> {
         let mut found = Vec::new();
-        for project in names_in(&self.root) {
-            let folder = self.root.join(&project);
+        for project in names_in(&self.places.root) {
+            let folder = self.places.root.join(&project);
             let place = Place::new(folder.clone(), folder.clone(), folder);
             let mark = place.as_keeper(|keep| Ok(std::fs::read(keep.join(MENDED)).ok()));
             let mark = mark.ok().flatten();
@@ -155,7 +156,7 @@ impl Checkouts {
             copied
         })
         .await;
-        let copied = copied.map_err(|error| self.name_full_disk(error))?;
+        let copied = copied.map_err(|error| self.disk.name_full_disk(error))?;
         for file in copied.iter().filter(|file| file.extension() == Some(OsStr::new("pack"))) {
             let index = file.with_extension("idx");
             let check = [OsStr::new("verify-pack"), index.as_os_str()];

@@ -155,8 +155,9 @@ fn finished_jobs(
             continue;
         }
         // An early removal that a crash interrupted has perhaps made the room that it was for.
-        let is_removed =
-            |checkouts: &Arc<Checkouts>| checkouts.is_removed(&workspace.project, &workspace.id);
+        let is_removed = |checkouts: &Arc<Checkouts>| {
+            checkouts.places.is_removed(&workspace.project, &workspace.id)
+        };
         if is_due || checkouts.get().is_some_and(is_removed) {
             jobs.push(removal);
         } else if makes_room {
@@ -179,7 +180,7 @@ fn clean_jobs(
     for facts in startable {
         if let (Some(order), Some(checkouts)) =
             (checks::next_clean(tx, settings, facts)?, checkouts.get())
-            && !checkouts.is_clean_ready(&order)
+            && !checkouts.places.is_clean_ready(&order)
         {
             let max_disk = settings.workspace.max_disk;
             jobs.push(Job::PrepareClean { order: Box::new(order), max_disk });

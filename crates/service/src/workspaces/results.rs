@@ -175,7 +175,8 @@ impl Workspaces {
             message: self.merge_message(&task).await?,
         };
         let host = self.host(&task)?;
-        let merged = host.merge_to_end(order).await.map_err(|error| host.name_full_disk(error));
+        let merged =
+            host.merge_to_end(order).await.map_err(|error| host.disk.name_full_disk(error));
         let merged = merged.map_err(|error| failed(&task, &error))?;
         if let Merged::Conflict { result: Some(result), .. }
         | Merged::InTheWay { result: Some(result), .. } = &merged
@@ -459,7 +460,7 @@ impl Workspaces {
     /// `TaskNotFound`, `NoWorkspace`.
     pub async fn retry(&self, id: &TaskId) -> Result<Workspace, ServiceError> {
         let Workspace { id: seen, project, .. } = self.of_task(id).await?.workspace;
-        let is_gone = self.checkouts.get().is_some_and(|host| host.is_gone(&project, &seen));
+        let is_gone = self.checkouts.get().is_some_and(|host| host.places.is_gone(&project, &seen));
         let retried = move |workspace: Workspace, _, _| {
             let is_gone = is_gone && workspace.id == seen;
             Ok(workspace.retried(is_gone))
@@ -475,7 +476,7 @@ impl Workspaces {
     pub async fn restore(&self, id: &TaskId) -> Result<Workspace, ServiceError> {
         let found = self.of_task(id).await?.workspace;
         let host = self.checkouts.get().filter(|_| found.state == WorkspaceState::Ready);
-        let is_lost = host.is_some_and(|host| host.is_gone(&found.project, &found.id));
+        let is_lost = host.is_some_and(|host| host.places.is_gone(&found.project, &found.id));
         if is_lost || found.state == WorkspaceState::Broken {
             return self.retry(id).await;
         }

@@ -14,7 +14,7 @@ pub(crate) fn no_room(
     checkouts: &OwnCheckouts,
     max_disk: u64,
 ) -> Result<Option<String>, StoreError> {
-    let usage = checkouts.get().and_then(|checkouts| checkouts.usage());
+    let usage = checkouts.get().and_then(|checkouts| checkouts.disk.usage());
     let Some(usage) = usage.filter(|usage| usage.n_bytes >= max_disk) else {
         return Ok(None);
     };

@@ -62,8 +62,8 @@ impl Host {
     }
 
     fn folders(&self, project: &ProjectId, id: &WorkspaceId) -> CloneFolders {
-        let tree = self.checkouts.directory(project, id, "");
-        CloneFolders { tree, keep: self.checkouts.lending_folder(project, id) }
+        let tree = self.checkouts.places.directory(project, id, "");
+        CloneFolders { tree, keep: self.checkouts.places.lending_folder(project, id) }
     }
 }
 
@@ -140,13 +140,13 @@ impl<C: ControlPlane> WorkspaceJobs<C> {
             return Err("this coordinator keeps no workspaces".to_owned());
         };
         hooks.note_claim(&clone.id);
-        let found = checkouts.take_back(project, &clone.id);
-        let found = found.and_then(|()| checkouts.check(project, &clone.id));
+        let found = checkouts.places.take_back(project, &clone.id);
+        let found = found.and_then(|()| checkouts.places.check(project, &clone.id));
         found.map_err(|error| error.to_string())?;
         match clean {
-            None => Ok(checkouts.directory(project, &clone.id, &clone.subdirectory)),
-            Some(order) if checkouts.is_clean_ready(order) => {
-                Ok(checkouts.clean_directory(order, &clone.subdirectory))
+            None => Ok(checkouts.places.directory(project, &clone.id, &clone.subdirectory)),
+            Some(order) if checkouts.places.is_clean_ready(order) => {
+                Ok(checkouts.places.clean_directory(order, &clone.subdirectory))
             }
             Some(_) => Err("the fresh clone of the check is not there".to_owned()),
         }
@@ -157,8 +157,8 @@ impl<C: ControlPlane> WorkspaceJobs<C> {
     pub(super) fn with_note(&self, check: CheckOrder) -> CheckOrder {
         let host = self.host.as_ref();
         let has_other = host.zip(check.clean.as_deref());
-        let has_other =
-            has_other.is_some_and(|(host, clean)| host.checkouts.has_first_attributes(clean));
+        let has_other = has_other
+            .is_some_and(|(host, clean)| host.checkouts.places.has_first_attributes(clean));
         if has_other { check.with_attributes_note() } else { check }
     }
 
@@ -177,7 +177,7 @@ impl<C: ControlPlane> WorkspaceJobs<C> {
             return Ok(());
         };
         let wanted = user.map(|user| user.uid).filter(|uid| *uid != own_uid());
-        let found = checkouts.owner(project, &clone.id);
+        let found = checkouts.places.owner(project, &clone.id);
         if found == wanted {
             return Ok(());
         }
@@ -203,7 +203,7 @@ impl<C: ControlPlane> WorkspaceJobs<C> {
         Some(match clean {
             None => folders,
             Some(order) => {
-                CloneFolders { tree: host.checkouts.clean_directory(order, ""), ..folders }
+                CloneFolders { tree: host.checkouts.places.clean_directory(order, ""), ..folders }
             }
         })
     }
@@ -301,9 +301,9 @@ async fn carry_out<C: ControlPlane>(host: &Host, control: &C, job: &Job) -> Step
         Job::Forget(_) => "forget",
         Job::Remove(_) | Job::RemoveUnused { .. } => "remove",
     };
-    let named = |error| checkouts.name_full_disk(error);
+    let named = |error| checkouts.disk.name_full_disk(error);
     let mut done = take(host, control, job).await.map_err(named);
-    let is_full = |error: &CheckoutError| checkouts.give_up_reserve(error);
+    let is_full = |error: &CheckoutError| checkouts.disk.give_up_reserve(error);
     let is_new = matches!(job, Job::Prepare { .. } | Job::PrepareClean { .. });
     if !is_new && done.as_ref().is_err_and(is_full) {
         tracing::warn!(
@@ -313,7 +313,7 @@ async fn carry_out<C: ControlPlane>(host: &Host, control: &C, job: &Job) -> Step
         done = take(host, control, job).await.map_err(named);
     }
     let id = job.workspace();
-    if let Err(error) = checkouts.measure_changed(job.project(), id).await {
+    if let Err(error) = checkouts.disk.measure_changed(job.project(), id).await {
         tracing::warn!(
             workspace_id = %id, error = %ErrorChain(&error),
             "could not measure the workspaces"
@@ -353,8 +353,8 @@ async fn take<C: ControlPlane>(
         Job::Prepare { order, max_disk } => {
             let place = host.place().await;
             // One that was made before its report was lost needs no more space.
-            let is_made = checkouts.check(&order.project, &order.id).is_ok();
-            if !is_made && !checkouts.has_room(*max_disk).await? {
+            let is_made = checkouts.places.check(&order.project, &order.id).is_ok();
+            if !is_made && !checkouts.disk.has_room(*max_disk).await? {
                 let reason = "`workspace.max_disk` is used up".to_owned();
                 return Ok(StepOutcome::failed(reason, NO_ROOM_PAUSE));
             }
@@ -363,7 +363,7 @@ async fn take<C: ControlPlane>(
         Job::BeforeRun { project, id } => before_run(host, control, project, id).await,
         Job::PrepareClean { order, max_disk } => {
             let _place = host.place().await;
-            if !checkouts.has_room(*max_disk).await? {
+            if !checkouts.disk.has_room(*max_disk).await? {
                 let reason = "`workspace.max_disk` is used up".to_owned();
                 return Ok(StepOutcome::failed(reason, NO_ROOM_PAUSE));
             }
@@ -403,7 +403,7 @@ async fn take<C: ControlPlane>(
         }
         Job::Remove(order) => remove(host, control, order).await,
         Job::RemoveUnused { project, id } => {
-            if checkouts.check(project, id).is_ok()
+            if checkouts.places.check(project, id).is_ok()
                 && let Err(failed) = run_hook(host, control, Hook::BeforeRemove, id, None).await
             {
                 return Ok(failed);
@@ -425,7 +425,7 @@ async fn remove<C: ControlPlane>(
     let Host { checkouts, policy, .. } = host;
     let keep = &order.keep;
     remove_clean(checkouts, &keep.project, &keep.id).await;
-    if checkouts.check(&keep.project, &keep.id).is_ok()
+    if checkouts.places.check(&keep.project, &keep.id).is_ok()
         && let Err(failed) = run_hook(host, control, Hook::BeforeRemove, &keep.id, None).await
     {
         return Ok(failed);
@@ -457,12 +457,14 @@ async fn before_run<C: ControlPlane>(
         Ok(known) => known,
         Err(reason) => return Ok(StepOutcome::failed(reason, PAUSE)),
     };
-    let is_another = checkouts.owner(project, id) != user.map(|user| user.uid);
-    if (is_another && !checkouts.is_gone(project, id)) || checkouts.is_half_removed(project, id) {
+    let is_another = checkouts.places.owner(project, id) != user.map(|user| user.uid);
+    if (is_another && !checkouts.places.is_gone(project, id))
+        || checkouts.places.is_half_removed(project, id)
+    {
         return give_up(host, control, &facts).await;
     }
     checkouts.lend_results(project, id).await?;
-    checkouts.check(project, id)?;
+    checkouts.places.check(project, id)?;
     if let Err(failed) = run_hook(host, control, Hook::BeforeRun, id, None).await {
         return Ok(failed);
     }
@@ -480,7 +482,7 @@ async fn give_up<C: ControlPlane>(
     if facts.left_out.is_empty() {
         return remove(host, control, &facts.removal).await;
     }
-    let tree = host.checkouts.directory(&facts.project, &facts.id, "");
+    let tree = host.checkouts.places.directory(&facts.project, &facts.id, "");
     let folder = tree.parent().unwrap_or(&tree).display();
     let reason = format!(
         "the next agent runs as another user and needs a clone of its own, but not all of this one \
@@ -521,7 +523,7 @@ async fn prepare<C: ControlPlane>(
     }
     let prepared = checkouts.prepare_for_hook(order).await?;
     drop(place);
-    if checkouts.awaits_hook(order) {
+    if checkouts.places.awaits_hook(order) {
         let base = prepared.base_commit.clone();
         if let Err(failed) = run_hook(host, control, Hook::AfterCreate, &order.id, base).await {
             return Ok(failed);
@@ -581,7 +583,7 @@ async fn run_after<C: ControlPlane>(host: &Host, control: &C, id: &WorkspaceId) 
         Ok(facts) => facts,
         Err(reason) => return Some(Hook::AfterRun.failure(&reason)),
     };
-    host.checkouts.check(&facts.project, id).ok()?;
+    host.checkouts.places.check(&facts.project, id).ok()?;
     let folders = host.folders(&facts.project, id);
     host.hooks.run_after(&facts, &folders).await
 }

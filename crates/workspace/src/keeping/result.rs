@@ -184,7 +184,7 @@ impl Checkouts {
         mut content: Content,
     ) -> Result<Content, CheckoutError> {
         self.git.check().await?;
-        let place = self.place(&order.project, &order.id);
+        let place = self.places.place(&order.project, &order.id);
         let _locked = self.lock_keep(&order.project, &place).await?;
         if self.resolve(&place, &chosen.commit).await?.is_none() {
             let commit = chosen.commit;

@@ -225,7 +225,7 @@ impl Checkouts {
     ) -> Result<Option<FoundRevert>, CheckoutError> {
         self.git.check().await?;
         let RevertOrder { id, project, branch, source, base_ref, merge } = order;
-        let place = self.place(project, id);
+        let place = self.places.place(project, id);
         let all = self.noted(&place, branch).await?;
         let noted = all.iter().find(|noted| noted.new == *merge);
         let base = base_ref.as_deref().and_then(|name| name.strip_prefix("refs/heads/"));

@@ -35,9 +35,9 @@ impl Checkouts {
             return found.clone();
         }
         let mut found = Vec::new();
-        let names = names_in(&self.root).into_iter();
+        let names = names_in(&self.places.root).into_iter();
         for project in names.filter_map(|name| name.parse::<ProjectId>().ok()) {
-            for path in Record::list_left(&self.root.join(project.as_str())) {
+            for path in Record::list_left(&self.places.root.join(project.as_str())) {
                 found.extend(self.look_at_left(&project, &path).await);
             }
         }

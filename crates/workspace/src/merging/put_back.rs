@@ -261,8 +261,8 @@ impl Checkouts {
 
     /// Returns the records of all merges that are under way.
     fn records(&self) -> Vec<(PathBuf, Record)> {
-        let projects = names_in(&self.root).into_iter();
-        let paths = projects.flat_map(|name| Record::list(&self.root.join(name)));
+        let projects = names_in(&self.places.root).into_iter();
+        let paths = projects.flat_map(|name| Record::list(&self.places.root.join(name)));
         paths.filter_map(|path| Record::read(&path).map(|record| (path, record))).collect()
     }
 }

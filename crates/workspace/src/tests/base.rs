@@ -108,7 +108,7 @@ async fn work_in_progress_does_not_contain_the_clones() {
         bed.put("new.txt", "new\n");
         for id in ["one", "two"] {
             bed.prepare_at(id, "working_tree").await.unwrap();
-            let place = bed.checkouts.place(&"shop".parse().unwrap(), &id.parse().unwrap());
+            let place = bed.checkouts.places.place(&"shop".parse().unwrap(), &id.parse().unwrap());
             let files = bed.git(&place.tree(), &["ls-tree", "-r", "--name-only", "HEAD"]);
             assert_eq!(files, ".gitignore\nmain.txt\nnew.txt", "{id}");
         }

@@ -87,7 +87,7 @@ impl Template {
             let checkouts = Checkouts::new(folder.join(root));
             let order = Order { run_as: (uid != 0).then(agent), ..bed.order("one") };
             let prepared = checkouts.prepare(&order).await.unwrap();
-            let tree = checkouts.directory(&order.project, &order.id, "");
+            let tree = checkouts.places.directory(&order.project, &order.id, "");
             std::fs::write(tree.join("one.txt"), "one\n").unwrap();
             for step in [&["add", "."][..], &["commit", "--quiet", "-m", "one"]] {
                 bed.git(&tree, &[&["-c", "safe.directory=*"], step].concat());

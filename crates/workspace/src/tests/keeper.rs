@@ -130,7 +130,7 @@ async fn the_repositories_of_a_new_project_belong_to_the_keeper() {
             protected: vec!["main.txt".to_owned()],
         };
         bed.checkouts.prepare_clean(&order_of_check).await.unwrap();
-        let fresh = bed.checkouts.clean_directory(&order_of_check, "");
+        let fresh = bed.checkouts.places.clean_directory(&order_of_check, "");
         assert_eq!(fresh.join("one.txt").metadata().unwrap().uid(), uid);
         bed.checkouts.remove_clean(&order_of_check.project, &order_of_check.id).await.unwrap();
         let merged = bed.checkouts.merge(&bed.merge_order("one", &one)).await.unwrap();
@@ -195,7 +195,7 @@ async fn git_reads_no_files_with_settings_of_another_user() {
         assert!(bed.keep("one", &one).await.proof.is_some());
         assert_all_belong_to(&bed, 0);
         lchown(&files, Some(PERSON), None).unwrap();
-        let place = bed.checkouts.place(&order.project, &order.id);
+        let place = bed.checkouts.places.place(&order.project, &order.id);
         let refused = bed.checkouts.on_files(&place, &[], &place.index()).map(drop).unwrap_err();
         assert!(refused.needs_person() && chain(&refused).contains("files.git"), "{refused}");
     }
@@ -291,7 +291,7 @@ async fn check_handover(bed: &mut Bed, [old, one]: &[Prepared; 2]) {
     read_in_a_namespace(bed, "old");
     // A clone of root from before goes on to borrow from the keep repository.
     let (project, id) = ("shop".parse().unwrap(), "old".parse().unwrap());
-    assert_eq!(bed.checkouts.lending_folder(&project, &id), bed.keep_repository());
+    assert_eq!(bed.checkouts.places.lending_folder(&project, &id), bed.keep_repository());
     work(bed, "old", "more work\n", 0);
     let kept = bed.keep("old", old).await;
     assert!(kept.proof.is_some(), "{:?}", kept.left_out);
@@ -317,7 +317,7 @@ async fn a_handover_that_was_cut_off_is_completed_and_nothing_is_lost() {
     if let Some(folder) = std::env::var_os(HANDOVER) {
         let checkouts = kept_in(Path::new(&folder));
         checkouts.git.check().await.unwrap();
-        let place = checkouts.place(&"shop".parse().unwrap(), &"one".parse().unwrap());
+        let place = checkouts.places.place(&"shop".parse().unwrap(), &"one".parse().unwrap());
         checkouts.make_keep("sha1", &place).await.unwrap();
         return;
     }
@@ -360,7 +360,7 @@ async fn only_the_user_in_a_whole_mark_gets_what_root_has_kept() {
     let keep = bed.keep_repository();
     let mark = keep.with_file_name("handover");
     let (project, id) = ("shop".parse().unwrap(), "one".parse().unwrap());
-    let place = bed.checkouts.place(&project, &id);
+    let place = bed.checkouts.places.place(&project, &id);
     // An earlier build gave only these settings away. They show no handover.
     lchown(keep.with_file_name("files.git"), Some(PERSON), Some(PERSON)).unwrap();
     drop(bed.checkouts.lock_keep(&project, &place).await.unwrap());

@@ -26,9 +26,9 @@ async fn a_clone_that_was_deleted_by_hand_comes_back_from_what_was_kept() {
     std::fs::remove_file(tree.join("main.txt")).unwrap();
     let kept = bed.keep("one", &one).await;
     let (project, id) = ("shop".parse().unwrap(), "one".parse().unwrap());
-    assert!(!bed.checkouts.is_gone(&project, &id));
+    assert!(!bed.checkouts.places.is_gone(&project, &id));
     std::fs::remove_dir_all(&tree).unwrap();
-    assert!(bed.checkouts.is_gone(&project, &id));
+    assert!(bed.checkouts.places.is_gone(&project, &id));
     // A file that a person put there is not removed.
     let theirs = tree.parent().unwrap().join("mine.txt");
     std::fs::write(&theirs, "mine").unwrap();

@@ -188,7 +188,7 @@ async fn without_its_keep_repository_nothing_is_removed() {
     bed.commit(&tree, "work.txt", "work\n");
     let kept = bed.keep("one", &one).await;
     let (project, id): (ProjectId, WorkspaceId) = ("shop".parse().unwrap(), "one".parse().unwrap());
-    assert!(!bed.checkouts.is_removed(&project, &id));
+    assert!(!bed.checkouts.places.is_removed(&project, &id));
     let keep = bed.keep_repository();
     let aside = bed.folder.path().join("aside");
     std::fs::rename(&keep, &aside).unwrap();
@@ -216,9 +216,9 @@ async fn without_its_keep_repository_nothing_is_removed() {
     // Without the repository, a missing folder may be on a disk that is missing, too.
     let elsewhere = bed.folder.path().join("elsewhere");
     std::fs::rename(tree.parent().unwrap(), &elsewhere).unwrap();
-    assert!(!bed.checkouts.is_removed(&project, &id));
+    assert!(!bed.checkouts.places.is_removed(&project, &id));
     std::fs::rename(&aside, &keep).unwrap();
-    assert!(bed.checkouts.is_removed(&project, &id));
+    assert!(bed.checkouts.places.is_removed(&project, &id));
     std::fs::rename(&elsewhere, tree.parent().unwrap()).unwrap();
     let kept = bed.keep("one", &one).await;
     assert_eq!((kept.n_commits, kept.proof.is_some()), (1, true), "{kept:?}");

@@ -436,14 +436,14 @@ async fn attributes_of_a_result_change_no_protected_file() {
         protected: vec!["ci/**".to_owned()],
     };
     bed.checkouts.prepare_clean(&order).await.unwrap();
-    let fresh = bed.checkouts.clean_directory(&order, "");
+    let fresh = bed.checkouts.places.clean_directory(&order, "");
     let read = |name: &str| std::fs::read_to_string(fresh.join(name)).unwrap();
     assert_eq!(read("ci/check.sh"), "exit +AD0- 1\n");
     assert_eq!(read("sub/file.txt"), "one\ntwo\n");
     assert_eq!(read(".gitattributes"), "ci/** working-tree-encoding=UTF-7\n");
     assert_eq!(read("sub/.gitattributes"), "* text eol=crlf\n");
     assert_eq!(Some(bed.git(&fresh, &["rev-parse", "HEAD"])), kept.head_commit);
-    assert!(bed.checkouts.has_first_attributes(&order), "the output of the check says so");
+    assert!(bed.checkouts.places.has_first_attributes(&order), "the output of the check says so");
     bed.checkouts.remove_clean(&order.project, &order.id).await.unwrap();
 }
 

@@ -90,20 +90,20 @@ async fn what_a_killed_git_left_in_the_keep_repository_is_in_nobodys_way() {
 #[tokio::test]
 async fn folders_are_measured_after_each_step_and_named_by_size() {
     let bed = Bed::new();
-    assert_eq!(bed.checkouts.usage(), None);
+    assert_eq!(bed.checkouts.disk.usage(), None);
     let (_, tree) = bed.prepare("one").await;
     bed.prepare("two").await;
-    assert!(bed.checkouts.has_room(1 << 40).await.unwrap());
-    let before = bed.checkouts.usage().unwrap();
+    assert!(bed.checkouts.disk.has_room(1 << 40).await.unwrap());
+    let before = bed.checkouts.disk.usage().unwrap();
     assert!(before.n_kept_bytes > 0 && before.n_kept_bytes < before.n_bytes);
     std::fs::write(tree.join("large"), vec![1; 4 << 20]).unwrap();
     let (project, one) = ("shop".parse().unwrap(), "one".parse().unwrap());
-    bed.checkouts.measure_changed(&project, &one).await.unwrap();
-    let after = bed.checkouts.usage().unwrap();
+    bed.checkouts.disk.measure_changed(&project, &one).await.unwrap();
+    let after = bed.checkouts.disk.usage().unwrap();
     assert!(after.n_bytes >= before.n_bytes + (4 << 20));
     let names: Vec<_> = after.largest.iter().map(|(id, _)| id.to_string()).collect();
     assert_eq!(names, ["one", "two"]);
-    assert!(!bed.checkouts.has_room(after.n_bytes).await.unwrap());
+    assert!(!bed.checkouts.disk.has_room(after.n_bytes).await.unwrap());
 }
 
 #[tokio::test]

@@ -25,7 +25,7 @@ impl Bed {
         calls: &[&[&str]],
     ) -> Result<Prepared, CheckoutError> {
         let prepared = self.checkouts.prepare_for_hook(order).await?;
-        let tree = self.checkouts.directory(&order.project, &order.id, "");
+        let tree = self.checkouts.places.directory(&order.project, &order.id, "");
         for call in calls {
             self.git(&tree, call);
         }
