@@ -14,7 +14,7 @@ use super::rights::blocking_as;
 use super::source::{Head, Source, advice_on_open, entries};
 use super::temporary::{Settings, TemporaryRepository};
 use super::walk::{find_open, path_within};
-use super::{CheckoutError, Checkouts, Place, blocking};
+use super::{CheckoutError, Checkouts, Place, Result, blocking};
 use domain::WorkspaceId;
 use domain::nearest::nearest;
 use domain::workspace::{BASE_WORKING_TREE, Order, Prepared};
@@ -38,7 +38,7 @@ impl Checkouts {
         place: &Place,
         head: Head,
         begins_at: Option<String>,
-    ) -> Result<(Prepared, Option<String>), CheckoutError> {
+    ) -> Result<(Prepared, Option<String>)> {
         let branch = self.free_branch(&order.branch, place).await?;
         let pin = pin_of(&order.id);
         let pinned = self.resolve(place, &pin).await?;
@@ -85,7 +85,7 @@ impl Checkouts {
     }
 
     /// Gives the result of a task the name that its branch has now. People took the earlier one.
-    async fn carry_over(&self, from: &str, to: &str, place: &Place) -> Result<(), CheckoutError> {
+    async fn carry_over(&self, from: &str, to: &str, place: &Place) -> Result<()> {
         let heads = |branch: &str| format!("refs/heads/{branch}");
         for (old, new) in [(heads(from), heads(to)), (uncommitted_ref(from), uncommitted_ref(to))] {
             if self.resolve(place, &new).await?.is_none()
@@ -107,7 +107,7 @@ impl Checkouts {
         source: &Source,
         place: &Place,
         head: Head,
-    ) -> Result<Head, CheckoutError> {
+    ) -> Result<Head> {
         let Some(base) = &order.base else {
             return Ok(head);
         };
@@ -154,7 +154,7 @@ impl Checkouts {
         source: &Source,
         place: &Place,
         head: &Head,
-    ) -> Result<Option<String>, CheckoutError> {
+    ) -> Result<Option<String>> {
         if source.is_bare {
             return Err(CheckoutError::Refused(
                 "`workspace.base` is `working_tree`, but the project's repository has no files"
@@ -236,7 +236,7 @@ impl Checkouts {
         place: &Place,
         base: Option<String>,
         results: &[String],
-    ) -> Result<Option<String>, CheckoutError> {
+    ) -> Result<Option<String>> {
         let Some(mut all) = base.clone() else {
             return Ok(base);
         };

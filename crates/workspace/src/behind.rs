@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::git::GitError;
 use super::source::Source;
-use super::{CheckoutError, Checkouts};
+use super::{Checkouts, Result};
 
 /// The facts that the commits are counted by.
 #[derive(Debug, Clone)]
@@ -25,7 +25,7 @@ impl Checkouts {
     ///
     /// # Errors
     /// Git cannot be run.
-    pub async fn behind(&self, order: &BehindOrder) -> Result<Option<u64>, CheckoutError> {
+    pub async fn behind(&self, order: &BehindOrder) -> Result<Option<u64>> {
         self.git.check().await?;
         let source = Source::of_folder(&order.source).await?;
         let mut known = Vec::new();

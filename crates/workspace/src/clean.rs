@@ -20,9 +20,7 @@ use super::nested::path_in;
 use super::rights::{blocking_as, set_mode};
 use super::source::entries as entries_of;
 use super::sparse::cone_at;
-use super::{
-    CheckoutError, Checkouts, Place, WorkspacePlaces, blocking, remove_folder, rename, write,
-};
+use super::{Checkouts, Place, Result, WorkspacePlaces, blocking, remove_folder, rename, write};
 use domain::workspace::{CleanOrder, Order, Prepared};
 use domain::{ProjectId, RunAs, WorkspaceId};
 use machine::crash_point::{self, CrashPoint};
@@ -41,7 +39,7 @@ impl Checkouts {
     ///
     /// # Errors
     /// Each error is perhaps over by the next attempt.
-    pub async fn prepare_clean(&self, order: &CleanOrder) -> Result<(), CheckoutError> {
+    pub async fn prepare_clean(&self, order: &CleanOrder) -> Result<()> {
         self.git.check().await?;
         if self.places.is_clean_ready(order) {
             return Ok(());
@@ -135,11 +133,7 @@ impl Checkouts {
     ///
     /// # Errors
     /// Something that cannot be removed.
-    pub async fn remove_clean(
-        &self,
-        project: &ProjectId,
-        id: &WorkspaceId,
-    ) -> Result<(), CheckoutError> {
+    pub async fn remove_clean(&self, project: &ProjectId, id: &WorkspaceId) -> Result<()> {
         let folder = folder(&self.places.place(project, id));
         if folder.symlink_metadata().is_err() {
             return Ok(());
@@ -177,7 +171,7 @@ impl Checkouts {
         branch: &str,
         place: &Place,
         new: &Path,
-    ) -> Result<(), CheckoutError> {
+    ) -> Result<()> {
         let tree = new.join("tree");
         let own = tree.join(".git");
         let on_own = |arguments: &[&str]| {
@@ -211,7 +205,7 @@ impl Checkouts {
         commit: &String,
         patterns: impl Iterator<Item = String>,
         place: &Place,
-    ) -> Result<Option<AsBefore>, CheckoutError> {
+    ) -> Result<Option<AsBefore>> {
         let keep = place.keep();
         let base = match &order.base_commit {
             Some(base) => base.clone(),

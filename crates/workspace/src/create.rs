@@ -14,7 +14,9 @@ use super::source::Source;
 use super::sparse::{Made, make_beginning, note_cone};
 use super::submodules::Origin;
 use super::temporary::setting;
-use super::{CheckoutError, Checkouts, Place, WorkspacePlaces, remove_folder, rename, write};
+use super::{
+    CheckoutError, Checkouts, Place, Result, WorkspacePlaces, remove_folder, rename, write,
+};
 use domain::workspace::{Cone, Order, Prepared, Restored};
 use machine::crash_point::{self, CrashPoint};
 use machine::sys::regular_file;
@@ -49,7 +51,7 @@ impl Checkouts {
     /// # Errors
     /// `Refused` if the project's directory is in no repository. The other errors are perhaps over
     /// by the next attempt.
-    pub async fn prepare(&self, order: &Order) -> Result<Prepared, CheckoutError> {
+    pub async fn prepare(&self, order: &Order) -> Result<Prepared> {
         self.make(order, Next::Use).await
     }
 
@@ -58,7 +60,7 @@ impl Checkouts {
     ///
     /// # Errors
     /// The errors of [`Self::prepare`].
-    pub async fn prepare_for_hook(&self, order: &Order) -> Result<Prepared, CheckoutError> {
+    pub async fn prepare_for_hook(&self, order: &Order) -> Result<Prepared> {
         self.make(order, Next::Hook).await
     }
 
@@ -67,14 +69,14 @@ impl Checkouts {
     ///
     /// # Errors
     /// The note cannot be written. `Refused` for a sparse checkout that does not name folders.
-    pub async fn note_hook_passed(&self, order: &Order) -> Result<(), CheckoutError> {
+    pub async fn note_hook_passed(&self, order: &Order) -> Result<()> {
         let place = self.places.place(&order.project, &order.id);
         note_cone(&place).await?;
         let path = place.folder.join(HOOK_FOLLOWS);
         std::fs::remove_file(&path).map_err(CheckoutError::io("remove", &path))
     }
 
-    async fn make(&self, order: &Order, next: Next) -> Result<Prepared, CheckoutError> {
+    async fn make(&self, order: &Order, next: Next) -> Result<Prepared> {
         self.git.check().await?;
         let place = self.places.place(&order.project, &order.id);
         self.places.take_back(&order.project, &order.id)?;
@@ -149,10 +151,10 @@ impl Checkouts {
     /// the next attempt begins at the commit that a person has made by then.
     async fn unpin_without_submodule(
         &self,
-        attempt: Result<(), CheckoutError>,
+        attempt: Result<()>,
         order: &Order,
         place: &Place,
-    ) -> Result<(), CheckoutError> {
+    ) -> Result<()> {
         if let Err(CheckoutError::Submodule { .. }) = &attempt {
             let pin = pin_of(&order.id);
             self.git.on(&place.keep(), ["update-ref", "-d", &pin]).run().await?;
@@ -169,7 +171,7 @@ impl Checkouts {
         next: Next,
         place: &Place,
         new: &Path,
-    ) -> Result<(), CheckoutError> {
+    ) -> Result<()> {
         let owner = place.user_of_order(order);
         {
             let _locked = self.lock_keep(&order.project, place).await?;
@@ -196,7 +198,7 @@ impl Checkouts {
     }
 
     /// Checks that the state that is to come back was not removed by hand.
-    async fn check_kept(&self, order: &Order, place: &Place) -> Result<(), CheckoutError> {
+    async fn check_kept(&self, order: &Order, place: &Place) -> Result<()> {
         let Some(Restored { kept_commit, .. }) = &order.restores else {
             return Ok(());
         };
@@ -211,11 +213,7 @@ impl Checkouts {
 
     /// Returns the name of the branch, with a number if a person has a branch of this name in the
     /// source, whose commits are not those of a task.
-    pub(super) async fn free_branch(
-        &self,
-        wanted: &str,
-        place: &Place,
-    ) -> Result<String, CheckoutError> {
+    pub(super) async fn free_branch(&self, wanted: &str, place: &Place) -> Result<String> {
         let mut name = wanted.to_owned();
         for n in 2.. {
             let theirs = self.resolve(place, &format!("{SOURCE}/heads/{name}")).await?;
@@ -239,7 +237,7 @@ impl Checkouts {
         place: &Place,
         commit: &str,
         earlier: &str,
-    ) -> Result<bool, CheckoutError> {
+    ) -> Result<bool> {
         let arguments = ["merge-base", "--is-ancestor", earlier, commit];
         Ok(self.git.on(&place.keep(), arguments).end().await?.code == Some(0))
     }
@@ -254,7 +252,7 @@ impl Checkouts {
         cone: &Cone,
         place: &Place,
         new: &Path,
-    ) -> Result<(), CheckoutError> {
+    ) -> Result<()> {
         let owner = place.user_of_order(order);
         let tree = new.join("tree");
         let initial = format!("--initial-branch={}", prepared.branch);
@@ -332,7 +330,7 @@ impl Checkouts {
         cone: &Cone,
         place: &Place,
         tree: &Path,
-    ) -> Result<(), CheckoutError> {
+    ) -> Result<()> {
         let Some(start) = from.start else {
             return Ok(());
         };
@@ -358,7 +356,7 @@ impl WorkspacePlaces {
 }
 
 /// Reads what is known of a workspace since it was made.
-pub(super) fn read_made(place: &Place) -> Result<Made, CheckoutError> {
+pub(super) fn read_made(place: &Place) -> Result<Made> {
     let path = place.folder.join(MADE);
     let text = std::fs::read(&path).map_err(CheckoutError::io("read", &path))?;
     serde_json::from_slice(&text).map_err(|error| {

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use super::objects::names_in;
 use super::rights::{Owner, run_as};
-use super::{CheckoutError, GitError, WorkspacePlaces, blocking};
+use super::{CheckoutError, GitError, Result, WorkspacePlaces, blocking};
 use domain::{ProjectId, WorkspaceId};
 use machine::locks::lock;
 use runtime::clock;
@@ -85,7 +85,7 @@ impl Disk {
         &self,
         project: &ProjectId,
         workspace: &WorkspaceId,
-    ) -> Result<(), CheckoutError> {
+    ) -> Result<()> {
         let place = self.places.place(project, workspace);
         {
             let mut meter = lock(&self.meter);
@@ -101,7 +101,7 @@ impl Disk {
     ///
     /// # Errors
     /// A thread could not be used.
-    pub async fn has_room(&self, max_disk: u64) -> Result<bool, CheckoutError> {
+    pub async fn has_room(&self, max_disk: u64) -> Result<bool> {
         let usage = self.measure(Some(OLD)).await?;
         let root = self.places.root.clone();
         blocking(move || {
@@ -113,7 +113,7 @@ impl Disk {
     }
 
     /// Measures the folders that were not measured yet, and those with an older measurement.
-    async fn measure(&self, older_than: Option<Duration>) -> Result<Usage, CheckoutError> {
+    async fn measure(&self, older_than: Option<Duration>) -> Result<Usage> {
         // Steps run at the same time, and each folder is measured once.
         let _one_at_a_time = self.measuring.lock().await;
         let before = lock(&self.meter).folders.clone();

@@ -16,7 +16,7 @@ use super::repository::Repository;
 use super::rights::run_as;
 use super::source::Source;
 use super::temporary::{Settings, TemporaryRepository};
-use super::{CheckoutError, Checkouts, blocking};
+use super::{CheckoutError, Checkouts, Result, blocking};
 use domain::workspace::{Folder, FolderRepository};
 
 /// The time for the comparison of all files.
@@ -45,10 +45,7 @@ impl Checkouts {
         }
     }
 
-    async fn repository_of(
-        &self,
-        directory: &Path,
-    ) -> Result<Option<FolderRepository>, CheckoutError> {
+    async fn repository_of(&self, directory: &Path) -> Result<Option<FolderRepository>> {
         self.git.check().await?;
         let source = match Source::find_any(&self.git, directory).await {
             Ok(source) => source,
@@ -80,7 +77,7 @@ impl Checkouts {
     ///
     /// # Errors
     /// It cannot be told.
-    async fn is_clean(&self, source: &Source, commit: &str) -> Result<bool, CheckoutError> {
+    async fn is_clean(&self, source: &Source, commit: &str) -> Result<bool> {
         let unknown = || CheckoutError::Refused("the files cannot be compared".to_owned());
         let root = self.places.root.clone();
         let top = source.top.clone();

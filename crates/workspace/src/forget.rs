@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::keeping::uncommitted_ref;
 use super::merging::merged_ref;
-use super::{CheckoutError, Checkouts, Place};
+use super::{Checkouts, Place, Result};
 use domain::workspace::ForgetOrder;
 use domain::{ProjectId, Timestamp};
 
@@ -22,7 +22,7 @@ impl Checkouts {
     ///
     /// # Errors
     /// Git cannot be run, or cannot write the refs.
-    pub async fn forget(&self, order: &ForgetOrder) -> Result<(), CheckoutError> {
+    pub async fn forget(&self, order: &ForgetOrder) -> Result<()> {
         let ForgetOrder { id, project, branch, decided_at } = order;
         self.git.check().await?;
         let place = self.places.place(project, id);
@@ -57,7 +57,7 @@ impl Checkouts {
     ///
     /// # Errors
     /// The first error of a project, after all others have been looked at.
-    pub async fn expire(&self, now: Timestamp) -> Result<usize, CheckoutError> {
+    pub async fn expire(&self, now: Timestamp) -> Result<usize> {
         let Ok(projects) = std::fs::read_dir(&self.places.root) else {
             return Ok(0);
         };
@@ -78,7 +78,7 @@ impl Checkouts {
         first_error.map_or(Ok(n_removed), Err)
     }
 
-    async fn expire_in(&self, project: &ProjectId, now: Timestamp) -> Result<usize, CheckoutError> {
+    async fn expire_in(&self, project: &ProjectId, now: Timestamp) -> Result<usize> {
         let folder = self.places.root.join(project.as_str());
         let tree = folder.join("tree");
         let place = Place::new(folder.clone(), folder, tree);
@@ -111,7 +111,7 @@ impl Checkouts {
         &self,
         place: &Place,
         names: &[String],
-    ) -> Result<Vec<(String, String)>, CheckoutError> {
+    ) -> Result<Vec<(String, String)>> {
         let list = ["for-each-ref", "--format=%(refname) %(objectname)"];
         let list = list.into_iter().chain(names.iter().map(String::as_str));
         let listed = self.git.on(&place.keep(), list).long().text().await?;

@@ -14,7 +14,7 @@ use super::lending::close;
 use super::objects::names_in;
 use super::rights::Owner;
 use super::upgrade::replace_shared;
-use super::{CheckoutError, Checkouts, LENT, Place, blocking, write};
+use super::{CheckoutError, Checkouts, LENT, Place, Result, blocking, write};
 use machine::crash_point::{self, CrashPoint};
 use machine::locks::lock;
 
@@ -28,7 +28,7 @@ impl Checkouts {
     ///
     /// # Errors
     /// Nothing is lost then, and the next attempt goes on.
-    pub(super) async fn give_to_keeper(&self, place: &Place) -> Result<(), CheckoutError> {
+    pub(super) async fn give_to_keeper(&self, place: &Place) -> Result<()> {
         let is_given = place.keeper().is_some();
         if self.keeper.is_none() || is_given || lock(&self.not_given).contains(&place.project) {
             return Ok(());
@@ -67,7 +67,7 @@ impl Checkouts {
 
 /// Completes what [`Checkouts::give_to_keeper`] began before the daemon ended, so that root writes
 /// nothing into what the keeper has already. The user in the mark gets the rest.
-pub(super) async fn finish_handover(place: &Place) -> Result<(), CheckoutError> {
+pub(super) async fn finish_handover(place: &Place) -> Result<()> {
     let mark = place.project.join(HANDOVER);
     if mark.symlink_metadata().is_err() {
         return Ok(());
@@ -99,7 +99,7 @@ fn keeper_in(mark: &str) -> Option<Owner> {
 }
 
 /// Writes the mark of a handover, which outlives a crash of the machine.
-fn write_mark(mark: &Path, keeper: Owner) -> Result<(), CheckoutError> {
+fn write_mark(mark: &Path, keeper: Owner) -> Result<()> {
     write(mark, format!("{}:{}\n", keeper.uid, keeper.gid))?;
     for path in [Some(mark), mark.parent()].into_iter().flatten() {
         let synced = File::open(path).and_then(|file| file.sync_all());
@@ -115,7 +115,7 @@ fn write_mark(mark: &Path, keeper: Owner) -> Result<(), CheckoutError> {
 /// # Errors
 /// `NoRoom`, before anything changes, for copies of the files that have a second name. `Refused` if
 /// an entry cannot be given. If others were given before it, the mark stays.
-fn hand_over(place: &Place, keeper: Owner) -> Result<(), CheckoutError> {
+fn hand_over(place: &Place, keeper: Owner) -> Result<()> {
     let folders = given_folders(place);
     let mut shared = Vec::new();
     for folder in &folders {
@@ -173,10 +173,7 @@ fn given_folders(place: &Place) -> Vec<PathBuf> {
 
 /// Returns an entry of what is to go to the keeper that leads to something elsewhere, and what it
 /// is. Blocks.
-fn find_obstacle(
-    place: &Place,
-    keeper: Owner,
-) -> Result<Option<(PathBuf, &'static str)>, CheckoutError> {
+fn find_obstacle(place: &Place, keeper: Owner) -> Result<Option<(PathBuf, &'static str)>> {
     let project = &place.project;
     let disk = project.metadata().map_err(CheckoutError::io("read", project))?.dev();
     let mut obstacle = None;
@@ -203,8 +200,8 @@ fn find_obstacle(
 fn each_not_given(
     path: &Path,
     keeper: Owner,
-    work: &mut dyn FnMut(&Path, &Metadata) -> Result<(), CheckoutError>,
-) -> Result<(), CheckoutError> {
+    work: &mut dyn FnMut(&Path, &Metadata) -> Result<()>,
+) -> Result<()> {
     let found = path.symlink_metadata().map_err(CheckoutError::io("read", path))?;
     if found.uid() == keeper.uid {
         return Ok(());

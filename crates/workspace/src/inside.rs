@@ -14,7 +14,7 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::{AtFlags, Mode, OFlags, RawMode};
 use rustix::io::Errno;
 
-use super::CheckoutError;
+use super::{CheckoutError, Result};
 use machine::sys::{beneath, regular_file};
 
 /// The treatment of a link or a file in the place of a folder.
@@ -32,7 +32,7 @@ pub(super) struct Inside {
 
 impl Inside {
     /// Opens a folder. It must not be a link.
-    pub(super) fn open(path: &Path) -> Result<Self, CheckoutError> {
+    pub(super) fn open(path: &Path) -> Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let top = rustix::fs::open(path, flags, Mode::empty());
         let top = top.map_err(|error| CheckoutError::io("open", path)(error.into()))?;
@@ -43,11 +43,7 @@ impl Inside {
     ///
     /// # Errors
     /// `Refused` if a link or a file is in the way and is not to be removed.
-    pub(super) fn make_folder(
-        &self,
-        path: &Path,
-        in_the_way: InTheWay,
-    ) -> Result<OwnedFd, CheckoutError> {
+    pub(super) fn make_folder(&self, path: &Path, in_the_way: InTheWay) -> Result<OwnedFd> {
         let failed = |error: Errno| {
             CheckoutError::io("make the folder", &self.path.join(path))(error.into())
         };
@@ -80,18 +76,13 @@ impl Inside {
     }
 
     /// Writes a new file, in the place of a file or a link that has this path.
-    pub(super) fn write(
-        &self,
-        path: &Path,
-        content: &[u8],
-        mode: RawMode,
-    ) -> Result<(), CheckoutError> {
+    pub(super) fn write(&self, path: &Path, content: &[u8], mode: RawMode) -> Result<()> {
         let mut file = self.make_file(path, mode)?;
         file.write_all(content).map_err(CheckoutError::io("write", &self.path.join(path)))
     }
 
     /// Makes an empty file, in the place of a file or a link that has this path.
-    pub(super) fn make_file(&self, path: &Path, mode: RawMode) -> Result<File, CheckoutError> {
+    pub(super) fn make_file(&self, path: &Path, mode: RawMode) -> Result<File> {
         let (folder, name) = self.place_of(path)?;
         let failed = |error: Errno| CheckoutError::io("write", &self.path.join(path))(error.into());
         remove(&folder, &name).map_err(failed)?;
@@ -104,7 +95,7 @@ impl Inside {
     }
 
     /// Makes a link, in the place of a file or a link that has this path.
-    pub(super) fn link(&self, path: &Path, target: &OsStr) -> Result<(), CheckoutError> {
+    pub(super) fn link(&self, path: &Path, target: &OsStr) -> Result<()> {
         let (folder, name) = self.place_of(path)?;
         let failed = |error: Errno| CheckoutError::io("make", &self.path.join(path))(error.into());
         remove(&folder, &name).map_err(failed)?;
@@ -112,7 +103,7 @@ impl Inside {
     }
 
     /// Removes a file or a link. One that does not exist is fine.
-    pub(super) fn remove_file(&self, path: &Path) -> Result<(), CheckoutError> {
+    pub(super) fn remove_file(&self, path: &Path) -> Result<()> {
         let failed =
             |error: Errno| CheckoutError::io("remove", &self.path.join(path))(error.into());
         let parent = path.parent().unwrap_or_else(|| Path::new(""));
@@ -146,7 +137,7 @@ impl Inside {
         names.iter().try_fold(top, |folder, name| beneath::open_folder(folder.as_fd(), name))
     }
 
-    fn place_of(&self, path: &Path) -> Result<(OwnedFd, CString), CheckoutError> {
+    fn place_of(&self, path: &Path) -> Result<(OwnedFd, CString)> {
         let parent = path.parent().unwrap_or_else(|| Path::new(""));
         Ok((self.make_folder(parent, InTheWay::Refuse)?, name_of(path)?))
     }
@@ -160,7 +151,7 @@ fn remove(folder: &OwnedFd, name: &CString) -> Result<(), Errno> {
 }
 
 /// Returns the names in a relative path that leads downwards only.
-fn names_of(path: &Path) -> Result<Vec<CString>, CheckoutError> {
+fn names_of(path: &Path) -> Result<Vec<CString>> {
     let leads_away =
         || CheckoutError::Refused(format!("`{}` leads out of the folder", path.display()));
     let name = |part: Component<'_>| match part {
@@ -170,7 +161,7 @@ fn names_of(path: &Path) -> Result<Vec<CString>, CheckoutError> {
     path.components().filter(|part| *part != Component::CurDir).map(name).collect()
 }
 
-fn name_of(path: &Path) -> Result<CString, CheckoutError> {
+fn name_of(path: &Path) -> Result<CString> {
     let name = path.file_name().unwrap_or_default();
     names_of(Path::new(name))?
         .pop()

@@ -20,7 +20,8 @@ use super::source::{Head, Source};
 use super::temporary::{Settings, make_repository, remove_remains};
 use super::upgrade::MENDED;
 use super::{
-    CheckoutError, Checkouts, KeepState, LENT, Place, make_folder, remove_folder, rename, write,
+    CheckoutError, Checkouts, KeepState, LENT, Place, Result, make_folder, remove_folder, rename,
+    write,
 };
 use domain::ProjectId;
 use machine::crash_point::{self, CrashPoint};
@@ -55,11 +56,7 @@ pub(super) const FETCH: [&str; 6] = [
 impl Checkouts {
     /// Makes the keep repository of a project unless it exists, and brings it up to date with the
     /// source. Returns what the source's HEAD names.
-    pub(super) async fn follow(
-        &self,
-        source: &Source,
-        place: &Place,
-    ) -> Result<Head, CheckoutError> {
+    pub(super) async fn follow(&self, source: &Source, place: &Place) -> Result<Head> {
         self.mend(source, place).await?;
         let head = source.head(&self.git).await?;
         if !place.has_keep()? || !place.has_files() {
@@ -75,7 +72,7 @@ impl Checkouts {
 
     /// Makes the keep repository of a project unless it exists, and the repository with the
     /// settings with which the files of workspaces are read. It has nothing of the source yet.
-    pub(super) async fn make_keep(&self, format: &str, place: &Place) -> Result<(), CheckoutError> {
+    pub(super) async fn make_keep(&self, format: &str, place: &Place) -> Result<()> {
         if place.has_keep()? {
             self.give_to_keeper(place).await?;
         } else {
@@ -101,7 +98,7 @@ impl Checkouts {
     /// Returns the user to whom the repositories of a project are to belong; `None` for the daemon's
     /// own user. The keeper needs a way to them, which others cannot change, and a file system that
     /// lets root give it files.
-    pub(super) fn keeper_of(&self, place: &Place) -> Result<Option<Owner>, CheckoutError> {
+    pub(super) fn keeper_of(&self, place: &Place) -> Result<Option<Owner>> {
         let Some(keeper) = self.keeper_with_way()? else {
             return Ok(None);
         };
@@ -112,7 +109,7 @@ impl Checkouts {
 
     /// Returns the keeper if it can enter the folder above the root, and others cannot change that
     /// way. Opens nothing.
-    pub(super) fn keeper_with_way(&self) -> Result<Option<Owner>, CheckoutError> {
+    pub(super) fn keeper_with_way(&self) -> Result<Option<Owner>> {
         let Some(keeper) = self.keeper else {
             return Ok(None);
         };
@@ -131,7 +128,7 @@ impl Checkouts {
         &self,
         mut state: OwnedMutexGuard<KeepState>,
         place: &Place,
-    ) -> Result<OwnedMutexGuard<KeepState>, CheckoutError> {
+    ) -> Result<OwnedMutexGuard<KeepState>> {
         finish_handover(place).await?;
         if let Some(keeper) = place.keeper().or(self.keeper) {
             // This may wait for a directory on the network. Afterwards the groups are known, so
@@ -149,7 +146,7 @@ impl Checkouts {
     ///
     /// # Errors
     /// `Refused`.
-    fn check_keepers_way(&self, place: &Place) -> Result<(), CheckoutError> {
+    fn check_keepers_way(&self, place: &Place) -> Result<()> {
         let Some(keeper) = place.keeper() else {
             return Ok(());
         };
@@ -168,7 +165,7 @@ impl Checkouts {
     /// Removes the locks and the parts of objects that killed calls of this process have left in
     /// the keep repository. The caller has the lock of the project, so that no other call has
     /// them.
-    fn remove_left_locks(&self, state: &mut KeepState, place: &Place) -> Result<(), CheckoutError> {
+    fn remove_left_locks(&self, state: &mut KeepState, place: &Place) -> Result<()> {
         let n_killed = self.git.n_killed();
         if std::mem::replace(&mut state.n_killed, n_killed) != n_killed {
             place.remove_locks()?;
@@ -179,7 +176,7 @@ impl Checkouts {
     /// Lets git refuse each prune of the keep repository, as long as the project has a clone. A
     /// clone may borrow objects that no ref of the keep repository reaches. The caller has the lock
     /// of the project.
-    pub(super) async fn guard_objects(&self, place: &Place) -> Result<(), CheckoutError> {
+    pub(super) async fn guard_objects(&self, place: &Place) -> Result<()> {
         let text = place.as_keeper(|keep| Ok(read_text(&keep.join("config"))))?;
         let text = text.unwrap_or_default();
         let is_guarded = text.to_ascii_lowercase().contains("preciousobjects");
@@ -201,11 +198,7 @@ impl Checkouts {
     }
 
     /// Returns the commit that a ref of the keep repository names.
-    pub(super) async fn resolve(
-        &self,
-        place: &Place,
-        name: &str,
-    ) -> Result<Option<String>, CheckoutError> {
+    pub(super) async fn resolve(&self, place: &Place, name: &str) -> Result<Option<String>> {
         let name = format!("{name}^{{commit}}");
         let arguments = ["rev-parse", "--quiet", "--verify", "--end-of-options", &name];
         let ended = self.git.on(&place.keep(), arguments).end().await?;
@@ -218,7 +211,7 @@ impl Checkouts {
         &self,
         project: &ProjectId,
         place: &Place,
-    ) -> Result<OwnedMutexGuard<KeepState>, CheckoutError> {
+    ) -> Result<OwnedMutexGuard<KeepState>> {
         self.made_ready(self.lock(project).await, place).await
     }
 
@@ -227,7 +220,7 @@ impl Checkouts {
         &self,
         project: &ProjectId,
         place: &Place,
-    ) -> Result<Option<OwnedMutexGuard<KeepState>>, CheckoutError> {
+    ) -> Result<Option<OwnedMutexGuard<KeepState>>> {
         match self.lock_of(project).try_lock_owned() {
             Ok(state) => self.made_ready(state, place).await.map(Some),
             Err(_) => Ok(None),
@@ -246,7 +239,7 @@ impl Place {
     /// Makes the repository with the settings with which the files of workspaces are read, unless
     /// it exists. It is the daemon's, because git obeys it with the rights of each owner of files.
     /// Blocks.
-    pub(super) fn make_files(&self, format: &str) -> Result<(), CheckoutError> {
+    pub(super) fn make_files(&self, format: &str) -> Result<()> {
         if self.has_files() {
             return Ok(());
         }
@@ -260,7 +253,7 @@ impl Place {
 
     /// Removes what an earlier process of the daemon left half-done, once in this process. Only one
     /// process changes a keep repository, so a lock file in it has no holder.
-    fn tidy(&self, state: &mut KeepState) -> Result<(), CheckoutError> {
+    fn tidy(&self, state: &mut KeepState) -> Result<()> {
         if std::mem::replace(&mut state.is_tidied, true) || !self.project.is_dir() {
             return Ok(());
         }
@@ -277,7 +270,7 @@ impl Place {
     }
 
     /// Removes the locks of the keep repository, and the parts of objects. No call has them.
-    fn remove_locks(&self) -> Result<(), CheckoutError> {
+    fn remove_locks(&self) -> Result<()> {
         self.as_keeper(|keep| {
             remove_locks(keep);
             Ok(())
@@ -286,7 +279,7 @@ impl Place {
     }
 
     /// Removes the parts of objects that a call into the keep repository has left.
-    pub(super) fn remove_temporary(&self) -> Result<(), CheckoutError> {
+    pub(super) fn remove_temporary(&self) -> Result<()> {
         self.as_keeper(|keep| {
             remove_temporary(&keep.join("objects"));
             Ok(())
@@ -295,12 +288,12 @@ impl Place {
 }
 
 /// Returns whether a user can enter a folder.
-fn enters(user: Owner, folder: &Path) -> Result<bool, CheckoutError> {
+fn enters(user: Owner, folder: &Path) -> Result<bool> {
     run_as(Some(user), || Ok(folder.join(".").symlink_metadata().is_ok()))
 }
 
 /// Makes an empty folder for a user, in place of what an attempt has left.
-pub(super) fn make_new(folder: &Path, owner: Option<Owner>) -> Result<(), CheckoutError> {
+pub(super) fn make_new(folder: &Path, owner: Option<Owner>) -> Result<()> {
     remove_folder(folder)?;
     make_folder(folder)?;
     owner.map_or(Ok(()), |owner| give(folder, owner))
@@ -308,7 +301,7 @@ pub(super) fn make_new(folder: &Path, owner: Option<Owner>) -> Result<(), Checko
 
 /// Returns whether root can give entries of a folder to a user. Some file systems report success,
 /// but keep the owner.
-fn can_give(folder: &Path, user: Owner) -> Result<bool, CheckoutError> {
+fn can_give(folder: &Path, user: Owner) -> Result<bool> {
     let probe = folder.join(".new-probe");
     let given = make_new(&probe, Some(user));
     let has_changed = Owner::of(&probe).is_some_and(|owner| owner.uid == user.uid);
@@ -333,7 +326,7 @@ fn is_all_of_root(path: &Path) -> bool {
 }
 
 /// Gives a new keep repository its settings.
-fn finish_keep(new: &Path) -> Result<(), CheckoutError> {
+fn finish_keep(new: &Path) -> Result<()> {
     let config = new.join("config");
     let text = std::fs::read_to_string(&config).map_err(CheckoutError::io("read", &config))?;
     write(&config, text + SETTINGS)?;
@@ -346,7 +339,7 @@ fn finish_keep(new: &Path) -> Result<(), CheckoutError> {
 }
 
 /// Removes a folder or a file, such as an index that a call had not written completely.
-fn remove_unfinished(path: &Path) -> Result<(), CheckoutError> {
+fn remove_unfinished(path: &Path) -> Result<()> {
     match std::fs::remove_file(path) {
         Ok(()) => Ok(()),
         Err(_) => remove_folder(path),

@@ -29,7 +29,7 @@ use super::refs::{Refs, read_refs, read_text};
 use super::rights::blocking_as;
 use super::sparse::{cone_at, find_made};
 use super::walk::{Walk, find_unreadable, walk};
-use super::{CheckoutError, Checkouts, KeepPolicy, Place};
+use super::{CheckoutError, Checkouts, KeepPolicy, Place, Result};
 use domain::workspace::{Cone, Content, Found, KeepOrder};
 use domain::{ProjectId, WorkspaceId};
 use machine::crash_point::{self, CrashPoint};
@@ -44,11 +44,7 @@ impl Checkouts {
     /// # Errors
     /// `Gone` if the folder of the workspace is missing. After another error, nothing was removed
     /// and the next attempt begins anew.
-    pub async fn keep(
-        &self,
-        order: &KeepOrder,
-        policy: &KeepPolicy,
-    ) -> Result<Content, CheckoutError> {
+    pub async fn keep(&self, order: &KeepOrder, policy: &KeepPolicy) -> Result<Content> {
         self.git.check().await?;
         self.places.take_back(&order.project, &order.id)?;
         let place = self.places.place(&order.project, &order.id);
@@ -60,7 +56,7 @@ impl Checkouts {
         place: &Place,
         order: &KeepOrder,
         policy: &KeepPolicy,
-    ) -> Result<Content, CheckoutError> {
+    ) -> Result<Content> {
         place.check_tree()?;
         let cone = cone_at(place)?;
         remove_unreadable(place).await?;
@@ -174,7 +170,7 @@ impl Checkouts {
         head: Option<&String>,
         result: Option<&str>,
         objects: &BTreeSet<String>,
-    ) -> Result<Option<String>, CheckoutError> {
+    ) -> Result<Option<String>> {
         let result = result.map(str::to_owned);
         let Some(head) = self.existing(place, head).await? else {
             return Ok(result);
@@ -197,7 +193,7 @@ impl Checkouts {
         id: &WorkspaceId,
         refs: &mut Refs,
         objects: &mut BTreeSet<String>,
-    ) -> Result<Option<String>, CheckoutError> {
+    ) -> Result<Option<String>> {
         let all = objects.union(&refs.named);
         let foreign = self.foreign(place, id, all, objects).await?;
         let named = foreign.iter().find(|id| refs.named.contains(*id));
@@ -219,7 +215,7 @@ impl Checkouts {
         &self,
         project: &ProjectId,
         workspace: &WorkspaceId,
-    ) -> Result<Option<String>, CheckoutError> {
+    ) -> Result<Option<String>> {
         let place = self.places.place(project, workspace);
         if place.check_tree().is_err() {
             return Ok(None);
@@ -245,7 +241,7 @@ impl Checkouts {
         &self,
         place: &Place,
         id: Option<&String>,
-    ) -> Result<Option<String>, CheckoutError> {
+    ) -> Result<Option<String>> {
         match id {
             Some(id) => self.resolve(place, id).await,
             None => Ok(None),
@@ -261,7 +257,7 @@ impl Checkouts {
         files: &Files,
         cone: &Cone,
         objects: &BTreeSet<String>,
-    ) -> Result<String, CheckoutError> {
+    ) -> Result<String> {
         let keep = place.keep();
         let kinds = self.kinds(place, objects.iter().chain(&refs.named)).await?;
         let of_kind = |wanted: &str| {
@@ -332,7 +328,7 @@ impl Checkouts {
         parents: impl Iterator<Item = &'a String>,
         message: &str,
         author: impl std::fmt::Display,
-    ) -> Result<String, CheckoutError> {
+    ) -> Result<String> {
         let signatures = Signatures::of_daemon(author.to_string());
         self.commit_as(place, tree, parents, message, &signatures).await
     }
@@ -345,7 +341,7 @@ impl Checkouts {
         parents: impl Iterator<Item = &'a String>,
         message: &str,
         Signatures { author, committer }: &Signatures,
-    ) -> Result<String, CheckoutError> {
+    ) -> Result<String> {
         let mut arguments = vec!["commit-tree", tree];
         for parent in parents {
             arguments.extend(["-p", parent]);
@@ -365,7 +361,7 @@ impl Checkouts {
         &self,
         place: &Place,
         ids: impl Iterator<Item = &'a String>,
-    ) -> Result<BTreeMap<String, String>, CheckoutError> {
+    ) -> Result<BTreeMap<String, String>> {
         let ids: BTreeSet<String> = ids.cloned().collect();
         if ids.is_empty() {
             return Ok(BTreeMap::new());
@@ -382,7 +378,7 @@ impl Checkouts {
         &self,
         place: &Place,
         commits: BTreeSet<String>,
-    ) -> Result<BTreeSet<String>, CheckoutError> {
+    ) -> Result<BTreeSet<String>> {
         if commits.is_empty() {
             return Ok(commits);
         }
@@ -399,7 +395,7 @@ impl Checkouts {
         place: &Place,
         from: impl Iterator<Item = &'a String>,
         except: Option<&str>,
-    ) -> Result<BTreeSet<String>, CheckoutError> {
+    ) -> Result<BTreeSet<String>> {
         let mut input = lines(from);
         input.extend(except.into_iter().flat_map(|commit| ["^", commit, "\n"]));
         let list = ["rev-list", "--objects", "--no-object-names", "--stdin"];
@@ -414,7 +410,7 @@ impl Checkouts {
         kept: &String,
         order: &KeepOrder,
         objects: &BTreeSet<String>,
-    ) -> Result<BTreeSet<String>, CheckoutError> {
+    ) -> Result<BTreeSet<String>> {
         if objects.is_empty() {
             return Ok(BTreeSet::new());
         }
@@ -438,7 +434,7 @@ impl Checkouts {
         place: &Place,
         base: &str,
         result: &str,
-    ) -> Result<Vec<String>, CheckoutError> {
+    ) -> Result<Vec<String>> {
         let find = self.git.on(&place.keep(), ["merge-base", base, result]).end().await?;
         Ok(match find.code {
             Some(0) => vec![format!("{base}...{result}")],
@@ -446,11 +442,7 @@ impl Checkouts {
         })
     }
 
-    async fn free_kept_ref(
-        &self,
-        place: &Place,
-        id: &WorkspaceId,
-    ) -> Result<String, CheckoutError> {
+    async fn free_kept_ref(&self, place: &Place, id: &WorkspaceId) -> Result<String> {
         let folder = format!("refs/agent-coordinator/kept/{id}/");
         let list = ["for-each-ref", "--format=%(refname)", &folder];
         let listed = self.git.on(&place.keep(), list).text().await?;
@@ -467,7 +459,7 @@ impl Checkouts {
         result: Option<&str>,
         work_trees: &[WorkTree],
         content: &mut Content,
-    ) -> Result<(), CheckoutError> {
+    ) -> Result<()> {
         let keep = place.keep();
         if let Some(result) = result {
             let name = format!("refs/heads/{}", order.branch);
@@ -491,7 +483,7 @@ impl Checkouts {
         base: Option<&str>,
         result: Option<&str>,
         content: &mut Content,
-    ) -> Result<(), CheckoutError> {
+    ) -> Result<()> {
         let keep = place.keep();
         content.n_commits = 0;
         content.n_files = 0;
@@ -526,7 +518,7 @@ impl Checkouts {
 ///
 /// # Errors
 /// `Refused` for a file of git that is too large.
-async fn remove_unreadable(place: &Place) -> Result<(), CheckoutError> {
+async fn remove_unreadable(place: &Place) -> Result<()> {
     let tree = place.tree();
     blocking_as(place.owner, move || {
         for (path, reason) in find_unreadable(&tree) {
@@ -543,7 +535,7 @@ async fn remove_unreadable(place: &Place) -> Result<(), CheckoutError> {
     .await
 }
 
-async fn walked(place: &Place) -> Result<Walk, CheckoutError> {
+async fn walked(place: &Place) -> Result<Walk> {
     let tree = place.tree();
     blocking_as(place.owner, move || walk(&tree)).await
 }

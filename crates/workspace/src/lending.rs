@@ -28,8 +28,8 @@ use super::remote::FORGE;
 use super::rights::{Owner, give, open_passage, run_as, set_mode};
 use super::transfer::revisions;
 use super::{
-    CheckoutError, Checkouts, LENT, Place, SCRATCH, blocking, make_folder, remove_folder, rename,
-    write,
+    CheckoutError, Checkouts, LENT, Place, Result, SCRATCH, blocking, make_folder, remove_folder,
+    rename, write,
 };
 use domain::workspace::Order;
 use domain::{ProjectId, RunAs, WorkspaceId};
@@ -64,7 +64,7 @@ impl Checkouts {
         order: &Order,
         start: Option<&str>,
         place: &Place,
-    ) -> Result<(), CheckoutError> {
+    ) -> Result<()> {
         let _locked = self.lock_keep(&order.project, place).await?;
         if place.keeper().is_some_and(|keeper| keeper.uid == owner.uid) {
             return Err(CheckoutError::Refused(format!(
@@ -103,11 +103,7 @@ impl Checkouts {
     ///
     /// # Errors
     /// Each error of git.
-    pub async fn lend_results(
-        &self,
-        project: &ProjectId,
-        workspace: &WorkspaceId,
-    ) -> Result<(), CheckoutError> {
+    pub async fn lend_results(&self, project: &ProjectId, workspace: &WorkspaceId) -> Result<()> {
         let place = self.places.place(project, workspace);
         let Some(owner) = place.owner else {
             return Ok(());
@@ -128,7 +124,7 @@ impl Checkouts {
         place: &Place,
         owner: Owner,
         commit: &str,
-    ) -> Result<(), CheckoutError> {
+    ) -> Result<()> {
         let _locked = self.lock_keep(project, place).await?;
         make_lent(place, owner)?;
         let mut also = self.commits_of_submodules(place, commit).await?;
@@ -138,7 +134,7 @@ impl Checkouts {
 
     /// Lends the newest results to all users who have workspaces of the project. The caller has the
     /// lock of the project.
-    pub(super) async fn lend_to_all(&self, place: &Place) -> Result<(), CheckoutError> {
+    pub(super) async fn lend_to_all(&self, place: &Place) -> Result<()> {
         for name in names_in(&place.project).into_iter().filter(|name| name.starts_with(LENT)) {
             self.lend(place, &place.project.join(name), BTreeSet::new()).await?;
         }
@@ -150,7 +146,7 @@ impl Checkouts {
         &self,
         place: &Place,
         owner: Owner,
-    ) -> Result<BTreeSet<String>, CheckoutError> {
+    ) -> Result<BTreeSet<String>> {
         // A person may have removed content that was given up.
         let tips = tips_in(place, &place.lent(owner))?;
         let known = self.kinds(place, tips.iter()).await?;
@@ -158,12 +154,7 @@ impl Checkouts {
     }
 
     /// Adds the commits that the folder `lent` lacks: those of the source, the results, and `also`.
-    async fn lend(
-        &self,
-        place: &Place,
-        lent: &Path,
-        also: BTreeSet<String>,
-    ) -> Result<(), CheckoutError> {
+    async fn lend(&self, place: &Place, lent: &Path, also: BTreeSet<String>) -> Result<()> {
         let base = "refs/agent-coordinator/base/";
         let format = "--format=%(objectname) %(refname)";
         let list = ["for-each-ref", format, "refs/heads/", SOURCE, FORGE, base];
@@ -207,7 +198,7 @@ impl Checkouts {
 
     /// Makes the settings readable with which another owner's files are read, and the folder in
     /// which git writes then. Objects of an attempt that was given up stay there.
-    pub(super) async fn prepare_reading(&self, place: &Place) -> Result<(), CheckoutError> {
+    pub(super) async fn prepare_reading(&self, place: &Place) -> Result<()> {
         let place = place.clone();
         blocking(move || {
             place.make_files(place.format())?;
@@ -227,7 +218,7 @@ impl Checkouts {
 /// Makes the folders of a new workspace: one for the files, and one for git's files of it if
 /// another user owns them. Git and the daemon write there as that user from the beginning, so that
 /// no link leads them to more than that user has.
-pub(super) fn make_tree(new: &Path, owner: Option<Owner>) -> Result<(), CheckoutError> {
+pub(super) fn make_tree(new: &Path, owner: Option<Owner>) -> Result<()> {
     let tree = new.join("tree");
     make_folder(&tree)?;
     let Some(owner) = owner else {
@@ -247,7 +238,7 @@ pub(super) fn make_tree(new: &Path, owner: Option<Owner>) -> Result<(), Checkout
 ///
 /// # Errors
 /// `Refused` for a folder of another user.
-fn has_lent(lent: &Path, keeper: Option<Owner>) -> Result<bool, CheckoutError> {
+fn has_lent(lent: &Path, keeper: Option<Owner>) -> Result<bool> {
     let is_there = |path: &Path| match path.symlink_metadata() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         found => found.map(Some).map_err(CheckoutError::io("read", path)),
@@ -272,7 +263,7 @@ fn has_lent(lent: &Path, keeper: Option<Owner>) -> Result<bool, CheckoutError> {
 ///
 /// # Errors
 /// `Refused` if the list is another user's.
-fn tips_in(place: &Place, lent: &Path) -> Result<BTreeSet<String>, CheckoutError> {
+fn tips_in(place: &Place, lent: &Path) -> Result<BTreeSet<String>> {
     if !has_lent(lent, place.keeper())? {
         return Ok(BTreeSet::new());
     }
@@ -284,7 +275,7 @@ fn tips_in(place: &Place, lent: &Path) -> Result<BTreeSet<String>, CheckoutError
 /// Closes the keep repository of a project to other users. As long as clones of root that are older
 /// than the keeper borrow from it, the group of root can enter it. In a namespace of users, root
 /// has no more rights than its group.
-pub(super) fn close(place: &Place) -> Result<(), CheckoutError> {
+pub(super) fn close(place: &Place) -> Result<()> {
     let keep = place.keep();
     let is_folder_of_root = || keep.metadata().is_ok_and(|it| it.is_dir() && it.uid() == 0);
     match keep.symlink_metadata() {
@@ -310,7 +301,7 @@ fn has_old_clone(place: &Place) -> bool {
 ///
 /// # Errors
 /// `Refused`.
-fn check_group(place: &Place, user: &RunAs) -> Result<(), CheckoutError> {
+fn check_group(place: &Place, user: &RunAs) -> Result<()> {
     let is_in_group = user.uid != 0 && (user.gid == 0 || user.groups.contains(&0));
     let keep = place.keep();
     let can_enter = |found: Metadata| found.gid() == 0 && found.mode() & 0o010 != 0;
@@ -328,7 +319,7 @@ fn check_group(place: &Place, user: &RunAs) -> Result<(), CheckoutError> {
 
 /// Lets other users enter the folders of the daemon around those of a project, but not list them.
 /// Closes the keep repository before that.
-pub(super) fn let_others_enter(root: &Path, place: &Place) -> Result<(), CheckoutError> {
+pub(super) fn let_others_enter(root: &Path, place: &Place) -> Result<()> {
     close(place)?;
     for folder in [root, place.project.as_path()] {
         let found = folder.metadata().map_err(CheckoutError::io("read", folder))?;
@@ -341,7 +332,7 @@ pub(super) fn let_others_enter(root: &Path, place: &Place) -> Result<(), Checkou
 
 /// Lets other users enter the folders of the daemon on the way to a workspace, and checks that
 /// `user` can, whose name is `name`, and that others cannot put something in the way.
-fn open_way(root: &Path, place: &Place, user: Owner, name: &str) -> Result<(), CheckoutError> {
+fn open_way(root: &Path, place: &Place, user: Owner, name: &str) -> Result<()> {
     make_folder(&place.project)?;
     let_others_enter(root, place)?;
     let advice = "set `workspace.root` to a folder of root that the users of agents may enter, \
@@ -373,7 +364,7 @@ fn open_way(root: &Path, place: &Place, user: Owner, name: &str) -> Result<(), C
 }
 
 /// Makes the folder that the workspaces of a user borrow from.
-fn make_lent(place: &Place, owner: Owner) -> Result<(), CheckoutError> {
+fn make_lent(place: &Place, owner: Owner) -> Result<()> {
     let lent = place.lent(owner);
     let keeper = place.keeper();
     if !has_lent(&lent, keeper)? {
@@ -397,7 +388,7 @@ fn make_lent(place: &Place, owner: Owner) -> Result<(), CheckoutError> {
 
 /// Makes the settings for reading files readable for others, but not the list of ignored files,
 /// which may be a person's.
-fn make_readable(path: &Path) -> Result<(), CheckoutError> {
+fn make_readable(path: &Path) -> Result<()> {
     let found = path.symlink_metadata().map_err(CheckoutError::io("read", path))?;
     if !found.is_dir() {
         let is_list = path.file_name() == Some(OsStr::new("exclude"));

@@ -17,7 +17,7 @@ use super::nested::{path_in, raw_objects};
 use super::objects::{lines, open};
 use super::rights::{Owner, blocking_as, run_as};
 use super::source::{Source, entries};
-use super::{CheckoutError, Checkouts, Place, blocking};
+use super::{CheckoutError, Checkouts, Place, Result, blocking};
 
 /// The largest pointer, in bytes.
 const MAX_POINTER: u64 = 1_024;
@@ -89,7 +89,7 @@ impl Checkouts {
         &self,
         place: &Place,
         pointers: &BTreeMap<PathBuf, String>,
-    ) -> Result<Vec<PathBuf>, CheckoutError> {
+    ) -> Result<Vec<PathBuf>> {
         let known = self.read_pointers(place, pointers.values()).await?;
         let tree = place.tree();
         let files =
@@ -113,7 +113,7 @@ impl Checkouts {
         fill: LfsFill,
         tree: &Path,
         owner: Option<Owner>,
-    ) -> Result<(), CheckoutError> {
+    ) -> Result<()> {
         let own = tree.join(".git");
         let on_own =
             |arguments: &[&str]| self.git.on(&own, arguments.iter().copied()).run_as(owner);
@@ -209,7 +209,7 @@ impl Checkouts {
         &self,
         place: &Place,
         blobs: impl Iterator<Item = &String>,
-    ) -> Result<BTreeMap<String, Pointer>, CheckoutError> {
+    ) -> Result<BTreeMap<String, Pointer>> {
         let blobs = blobs.cloned().collect::<BTreeSet<_>>();
         if blobs.is_empty() {
             return Ok(BTreeMap::new());
@@ -245,7 +245,7 @@ fn fill_in(
     from: &Path,
     reader: Option<Owner>,
     owner: Option<Owner>,
-) -> Result<bool, CheckoutError> {
+) -> Result<bool> {
     let named = pointer.place_in(from);
     let Some(mut source) = run_as(reader, || Ok(open(&named).ok()))? else {
         return Ok(false);

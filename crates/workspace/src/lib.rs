@@ -155,6 +155,9 @@ struct KeepState {
     n_killed: u64,
 }
 
+/// The result of a step, which usually fails with a [`CheckoutError`].
+type Result<T, E = CheckoutError> = std::result::Result<T, E>;
+
 /// The reason why a step did not succeed.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckoutError {
@@ -295,14 +298,14 @@ impl Checkouts {
     ///
     /// # Errors
     /// `Refused`, and the errors of [`Self::check_git`].
-    pub async fn check_source(&self, directory: &Path) -> Result<(), CheckoutError> {
+    pub async fn check_source(&self, directory: &Path) -> Result<()> {
         self.git.check().await?;
         self.check_apart(&source::Source::find(&self.git, directory).await?)
     }
 
     /// Checks that the clones and the repository of a project are not in each other. Without a
     /// setting, the clones may be in a repository, which then leaves them out.
-    fn check_apart(&self, source: &source::Source) -> Result<(), CheckoutError> {
+    fn check_apart(&self, source: &source::Source) -> Result<()> {
         let canonical = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let root = canonical(&self.places.root);
         let top = canonical(&source.top);
@@ -343,7 +346,7 @@ impl Checkouts {
 }
 
 /// Makes a folder that only the daemon's user can enter.
-fn make_folder(path: &Path) -> Result<(), CheckoutError> {
+fn make_folder(path: &Path) -> Result<()> {
     use std::os::unix::fs::DirBuilderExt as _;
     let mut builder = std::fs::DirBuilder::new();
     builder.recursive(true).mode(0o700);
@@ -351,7 +354,7 @@ fn make_folder(path: &Path) -> Result<(), CheckoutError> {
 }
 
 /// Removes a folder with all that is in it. Follows no link. A folder that does not exist is fine.
-fn remove_folder(path: &Path) -> Result<(), CheckoutError> {
+fn remove_folder(path: &Path) -> Result<()> {
     match std::fs::remove_dir_all(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             Err(CheckoutError::io("remove", path)(error))
@@ -360,18 +363,18 @@ fn remove_folder(path: &Path) -> Result<(), CheckoutError> {
     }
 }
 
-fn write(path: &Path, content: impl AsRef<[u8]>) -> Result<(), CheckoutError> {
+fn write(path: &Path, content: impl AsRef<[u8]>) -> Result<()> {
     std::fs::write(path, content).map_err(CheckoutError::io("write", path))
 }
 
-fn rename(from: &Path, to: &Path) -> Result<(), CheckoutError> {
+fn rename(from: &Path, to: &Path) -> Result<()> {
     std::fs::rename(from, to).map_err(CheckoutError::io("rename", from))
 }
 
 /// Runs a function that reads or writes many files, on a thread that may block.
 async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, CheckoutError> + Send + 'static,
-) -> Result<T, CheckoutError> {
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => done,
         Err(panicked) => Err(CheckoutError::Refused(format!("a step failed: {panicked}"))),

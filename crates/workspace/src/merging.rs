@@ -26,7 +26,7 @@ use super::git::GitError;
 use super::keep_repository::SOURCE;
 use super::keeping::uncommitted_ref;
 use super::source::{Head, Source, entries};
-use super::{CheckoutError, Checkouts, Place};
+use super::{CheckoutError, Checkouts, Place, Result};
 use domain::workspace::{
     HookRule, HookStep, MergeMessage, MergeStyle, Published, Repeat, Reverted, Way, find_way,
 };
@@ -150,10 +150,7 @@ impl Checkouts {
     ///
     /// # Errors
     /// The errors of [`Self::merge`].
-    pub async fn merge_to_end(
-        self: &Arc<Self>,
-        order: MergeOrder,
-    ) -> Result<Merged, CheckoutError> {
+    pub async fn merge_to_end(self: &Arc<Self>, order: MergeOrder) -> Result<Merged> {
         let (sender, ended) = oneshot::channel();
         let host = Arc::clone(self);
         let merge = async move {
@@ -180,7 +177,7 @@ impl Checkouts {
     /// # Errors
     /// `Refused` if the branch does not exist. After another error, the source has the result
     /// completely or not at all.
-    pub async fn merge(&self, order: &MergeOrder) -> Result<Merged, CheckoutError> {
+    pub async fn merge(&self, order: &MergeOrder) -> Result<Merged> {
         self.git.check().await?;
         let place = self.places.place(&order.project, &order.id);
         let source = Source::find(&self.git, &order.source).await?;
@@ -292,7 +289,7 @@ impl Checkouts {
         order: &MergeOrder,
         head: Head,
         place: &Place,
-    ) -> Result<(String, Option<String>), CheckoutError> {
+    ) -> Result<(String, Option<String>)> {
         let name = match (&order.into, &order.base_ref) {
             (Some(into), _) => format!("refs/heads/{into}"),
             (None, Some(base)) => base.clone(),
@@ -326,7 +323,7 @@ impl Checkouts {
         place: &Place,
         target: &str,
         result: &str,
-    ) -> Result<Way, CheckoutError> {
+    ) -> Result<Way> {
         let is_related = self.common(place, target, result).await?.is_some();
         if !is_related && self.has_same_files(place, target, result).await? {
             return Ok(Way::HasResult);
@@ -353,23 +350,14 @@ impl Checkouts {
     }
 
     /// Returns the newest commit that two commits have in common.
-    async fn common(
-        &self,
-        place: &Place,
-        one: &str,
-        other: &str,
-    ) -> Result<Option<String>, CheckoutError> {
+    async fn common(&self, place: &Place, one: &str, other: &str) -> Result<Option<String>> {
         let found = self.git.on(&place.keep(), ["merge-base", one, other]).end().await?;
         let commit = String::from_utf8_lossy(&found.stdout).trim().to_owned();
         Ok(Some(commit).filter(|_| found.code == Some(0)))
     }
 
     /// Returns the commit that a branch without commits gets.
-    async fn first_commit(
-        &self,
-        order: &MergeOrder,
-        sides: &Sides<'_>,
-    ) -> Result<String, CheckoutError> {
+    async fn first_commit(&self, order: &MergeOrder, sides: &Sides<'_>) -> Result<String> {
         if order.style != MergeStyle::Squash {
             return Ok(sides.result.to_owned());
         }
@@ -378,12 +366,7 @@ impl Checkouts {
     }
 
     /// Returns whether two commits have the same files.
-    async fn has_same_files(
-        &self,
-        place: &Place,
-        target: &str,
-        new: &str,
-    ) -> Result<bool, CheckoutError> {
+    async fn has_same_files(&self, place: &Place, target: &str, new: &str) -> Result<bool> {
         let same = ["diff-tree", "--quiet", "--no-ext-diff", "-r", target, new];
         Ok(self.git.on(&place.keep(), same).end().await?.code == Some(0))
     }
@@ -396,7 +379,7 @@ impl Checkouts {
         sides: &Sides<'_>,
         target: &str,
         since: Option<String>,
-    ) -> Result<Result<String, Vec<String>>, CheckoutError> {
+    ) -> Result<Result<String, Vec<String>>> {
         let Sides { source, place, result } = *sides;
         let is_squashed = order.style == MergeStyle::Squash;
         if !is_squashed && since.is_none() && self.contains(place, result, target).await? {
@@ -437,7 +420,7 @@ impl Checkouts {
         tree: &str,
         parents: &[&str],
         range: &str,
-    ) -> Result<String, CheckoutError> {
+    ) -> Result<String> {
         let commits = self.commits_in(sides.place, range).await?;
         let signatures = self.signatures(sides.source, order).await;
         let login = order.author.login().await;
@@ -453,7 +436,7 @@ impl Checkouts {
         place: &Place,
         ours: &str,
         theirs: &str,
-    ) -> Result<Result<String, Vec<String>>, CheckoutError> {
+    ) -> Result<Result<String, Vec<String>>> {
         let arguments = ["merge-tree", "--write-tree", "-z", "--name-only", ours, theirs];
         let ended = self.git.on(&place.keep(), arguments).long().end().await?;
         // A missing commit gives the exit code of a conflict, but no tree.

@@ -35,7 +35,7 @@ use super::refs::{Refs, read_text, refs_in};
 use super::repository::Repository;
 use super::rights::{blocking_as, open_passage, run_as};
 use super::walk::Walk;
-use super::{CheckoutError, Checkouts, KeepPolicy, Place, make_folder};
+use super::{CheckoutError, Checkouts, KeepPolicy, Place, Result, make_folder};
 use domain::workspace::KeepOrder;
 
 pub(super) use find::{is_kept_aside, part_at, part_place, settle};
@@ -208,7 +208,7 @@ impl Checkouts {
         result: Option<&str>,
         policy: &KeepPolicy,
         left_out: &mut Vec<String>,
-    ) -> Result<Files, CheckoutError> {
+    ) -> Result<Files> {
         let parts = &walk.parts;
         let tracked = self.tracked_below(place, parts, result).await?;
         let is_own = |path: &Path| match owner(parts, path) {
@@ -249,7 +249,7 @@ impl Checkouts {
         part: &Part,
         taking: &mut Taking<'_>,
         left_out: &mut Vec<String>,
-    ) -> Result<TakenPart, CheckoutError> {
+    ) -> Result<TakenPart> {
         let shown = part.path.display();
         let path = self.blob(place, part.path.as_os_str().as_bytes()).await?;
         let mut entry = format!("100644 blob {path}\tpath\n");
@@ -309,7 +309,7 @@ impl Checkouts {
         part: &Part,
         taking: &mut Taking<'_>,
         left_out: &mut Vec<String>,
-    ) -> Result<Files, CheckoutError> {
+    ) -> Result<Files> {
         let inner = part_place(place, &part.path);
         make_folder(&inner.folder)?;
         if place.owner.is_some() {
@@ -342,7 +342,7 @@ impl Checkouts {
         order: &KeepOrder,
         repository: &Repository,
         is_taken: bool,
-    ) -> Result<Result<TakenRepository, String>, CheckoutError> {
+    ) -> Result<Result<TakenRepository, String>> {
         let tree = place.tree();
         let repository =
             Repository { own: tree.join(&repository.own), common: tree.join(&repository.common) };
@@ -422,7 +422,7 @@ impl Checkouts {
         &self,
         place: &Place,
         from: &BTreeSet<String>,
-    ) -> Result<Option<BTreeSet<String>>, CheckoutError> {
+    ) -> Result<Option<BTreeSet<String>>> {
         if from.is_empty() {
             return Ok(Some(BTreeSet::new()));
         }
@@ -437,7 +437,7 @@ impl Checkouts {
         &self,
         place: &Place,
         commits: &BTreeSet<String>,
-    ) -> Result<BTreeSet<String>, CheckoutError> {
+    ) -> Result<BTreeSet<String>> {
         if commits.is_empty() {
             return Ok(BTreeSet::new());
         }
@@ -453,7 +453,7 @@ impl Checkouts {
         place: &Place,
         folder: &Path,
         taken: &TakenRepository,
-    ) -> Result<String, CheckoutError> {
+    ) -> Result<String> {
         let mut about = String::new();
         let Texts { refs, config, shallow, .. } = &taken.texts;
         for (name, content) in [
@@ -471,16 +471,12 @@ impl Checkouts {
         self.tree(place, about).await
     }
 
-    async fn blob(
-        &self,
-        place: &Place,
-        content: impl Into<Vec<u8>>,
-    ) -> Result<String, CheckoutError> {
+    async fn blob(&self, place: &Place, content: impl Into<Vec<u8>>) -> Result<String> {
         let write = self.git.on(&place.keep(), ["hash-object", "-w", "--no-filters", "--stdin"]);
         Ok(write.input(content).text().await?)
     }
 
-    async fn tree(&self, place: &Place, entries: String) -> Result<String, CheckoutError> {
+    async fn tree(&self, place: &Place, entries: String) -> Result<String> {
         Ok(self.git.on(&place.keep(), ["mktree"]).input(entries).text().await?)
     }
 }
@@ -515,7 +511,7 @@ impl<'a> Taking<'a> {
     }
 
     /// Chooses what happens to a part, which is the `n`th one.
-    fn choose(&mut self, place: &Place, part: &Part, n: usize) -> Result<Choice, CheckoutError> {
+    fn choose(&mut self, place: &Place, part: &Part, n: usize) -> Result<Choice> {
         let is_in = |folders: &[PathBuf]| folders.iter().any(|it| part.path.starts_with(it));
         if is_in(&self.dropped) {
             return Ok(Choice::Drop);
@@ -551,7 +547,7 @@ enum Choice {
 }
 
 /// Reads a file or a link, with its mode in a tree.
-fn read_file(path: &Path) -> Result<(&'static str, Vec<u8>), CheckoutError> {
+fn read_file(path: &Path) -> Result<(&'static str, Vec<u8>)> {
     let read = || {
         let found = path.symlink_metadata()?;
         if found.is_symlink() {

@@ -13,7 +13,9 @@ use super::git::Call;
 use super::keep_repository::make_new;
 use super::rights::{Owner, pass_on, run_as};
 use super::trees::MAX_BYTES;
-use super::{CheckoutError, Checkouts, Place, blocking, make_folder, remove_folder, rename};
+use super::{
+    CheckoutError, Checkouts, Place, Result, blocking, make_folder, remove_folder, rename,
+};
 use domain::WorkspaceId;
 use machine::crash_point::{self, CrashPoint};
 use machine::sys::regular_file;
@@ -29,7 +31,7 @@ impl Checkouts {
         &self,
         place: &Place,
         workspace: &WorkspaceId,
-    ) -> Result<BTreeSet<String>, CheckoutError> {
+    ) -> Result<BTreeSet<String>> {
         self.take_objects_of(place, workspace, place.tree().join(".git/objects")).await
     }
 
@@ -42,7 +44,7 @@ impl Checkouts {
         place: &Place,
         tree: &str,
         entries: Vec<u8>,
-    ) -> Result<String, CheckoutError> {
+    ) -> Result<String> {
         let index = place.keep().join(INDEX);
         let remove = || {
             place.as_keeper(|keep| {
@@ -73,7 +75,7 @@ impl Checkouts {
         place: &Place,
         workspace: &WorkspaceId,
         from: PathBuf,
-    ) -> Result<BTreeSet<String>, CheckoutError> {
+    ) -> Result<BTreeSet<String>> {
         let quarantine = place.project.join(format!(".q-{workspace}"));
         self.take_from(place, &from, &quarantine).await
     }
@@ -85,7 +87,7 @@ impl Checkouts {
         place: &Place,
         from: &Path,
         quarantine: &Path,
-    ) -> Result<BTreeSet<String>, CheckoutError> {
+    ) -> Result<BTreeSet<String>> {
         make_new(quarantine, place.keeper())?;
         let from = from.to_owned();
         let owner = place.owner;
@@ -130,11 +132,7 @@ impl Checkouts {
     }
 
     /// Returns the ids of the objects in a pack, by its index.
-    pub(super) async fn ids_in(
-        &self,
-        place: &Place,
-        pack: &Path,
-    ) -> Result<BTreeSet<String>, CheckoutError> {
+    pub(super) async fn ids_in(&self, place: &Place, pack: &Path) -> Result<BTreeSet<String>> {
         let index = pack.with_extension("idx");
         let read = || std::fs::read(&index).map_err(CheckoutError::io("read", &index));
         let index = place.as_keeper(|_| read())?;
@@ -149,7 +147,7 @@ impl Checkouts {
         place: &Place,
         loose: &BTreeSet<String>,
         quarantine: &Path,
-    ) -> Result<BTreeSet<String>, CheckoutError> {
+    ) -> Result<BTreeSet<String>> {
         let on_copies = |arguments: &[&OsStr]| {
             self.git
                 .on(&place.keep(), arguments.iter().copied())
@@ -176,7 +174,7 @@ impl Checkouts {
         ids: &BTreeSet<String>,
         quarantine: &Path,
         on_copies: impl Fn(&[&OsStr]) -> Call<'a>,
-    ) -> Result<(), CheckoutError> {
+    ) -> Result<()> {
         if ids.is_empty() {
             return Ok(());
         }
@@ -205,11 +203,7 @@ impl Checkouts {
     }
 
     /// Returns those of `ids` that the keep repository does not have.
-    async fn missing(
-        &self,
-        place: &Place,
-        ids: &BTreeSet<String>,
-    ) -> Result<BTreeSet<String>, CheckoutError> {
+    async fn missing(&self, place: &Place, ids: &BTreeSet<String>) -> Result<BTreeSet<String>> {
         let call = self.git.on(&place.keep(), ["cat-file", "--batch-check=%(objectname)"]);
         let listed = call.input(lines(ids)).long().text().await?;
         let missing = listed.lines().filter_map(|line| line.strip_suffix(" missing"));
@@ -250,11 +244,7 @@ struct ObjectFile {
 
 /// Copies the objects of a repository. The first user is their owner, with whose rights they are
 /// opened, and the second one the owner of the copies.
-fn copy_objects(
-    users: [Option<Owner>; 2],
-    from: &Path,
-    to: &Path,
-) -> Result<Copied, CheckoutError> {
+fn copy_objects(users: [Option<Owner>; 2], from: &Path, to: &Path) -> Result<Copied> {
     let mut copied = Copied { loose: Vec::new(), packs: Vec::new(), unread: Vec::new() };
     run_as(users[1], || make_folder(&to.join("pack")))?;
     let mut n_bytes = 0;
@@ -286,10 +276,7 @@ fn copy_objects(
 }
 
 /// Opens the objects of a repository. Follows no link, and takes no index of a pack.
-fn find_objects(
-    from: &Path,
-    take: &mut dyn FnMut(ObjectFile) -> Result<(), CheckoutError>,
-) -> Result<(), CheckoutError> {
+fn find_objects(from: &Path, take: &mut dyn FnMut(ObjectFile) -> Result<()>) -> Result<()> {
     let is_hex = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_hexdigit());
     if !from.parent().is_some_and(is_folder) || !is_folder(from) {
         return Ok(());
@@ -322,7 +309,7 @@ fn plain(name: &str) -> String {
     name.chars().map(|c| if is_plain(c) { c } else { '?' }).collect()
 }
 
-fn copy_into(source: &mut File, to: &Path) -> Result<(), CheckoutError> {
+fn copy_into(source: &mut File, to: &Path) -> Result<()> {
     let mut target = File::create(to).map_err(CheckoutError::io("write", to))?;
     io::copy(source, &mut target).map_err(CheckoutError::io("write", to))?;
     Ok(())

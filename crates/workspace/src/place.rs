@@ -9,7 +9,7 @@ use super::nested::{GITLINKS, GITLINKS_LOCK, PARTS};
 use super::repository::Repository;
 use super::rights::{Owner, run_as};
 use super::sparse::{ABSENT, ABSENT_LOCK};
-use super::{CheckoutError, remove_folder};
+use super::{CheckoutError, Result, remove_folder};
 use domain::workspace::Order;
 use domain::{ProjectId, WorkspaceId};
 
@@ -46,8 +46,8 @@ impl Place {
     /// Works on the keep repository with the rights of its owner. Blocks.
     pub(super) fn as_keeper<T: Send>(
         &self,
-        work: impl FnOnce(&Path) -> Result<T, CheckoutError> + Send,
-    ) -> Result<T, CheckoutError> {
+        work: impl FnOnce(&Path) -> Result<T> + Send,
+    ) -> Result<T> {
         let keep = self.keep();
         run_as(self.keeper(), || work(&keep))
     }
@@ -56,7 +56,7 @@ impl Place {
     ///
     /// # Errors
     /// The keeper cannot see that.
-    pub(super) fn has_keep(&self) -> Result<bool, CheckoutError> {
+    pub(super) fn has_keep(&self) -> Result<bool> {
         self.as_keeper(|keep| match keep.join("HEAD").metadata() {
             Ok(found) => Ok(found.is_file()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
@@ -85,7 +85,7 @@ impl Place {
     ///
     /// # Errors
     /// `Gone`; `Refused` for a link.
-    pub(super) fn check_tree(&self) -> Result<(), CheckoutError> {
+    pub(super) fn check_tree(&self) -> Result<()> {
         for path in [&self.folder, &self.tree()] {
             if path.is_symlink() {
                 return Err(CheckoutError::Refused(format!(
@@ -102,7 +102,7 @@ impl Place {
     ///
     /// # Errors
     /// `Refused`, with the folder.
-    pub(super) fn clear_gone(&self) -> Result<(), CheckoutError> {
+    pub(super) fn clear_gone(&self) -> Result<()> {
         if self.tree().symlink_metadata().is_ok() || !self.folder.is_dir() {
             return Ok(());
         }
@@ -197,7 +197,7 @@ impl WorkspacePlaces {
     ///
     /// # Errors
     /// `Gone`, `Refused`.
-    pub fn check(&self, project: &ProjectId, workspace: &WorkspaceId) -> Result<(), CheckoutError> {
+    pub fn check(&self, project: &ProjectId, workspace: &WorkspaceId) -> Result<()> {
         let place = self.place(project, workspace);
         place.check_tree()?;
         let head = place.tree().join(".git/HEAD");

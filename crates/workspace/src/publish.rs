@@ -9,7 +9,7 @@ use super::objects::names_in;
 use super::refs::read_text;
 use super::rights::blocking_as;
 use super::source::Source;
-use super::{CheckoutError, Checkouts, Place};
+use super::{CheckoutError, Checkouts, Place, Result};
 use domain::workspace::{PublishOrder, Published, fitting, numbered};
 use machine::crash_point::{self, CrashPoint};
 
@@ -22,7 +22,7 @@ impl Checkouts {
     ///
     /// # Errors
     /// `Refused` if the commit of the result is gone, or no name is free.
-    pub async fn publish_branch(&self, order: &PublishOrder) -> Result<Published, CheckoutError> {
+    pub async fn publish_branch(&self, order: &PublishOrder) -> Result<Published> {
         self.git.check().await?;
         let place = self.places.place(&order.project, &order.id);
         let source = Source::find(&self.git, &order.source).await?;
@@ -47,7 +47,7 @@ impl Checkouts {
         place: &Place,
         wanted: Published,
         last: Option<&Published>,
-    ) -> Result<Published, CheckoutError> {
+    ) -> Result<Published> {
         let Published { branch, commit } = wanted;
         let theirs = self.branches_of(source).await?;
         let fitting = fitting(&branch, theirs.keys().map(String::as_str));
@@ -82,18 +82,14 @@ impl Checkouts {
     }
 
     /// Returns whether a branch of the source is checked out or being rebased.
-    async fn is_in_use(&self, source: &Source, branch: &str) -> Result<bool, CheckoutError> {
+    async fn is_in_use(&self, source: &Source, branch: &str) -> Result<bool> {
         let is_checked_out = self.work_tree_of(source, branch).await?.is_some();
         Ok(is_checked_out || self.is_rebased(source, branch).await?)
     }
 
     /// Returns whether a branch of the source is being rebased. No work tree names it meanwhile,
     /// and the end of the rebase moves it.
-    pub(super) async fn is_rebased(
-        &self,
-        source: &Source,
-        branch: &str,
-    ) -> Result<bool, CheckoutError> {
+    pub(super) async fn is_rebased(&self, source: &Source, branch: &str) -> Result<bool> {
         let common = source.common.clone();
         let wanted = format!("refs/heads/{branch}");
         blocking_as(source.owner, move || {

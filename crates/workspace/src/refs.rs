@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::objects::{is_folder, names_in, open};
 use super::rights::blocking_as;
-use super::{CheckoutError, Place};
+use super::{Place, Result};
 use domain::workspace::{CheckedOut, Tip};
 
 /// The largest file of refs or logs that is read, in bytes.
@@ -109,7 +109,7 @@ impl Refs {
 
 /// Reads HEAD, refs and logs of the repository of a workspace as text. Without a repository there
 /// are none.
-pub(super) async fn read_refs(place: &Place) -> Result<Refs, CheckoutError> {
+pub(super) async fn read_refs(place: &Place) -> Result<Refs> {
     let own = place.tree().join(".git");
     blocking_as(place.owner, move || Ok(refs_in(&own, &own))).await
 }

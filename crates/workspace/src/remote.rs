@@ -9,7 +9,7 @@ use super::keep_repository::FETCH;
 use super::objects::short_hash;
 use super::source::Head;
 use super::submodules::Origin;
-use super::{CheckoutError, Checkouts, Place, WorkspacePlaces};
+use super::{CheckoutError, Checkouts, Place, Result, WorkspacePlaces};
 use domain::ProjectId;
 use domain::workspace::{
     FetchOrder, Fetched, ForgeBase, PushOrder, PushWay, Pushed, Remote, RemoteError,
@@ -46,7 +46,7 @@ impl Checkouts {
         self.fetch_all(order).await.map_err(|error| remote_error(&error))
     }
 
-    async fn fetch_all(&self, order: &FetchOrder) -> Result<Fetched, CheckoutError> {
+    async fn fetch_all(&self, order: &FetchOrder) -> Result<Fetched> {
         self.git.check().await?;
         let FetchOrder { project, remote, refs, forks, submodules, max_disk } = order;
         let listed = self.list_refs(remote, refs).await?;
@@ -116,7 +116,7 @@ impl Checkouts {
         self.push_safely(order).await.map_err(|error| remote_error(&error))
     }
 
-    async fn push_safely(&self, order: &PushOrder) -> Result<Pushed, CheckoutError> {
+    async fn push_safely(&self, order: &PushOrder) -> Result<Pushed> {
         self.git.check().await?;
         let PushOrder { project, remote, commit, branch, way } = order;
         if *way == PushWay::Create && !branch.starts_with(OURS) {
@@ -191,7 +191,7 @@ impl Checkouts {
         project: &ProjectId,
         commit: &str,
         remote: &Remote,
-    ) -> Result<(), CheckoutError> {
+    ) -> Result<()> {
         let place = self.places.place_of_project(project);
         let _locked = self.lock_keep(project, &place).await?;
         let fetched = self.fetch_submodules(&place, commit, &Origin::of_remote(remote)).await;
@@ -208,12 +208,7 @@ impl Checkouts {
     }
 
     /// Brings the present commit of a ref of a remote into the keep repository.
-    async fn fetch_ref(
-        &self,
-        place: &Place,
-        remote: &Remote,
-        name: &str,
-    ) -> Result<(), CheckoutError> {
+    async fn fetch_ref(&self, place: &Place, remote: &Remote, name: &str) -> Result<()> {
         let spec = format!("+{name}:{}", local_name(remote, name));
         let arguments = FETCH.into_iter().chain(["--end-of-options", &remote.url, &spec]);
         self.git.on(&place.keep(), arguments).with_remote(remote).long().run().await?;
@@ -225,7 +220,7 @@ impl Checkouts {
         &self,
         base: Option<&ForgeBase>,
         place: &Place,
-    ) -> Result<Head, CheckoutError> {
+    ) -> Result<Head> {
         let Some(ForgeBase { target, commit, .. }) = base else {
             return Ok(Head::default());
         };
@@ -239,7 +234,7 @@ impl Checkouts {
     }
 
     /// Asks a remote for its HEAD and for these refs.
-    async fn list_refs(&self, remote: &Remote, refs: &[String]) -> Result<Listed, CheckoutError> {
+    async fn list_refs(&self, remote: &Remote, refs: &[String]) -> Result<Listed> {
         let options = ["ls-remote", "--symref", "--end-of-options", &remote.url, "HEAD"];
         // The pattern `HEAD` alone does not show the branch that HEAD names.
         let arguments = options.into_iter().chain(refs.iter().map(String::as_str));

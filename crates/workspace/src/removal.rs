@@ -3,7 +3,8 @@
 use super::rights::blocking_as;
 use super::walk::walk;
 use super::{
-    CheckoutError, Checkouts, KeepPolicy, Place, WorkspacePlaces, blocking, remove_folder, rename,
+    CheckoutError, Checkouts, KeepPolicy, Place, Result, WorkspacePlaces, blocking, remove_folder,
+    rename,
 };
 use domain::workspace::{Content, RemoveOrder};
 use domain::{ProjectId, WorkspaceId};
@@ -24,11 +25,7 @@ impl Checkouts {
     /// # Errors
     /// Something that cannot be read or removed. The rest stays, under its name or a name that
     /// begins with `.trash-` or `.gone-`.
-    pub async fn remove(
-        &self,
-        order: &RemoveOrder,
-        policy: &KeepPolicy,
-    ) -> Result<Removal, CheckoutError> {
+    pub async fn remove(&self, order: &RemoveOrder, policy: &KeepPolicy) -> Result<Removal> {
         self.git.check().await?;
         self.places.take_back(&order.keep.project, &order.keep.id)?;
         let place = self.places.place(&order.keep.project, &order.keep.id);
@@ -72,11 +69,7 @@ impl Checkouts {
     ///
     /// # Errors
     /// Something that cannot be removed, or a keep repository that cannot be changed.
-    pub async fn remove_unused(
-        &self,
-        project: &ProjectId,
-        id: &WorkspaceId,
-    ) -> Result<(), CheckoutError> {
+    pub async fn remove_unused(&self, project: &ProjectId, id: &WorkspaceId) -> Result<()> {
         self.places.take_back(project, id)?;
         let place = self.places.place(project, id);
         let new = place.project.join(format!(".new-{id}"));
@@ -100,7 +93,7 @@ impl Checkouts {
     }
 
     /// Checks that the keep repository is there, and still has the kept state that the proof is of.
-    async fn check_is_kept(&self, place: &Place, order: &RemoveOrder) -> Result<(), CheckoutError> {
+    async fn check_is_kept(&self, place: &Place, order: &RemoveOrder) -> Result<()> {
         let at = format!("--points-at={}", order.kept_commit);
         let list = ["for-each-ref", "--count=1", &at, "refs/agent-coordinator/kept/"];
         let found = self.git.on(&place.keep(), list).end().await?;
@@ -121,7 +114,7 @@ impl WorkspacePlaces {
     ///
     /// # Errors
     /// The folder cannot be renamed.
-    pub fn take_back(&self, project: &ProjectId, id: &WorkspaceId) -> Result<(), CheckoutError> {
+    pub fn take_back(&self, project: &ProjectId, id: &WorkspaceId) -> Result<()> {
         let place = self.place(project, id);
         let trash = place.project.join(format!(".trash-{id}"));
         if place.folder.symlink_metadata().is_err() && trash.is_dir() {
@@ -131,7 +124,7 @@ impl WorkspacePlaces {
     }
 }
 
-async fn is_unchanged(place: &Place, proof: &str) -> Result<bool, CheckoutError> {
+async fn is_unchanged(place: &Place, proof: &str) -> Result<bool> {
     let tree = place.tree();
     let now = blocking_as(place.owner, move || Ok(walk(&tree)?.digest)).await?;
     Ok(now == proof)

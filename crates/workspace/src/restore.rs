@@ -10,18 +10,13 @@ use super::refs::Refs;
 use super::rights::{Owner, blocking_as};
 use super::source::entries;
 use super::temporary::{Settings, TemporaryRepository};
-use super::{CheckoutError, Checkouts, Place, blocking};
+use super::{Checkouts, Place, Result, blocking};
 use domain::workspace::{Order, Restored};
 
 impl Checkouts {
     /// Writes the files of the kept state that the order names, if it names one, over those of a
     /// new workspace, and makes the repositories inside again.
-    pub(super) async fn bring_back(
-        &self,
-        order: &Order,
-        place: &Place,
-        tree: &Path,
-    ) -> Result<(), CheckoutError> {
+    pub(super) async fn bring_back(&self, order: &Order, place: &Place, tree: &Path) -> Result<()> {
         if let Some(kept) = &order.restores {
             let owner = place.user_of_order(order);
             let writer = self.write_kept(&kept.kept_commit, place, tree, owner).await?;
@@ -41,7 +36,7 @@ impl Checkouts {
         place: &Place,
         own: &Path,
         owner: Option<Owner>,
-    ) -> Result<(), CheckoutError> {
+    ) -> Result<()> {
         let (refs, kinds) = self.kept_refs(kept, place).await?;
         let on_own = |arguments: &[&str]| self.git.on(own, arguments.iter().copied()).run_as(owner);
         let is_commit = |id: &String| kinds.get(id).is_some_and(|kind| kind == "commit");
@@ -101,7 +96,7 @@ impl Checkouts {
         &self,
         kept: &Restored,
         place: &Place,
-    ) -> Result<(Refs, BTreeMap<String, String>), CheckoutError> {
+    ) -> Result<(Refs, BTreeMap<String, String>)> {
         let about = format!("{}:git/refs", kept.kept_commit);
         let text = self.git.on(&place.keep(), ["cat-file", "blob", &about]).long().run().await?;
         let refs = Refs::from_kept(&String::from_utf8_lossy(&text));
@@ -117,7 +112,7 @@ impl Checkouts {
         place: &Place,
         tree: &Path,
         owner: Option<Owner>,
-    ) -> Result<Writer<'_>, CheckoutError> {
+    ) -> Result<Writer<'_>> {
         let owner = place.user_of(owner);
         let format = place.format();
         let settings = Settings { format, attributes: ATTRIBUTES, excluded: "" };

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::git::GitError;
 use super::keeping::uncommitted_ref;
-use super::{CheckoutError, Checkouts, Place};
+use super::{CheckoutError, Checkouts, Place, Result};
 use domain::workspace::KeepOrder;
 use domain::{ProjectId, WorkspaceId};
 
@@ -38,7 +38,7 @@ impl Checkouts {
     ///
     /// # Errors
     /// Git cannot be run, or does not know the commits.
-    pub async fn diff(&self, order: &DiffOrder) -> Result<Vec<u8>, CheckoutError> {
+    pub async fn diff(&self, order: &DiffOrder) -> Result<Vec<u8>> {
         self.git.check().await?;
         let KeepOrder { id, project, branch, base_commit, .. } = &order.keep;
         let place = self.places.place(project, id);
@@ -99,7 +99,7 @@ impl Checkouts {
         workspace: &WorkspaceId,
         kept: &str,
         to: &Path,
-    ) -> Result<(), CheckoutError> {
+    ) -> Result<()> {
         self.git.check().await?;
         let place = self.places.place(project, workspace);
         let _locked = self.lock_keep(project, &place).await?;
@@ -118,12 +118,12 @@ impl Checkouts {
         place: &Place,
         result: Option<&String>,
         branch: &str,
-    ) -> Result<Option<String>, CheckoutError> {
+    ) -> Result<Option<String>> {
         let own = format!("refs/heads/{branch}");
         self.resolve(place, result.unwrap_or(&own)).await
     }
 
-    pub(super) async fn empty_tree(&self, place: &Place) -> Result<String, CheckoutError> {
+    pub(super) async fn empty_tree(&self, place: &Place) -> Result<String> {
         Ok(self.git.on(&place.keep(), ["mktree"]).text().await?)
     }
 }

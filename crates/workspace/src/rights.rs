@@ -25,7 +25,7 @@ use nix::unistd::{Uid, User};
 use rustix::fs::{Access, access};
 
 use super::objects::open;
-use super::{CheckoutError, blocking};
+use super::{CheckoutError, Result, blocking};
 use domain::RunAs;
 use domain::workspace::Order;
 use machine::locks::lock;
@@ -127,7 +127,7 @@ impl Owner {
         if self.gid == 0 { self.uid } else { self.gid }
     }
 
-    fn take_rights(self) -> Result<(), CheckoutError> {
+    fn take_rights(self) -> Result<()> {
         let uid = self.uid;
         let Groups { own, all } = self.find_groups();
         sys::users::take_file_rights(uid, own, &all)
@@ -140,16 +140,16 @@ impl Owner {
 /// Runs a function that reads or writes many files with the rights of their owner.
 pub(super) async fn blocking_as<T: Send + 'static>(
     owner: Option<Owner>,
-    work: impl FnOnce() -> Result<T, CheckoutError> + Send + 'static,
-) -> Result<T, CheckoutError> {
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
     blocking(move || run_as(owner, work)).await
 }
 
 /// Runs `work` with the rights of the owner, on a thread of its own. Blocks until its end.
 pub(super) fn run_as<T: Send>(
     owner: Option<Owner>,
-    work: impl FnOnce() -> Result<T, CheckoutError> + Send,
-) -> Result<T, CheckoutError> {
+    work: impl FnOnce() -> Result<T> + Send,
+) -> Result<T> {
     let Some(owner) = owner.filter(|owner| *owner != Owner::ROOT) else {
         return work();
     };
@@ -166,10 +166,9 @@ pub(super) fn run_as<T: Send>(
 /// of the second one. Blocks until both have ended.
 pub(super) fn pass_on<T: Send>(
     [finder, taker]: [Option<Owner>; 2],
-    find: impl FnOnce(&mut dyn FnMut(T) -> Result<(), CheckoutError>) -> Result<(), CheckoutError>
-    + Send,
-    mut take: impl FnMut(T) -> Result<(), CheckoutError> + Send,
-) -> Result<(), CheckoutError> {
+    find: impl FnOnce(&mut dyn FnMut(T) -> Result<()>) -> Result<()> + Send,
+    mut take: impl FnMut(T) -> Result<()> + Send,
+) -> Result<()> {
     if finder == taker {
         return run_as(finder, || find(&mut take));
     }
@@ -205,18 +204,18 @@ pub(super) fn is_open_to_others(found: &Metadata) -> bool {
 }
 
 /// Gives one entry to a user. Follows no link.
-pub(super) fn give(path: &Path, owner: Owner) -> Result<(), CheckoutError> {
+pub(super) fn give(path: &Path, owner: Owner) -> Result<()> {
     lchown(path, Some(owner.uid), Some(owner.gid))
         .map_err(CheckoutError::io("give to its user", path))
 }
 
 /// Lets others enter a folder, but not list it.
-pub(super) fn open_passage(folder: &Path) -> Result<(), CheckoutError> {
+pub(super) fn open_passage(folder: &Path) -> Result<()> {
     set_mode(folder, PASSAGE)
 }
 
 /// Changes the mode of a file or a folder of the daemon.
-pub(super) fn set_mode(path: &Path, mode: u32) -> Result<(), CheckoutError> {
+pub(super) fn set_mode(path: &Path, mode: u32) -> Result<()> {
     std::fs::set_permissions(path, Permissions::from_mode(mode))
         .map_err(CheckoutError::io("set the mode of", path))
 }

@@ -30,7 +30,9 @@ use super::rights::{Owner, blocking_as, is_root_here};
 use super::source::{Source, check_entries, check_folders, owner_of_work_tree};
 use super::temporary::{Settings, TemporaryRepository};
 use super::walk::{find_refused, find_unreadable, path_within};
-use super::{CheckoutError, Checkouts, KeepPolicy, Place, blocking, make_folder, rename, write};
+use super::{
+    CheckoutError, Checkouts, KeepPolicy, Place, Result, blocking, make_folder, rename, write,
+};
 use domain::plan::shared::{SnapshotCause, SnapshotOrder};
 use domain::workspace::Moment;
 use domain::{LaunchId, ProjectId, Timestamp};
@@ -89,11 +91,7 @@ impl Checkouts {
     ///
     /// # Errors
     /// The work tree is gone, and each error of git. Nothing in the work tree has changed then.
-    pub async fn snapshot(
-        &self,
-        order: &SnapshotOrder,
-        policy: &KeepPolicy,
-    ) -> Result<Snapped, CheckoutError> {
+    pub async fn snapshot(&self, order: &SnapshotOrder, policy: &KeepPolicy) -> Result<Snapped> {
         self.git.check().await?;
         let place = self.place_of_snapshots(&order.project, &order.work_tree);
         let mut state = self.lock_keep(&order.project, &place).await?;
@@ -167,7 +165,7 @@ impl Checkouts {
         project: &ProjectId,
         commit: &str,
         launch: &LaunchId,
-    ) -> Result<(), CheckoutError> {
+    ) -> Result<()> {
         let place = self.place_of_snapshots(project, Path::new(""));
         let _locked = self.lock_keep(project, &place).await?;
         let before = Moment::Before;
@@ -185,10 +183,7 @@ impl Checkouts {
     ///
     /// # Errors
     /// Each error of git.
-    pub async fn snapshots(
-        &self,
-        project: &ProjectId,
-    ) -> Result<Vec<SnapshotEntry>, CheckoutError> {
+    pub async fn snapshots(&self, project: &ProjectId) -> Result<Vec<SnapshotEntry>> {
         let place = self.place_of_snapshots(project, Path::new(""));
         if !place.keep().is_dir() {
             return Ok(Vec::new());
@@ -211,7 +206,7 @@ impl Checkouts {
         launch: &LaunchId,
         moment: Moment,
         to: &Path,
-    ) -> Result<(), CheckoutError> {
+    ) -> Result<()> {
         self.git.check().await?;
         let place = self.place_of_snapshots(project, Path::new(""));
         let _locked = self.lock_keep(project, &place).await?;
@@ -232,7 +227,7 @@ impl Checkouts {
         commit: &str,
         place: &Place,
         to: &Path,
-    ) -> Result<(), CheckoutError> {
+    ) -> Result<()> {
         if !to.is_absolute() || !is_empty_or_missing(to) {
             return Err(CheckoutError::Refused(format!(
                 "`{}` is not a new or an empty folder; name another one, with its whole path",
@@ -269,7 +264,7 @@ impl Checkouts {
         place: &Place,
         policy: &KeepPolicy,
         left_out: &mut Vec<String>,
-    ) -> Result<Files, CheckoutError> {
+    ) -> Result<Files> {
         let mut n_left = N_ATTEMPTS;
         loop {
             n_left -= 1;
@@ -309,7 +304,7 @@ impl Checkouts {
         read: ReadAs,
         policy: &KeepPolicy,
         left_out: &mut Vec<String>,
-    ) -> Result<Files, CheckoutError> {
+    ) -> Result<Files> {
         let ReadAs { owner, format, excluded } = read;
         let index = place.folder.join("index");
         let temporary = blocking({
@@ -356,7 +351,7 @@ impl Checkouts {
         refs: &Refs,
         last: Option<&str>,
         left_out: &mut Vec<String>,
-    ) -> Result<Staged, CheckoutError> {
+    ) -> Result<Staged> {
         let mut staged = Staged::default();
         let taken = async {
             self.note_shallow(source, place).await?;
@@ -379,12 +374,7 @@ impl Checkouts {
     }
 
     /// Returns the staged files that differ from HEAD.
-    async fn staged(
-        &self,
-        place: &Place,
-        source: &Source,
-        refs: &Refs,
-    ) -> Result<Staged, CheckoutError> {
+    async fn staged(&self, place: &Place, source: &Source, refs: &Refs) -> Result<Staged> {
         let mut staged = Staged::default();
         let empty = self.git.on(&place.keep(), ["mktree"]).text().await?;
         let head = refs.head_commit().unwrap_or(&empty);
@@ -414,7 +404,7 @@ impl Checkouts {
         refs: &Refs,
         staged: &Staged,
         files: &str,
-    ) -> Result<String, CheckoutError> {
+    ) -> Result<String> {
         let keep = place.keep();
         let mut about = String::new();
         for (name, text) in [("refs", &refs.text), ("staged", &staged.text)] {
@@ -446,7 +436,7 @@ impl Checkouts {
         kinds: &BTreeMap<String, String>,
         root: &str,
         message: &str,
-    ) -> Result<String, CheckoutError> {
+    ) -> Result<String> {
         let commits = kinds.iter().filter(|(_, kind)| *kind == "commit");
         let tips = self.tips(place, commits.map(|(id, _)| id.clone()).collect()).await?;
         let head = refs.head_commit().filter(|head| kinds.contains_key(*head)).cloned();
@@ -463,12 +453,7 @@ impl Checkouts {
 
     /// Returns whether the keep repository has all that the commit reaches. `last` is known to be
     /// whole.
-    async fn is_whole(
-        &self,
-        place: &Place,
-        commit: &str,
-        last: Option<&str>,
-    ) -> Result<bool, CheckoutError> {
+    async fn is_whole(&self, place: &Place, commit: &str, last: Option<&str>) -> Result<bool> {
         let except = last.map(|last| format!("^{last}"));
         let list = ["rev-list", "--objects", "--quiet", commit];
         let list = list.into_iter().chain(except.as_deref());
@@ -476,7 +461,7 @@ impl Checkouts {
     }
 
     /// Changes refs together. Logs of them would say nothing more.
-    async fn change_refs(&self, place: &Place, changes: String) -> Result<(), CheckoutError> {
+    async fn change_refs(&self, place: &Place, changes: String) -> Result<()> {
         let update = ["-c", "core.logAllRefUpdates=false", "update-ref", "--stdin"];
         self.git.on(&place.keep(), update).input(changes).run().await?;
         Ok(())
@@ -515,7 +500,7 @@ fn is_empty_or_missing(folder: &Path) -> bool {
 }
 
 /// Checks that git can read the files in the work tree of a person that are for git itself.
-async fn check_readable(place: &Place) -> Result<(), CheckoutError> {
+async fn check_readable(place: &Place) -> Result<()> {
     let tree = place.tree();
     blocking_as(place.owner, move || match find_unreadable(&tree).first() {
         Some((path, reason)) => {
@@ -543,7 +528,7 @@ struct Read {
 /// # Errors
 /// `Gone` if there is none; `Refused` for one of several users, and for a pipe for which git would
 /// wait.
-async fn read(work_tree: &Path, owner: Option<Owner>) -> Result<Read, CheckoutError> {
+async fn read(work_tree: &Path, owner: Option<Owner>) -> Result<Read> {
     let shown = work_tree.to_owned();
     let work_tree = work_tree.to_owned();
     let read = blocking_as(owner, move || {

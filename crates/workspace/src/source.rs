@@ -13,7 +13,7 @@ use super::git::{Call, Ended, Git, GitError};
 use super::refs::is_id;
 use super::repository::{Repository, find_work_tree};
 use super::rights::{Owner, is_open_to_others, is_root_here, run_as};
-use super::{CheckoutError, blocking};
+use super::{CheckoutError, Result, blocking};
 use machine::sys::ownership::is_changed_by_others;
 use machine::sys::user_names::name_of;
 
@@ -49,13 +49,13 @@ impl Source {
     /// # Errors
     /// `Refused` if the directory is missing, is in no repository, or is inside a `.git` folder,
     /// and for a partial clone without the files of its HEAD.
-    pub(super) async fn find(git: &Git, directory: &Path) -> Result<Self, CheckoutError> {
+    pub(super) async fn find(git: &Git, directory: &Path) -> Result<Self> {
         let source = Self::find_any(git, directory).await?;
         source.check_complete(git).await?;
         Ok(source)
     }
 
-    pub(super) async fn find_any(git: &Git, directory: &Path) -> Result<Self, CheckoutError> {
+    pub(super) async fn find_any(git: &Git, directory: &Path) -> Result<Self> {
         let shown = directory.display();
         if !directory.is_dir() {
             return Err(CheckoutError::Refused(format!(
@@ -103,7 +103,7 @@ impl Source {
     ///
     /// # Errors
     /// The errors of [`Around::look`].
-    pub(super) async fn of_folder(folder: &Path) -> Result<Self, CheckoutError> {
+    pub(super) async fn of_folder(folder: &Path) -> Result<Self> {
         let Around { directory, owner, repository } = Around::look(folder).await?;
         let common = repository.map_or_else(|| directory.clone(), |found| found.common);
         Ok(Self { top: directory, subdirectory: String::new(), is_bare: true, owner, common })
@@ -130,7 +130,7 @@ impl Source {
     }
 
     /// Checks that a partial clone has the files of its HEAD. The daemon fetches nothing for it.
-    async fn check_complete(&self, git: &Git) -> Result<(), CheckoutError> {
+    async fn check_complete(&self, git: &Git) -> Result<()> {
         let promisors = ["config", "--get-regexp", r"^remote\..*\.promisor$"];
         if self.git(git, promisors).end().await?.code != Some(0) {
             return Ok(());
@@ -150,7 +150,7 @@ impl Source {
     }
 
     /// Returns what HEAD names now.
-    pub(super) async fn head(&self, git: &Git) -> Result<Head, CheckoutError> {
+    pub(super) async fn head(&self, git: &Git) -> Result<Head> {
         let find = ["symbolic-ref", "--quiet", "HEAD"];
         let branch = self.git(git, find).end().await?;
         let find = ["rev-parse", "--verify", "--quiet", "--end-of-options", "HEAD^{commit}"];
@@ -188,7 +188,7 @@ impl Around {
     /// # Errors
     /// `Refused` for a repository of several users, for one of root that others can change, and for
     /// a pipe for which git would wait.
-    async fn look(directory: &Path) -> Result<Self, CheckoutError> {
+    async fn look(directory: &Path) -> Result<Self> {
         let directory = directory.to_owned();
         blocking(move || {
             let directory =
@@ -218,7 +218,7 @@ impl Around {
 ///
 /// # Errors
 /// `Refused` otherwise.
-fn place_in(directory: &Path, top: &Path, owner: Option<Owner>) -> Result<String, CheckoutError> {
+fn place_in(directory: &Path, top: &Path, owner: Option<Owner>) -> Result<String> {
     let real = top.canonicalize().map_err(CheckoutError::io("look up", top))?;
     let below = directory.strip_prefix(real).ok();
     let is_of_owner = !is_root_here() || Owner::of(top) == owner;
@@ -238,7 +238,7 @@ pub(super) fn check_folders(
     top: &Path,
     folders: &BTreeSet<PathBuf>,
     owner: Option<Owner>,
-) -> Result<(), CheckoutError> {
+) -> Result<()> {
     if !is_root_here() {
         return Ok(());
     }
@@ -258,7 +258,7 @@ fn parse_about(answer: &str) -> (bool, PathBuf, PathBuf) {
 ///
 /// # Errors
 /// `Refused` if that is root, and others can change the tree.
-pub(super) fn owner_of_work_tree(work_tree: &Path) -> Result<Option<Owner>, CheckoutError> {
+pub(super) fn owner_of_work_tree(work_tree: &Path) -> Result<Option<Owner>> {
     let owner = Owner::of(work_tree);
     if owner.is_none() && is_root_here() && is_changed_by_others(work_tree) {
         return Err(CheckoutError::Refused(advice_on_open(work_tree, work_tree)));
@@ -279,7 +279,7 @@ pub(super) fn advice_on_open(top: &Path, open: &Path) -> String {
 
 /// Checks that a folder of the repository at `top` belongs to its owner or to root, or that only
 /// root can change it if root runs git there.
-fn check_folder(top: &Path, folder: &Path, owner: Option<Owner>) -> Result<(), CheckoutError> {
+fn check_folder(top: &Path, folder: &Path, owner: Option<Owner>) -> Result<()> {
     let found = folder.metadata().map_err(CheckoutError::io("read", folder))?.uid();
     let Some(Owner { uid, .. }) = owner else {
         if is_changed_by_others(folder) {
@@ -305,7 +305,7 @@ fn check_folder(top: &Path, folder: &Path, owner: Option<Owner>) -> Result<(), C
 ///
 /// # Errors
 /// `Refused`, with the first such entry.
-pub(super) fn check_entries(top: &Path, repository: &Path) -> Result<(), CheckoutError> {
+pub(super) fn check_entries(top: &Path, repository: &Path) -> Result<()> {
     let mut folders = vec![repository.to_owned()];
     let mut n_looks = 0;
     while let Some(folder) = folders.pop() {

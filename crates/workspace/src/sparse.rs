@@ -15,7 +15,7 @@ use super::inside::{InTheWay, Inside};
 use super::refs::read_text;
 use super::rights::{Owner, blocking_as};
 use super::source::entries;
-use super::{CheckoutError, Checkouts, Place, write};
+use super::{CheckoutError, Checkouts, Place, Result, write};
 use domain::workspace::{Cone, Prepared};
 
 /// The name of the folders in the tree of a kept commit, beside `refs`.
@@ -23,11 +23,7 @@ const KEPT: &str = "git/paths";
 
 impl Checkouts {
     /// Returns the folders that the work had when it was kept. Other new workspaces have all.
-    pub(super) async fn kept_cone(
-        &self,
-        kept: Option<&str>,
-        place: &Place,
-    ) -> Result<Cone, CheckoutError> {
+    pub(super) async fn kept_cone(&self, kept: Option<&str>, place: &Place) -> Result<Cone> {
         let Some(kept) = kept else {
             return Ok(Cone::default());
         };
@@ -49,7 +45,7 @@ impl Checkouts {
         cone: &Cone,
         own: &Path,
         owner: Option<Owner>,
-    ) -> Result<(), CheckoutError> {
+    ) -> Result<()> {
         if cone.is_all() {
             return Ok(());
         }
@@ -73,7 +69,7 @@ impl Checkouts {
         visible: String,
         result: Option<&str>,
         place: &Place,
-    ) -> Result<String, CheckoutError> {
+    ) -> Result<String> {
         let Some(result) = result.filter(|_| !cone.is_all()) else {
             return Ok(visible);
         };
@@ -106,11 +102,7 @@ impl Checkouts {
     }
 
     /// Returns the entry of the tree `git` of a kept commit that names the folders.
-    pub(super) async fn paths_entry(
-        &self,
-        cone: &Cone,
-        place: &Place,
-    ) -> Result<String, CheckoutError> {
+    pub(super) async fn paths_entry(&self, cone: &Cone, place: &Place) -> Result<String> {
         let mut entry = String::new();
         if !cone.is_all() {
             let text = serde_json::to_vec(cone.folders()).unwrap_or_default();
@@ -147,7 +139,7 @@ pub(super) struct Made {
 ///
 /// # Errors
 /// `Refused` if it chose files by patterns: they cannot be told from files that are removed.
-pub(super) async fn note_cone(place: &Place) -> Result<(), CheckoutError> {
+pub(super) async fn note_cone(place: &Place) -> Result<()> {
     let own = place.tree().join(".git");
     let found = blocking_as(place.owner, move || Ok(read_cone(&own))).await?;
     let Some(cone) = found else {
@@ -165,7 +157,7 @@ pub(super) async fn note_cone(place: &Place) -> Result<(), CheckoutError> {
 }
 
 /// Makes the folder in which the agent begins. No folder of the cone may contain it.
-pub(super) async fn make_beginning(subdirectory: &str, made: &Place) -> Result<(), CheckoutError> {
+pub(super) async fn make_beginning(subdirectory: &str, made: &Place) -> Result<()> {
     let tree = made.tree();
     let begins_in = PathBuf::from(subdirectory);
     blocking_as(made.owner, move || {
@@ -193,12 +185,12 @@ fn read_cone(own: &Path) -> Option<Cone> {
 
 /// Returns the folders of a workspace that was made. Without the file that names them, it is kept as
 /// one with all files: that loses nothing.
-pub(super) fn cone_at(place: &Place) -> Result<Cone, CheckoutError> {
+pub(super) fn cone_at(place: &Place) -> Result<Cone> {
     Ok(find_made(place)?.map(|made| Cone::new(&made.paths)).unwrap_or_default())
 }
 
 /// Returns the facts about a workspace since it was made; `None` without the file.
-pub(super) fn find_made(place: &Place) -> Result<Option<Made>, CheckoutError> {
+pub(super) fn find_made(place: &Place) -> Result<Option<Made>> {
     place.folder.join(MADE).exists().then(|| read_made(place)).transpose()
 }
 

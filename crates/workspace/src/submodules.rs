@@ -18,7 +18,7 @@ use super::objects::{is_folder, open, short_hash};
 use super::repository::Repository;
 use super::rights::{Owner, blocking_as, run_as};
 use super::source::{Source, entries};
-use super::{CheckoutError, Checkouts, Place};
+use super::{CheckoutError, Checkouts, Place, Result};
 use domain::workspace::{Cone, Remote, SubmoduleSource, check_address, is_name, resolve_address};
 use machine::locks::lock;
 
@@ -124,7 +124,7 @@ impl Checkouts {
         place: &Place,
         commit: &str,
         origin: &Origin<'_>,
-    ) -> Result<(), CheckoutError> {
+    ) -> Result<()> {
         let top = origin.source.map(|source| source.top.as_path());
         let source = origin.source.filter(|source| !source.is_bare);
         let path = || top.map(|top| top.display().to_string()).unwrap_or_default();
@@ -178,7 +178,7 @@ impl Checkouts {
         modules: Option<&Path>,
         address: Result<String, String>,
         origin: &Origin<'_>,
-    ) -> Result<(), CheckoutError> {
+    ) -> Result<()> {
         if let Some((modules, source)) = modules.zip(origin.source)
             && let Some(modules) = folder_in(modules, source)
             && (origin.is_of_person || may_read(&modules, origin.reader)?)
@@ -220,7 +220,7 @@ impl Checkouts {
         submodule: &Submodule,
         folder: &Path,
         owner: Option<Owner>,
-    ) -> Result<(), CheckoutError> {
+    ) -> Result<()> {
         let source = Source::of_folder(folder).await?;
         if source.owner != owner {
             let shown = folder.display();
@@ -245,7 +245,7 @@ impl Checkouts {
         submodule: &Submodule,
         url: &str,
         remote: Option<&Remote>,
-    ) -> Result<(), CheckoutError> {
+    ) -> Result<()> {
         let below = name_of(OsStr::new(url));
         let heads = format!("+refs/heads/*:{below}/heads/*");
         let exact = format!("+{}:{below}/commits/{}", submodule.commit, submodule.commit);
@@ -279,17 +279,13 @@ impl Checkouts {
         upstream: Option<&str>,
         tree: &Path,
         owner: Option<Owner>,
-    ) -> Result<(), CheckoutError> {
+    ) -> Result<()> {
         let unknown = Unknown::Refuse;
         let new = NewSubmodules { commit, cone, upstream, unknown, tree, owner };
         self.make_submodules(place, &new).await
     }
 
-    async fn make_submodules(
-        &self,
-        place: &Place,
-        new: &NewSubmodules<'_>,
-    ) -> Result<(), CheckoutError> {
+    async fn make_submodules(&self, place: &Place, new: &NewSubmodules<'_>) -> Result<()> {
         let NewSubmodules { commit: top, cone, upstream, unknown, .. } = *new;
         let address = upstream.map(str::to_owned);
         let mut around = vec![(top.to_owned(), PathBuf::new(), PathBuf::from(".git"), address)];
@@ -332,7 +328,7 @@ impl Checkouts {
         &self,
         place: &Place,
         commit: &str,
-    ) -> Result<BTreeSet<String>, CheckoutError> {
+    ) -> Result<BTreeSet<String>> {
         let mut seen = BTreeSet::new();
         let mut found = BTreeSet::new();
         let mut around = vec![commit.to_owned()];
@@ -351,18 +347,14 @@ impl Checkouts {
     }
 
     /// Returns whether a branch of the source has a commit.
-    pub(super) async fn is_of_source(
-        &self,
-        place: &Place,
-        commit: &str,
-    ) -> Result<bool, CheckoutError> {
+    pub(super) async fn is_of_source(&self, place: &Place, commit: &str) -> Result<bool> {
         let followed = format!("--glob={SOURCE}/*");
         let list = ["rev-list", "--max-count=1", commit, "--not", &followed];
         let ended = self.git.on(&place.keep(), list).long().end().await?;
         Ok(ended.code == Some(0) && ended.stdout.is_empty())
     }
 
-    async fn is_of_submodules(&self, place: &Place, commit: &str) -> Result<bool, CheckoutError> {
+    async fn is_of_submodules(&self, place: &Place, commit: &str) -> Result<bool> {
         let name = place.folder.file_name().unwrap_or_default().to_string_lossy();
         let followed = format!("--glob={SUBMODULES}/*");
         let own = format!("--glob=refs/agent-coordinator/kept/{name}/*");
@@ -379,7 +371,7 @@ impl Checkouts {
         commit: &str,
         cone: &Cone,
         tree: &Path,
-    ) -> Result<(), CheckoutError> {
+    ) -> Result<()> {
         let unknown = Unknown::LeaveEmpty;
         let owner = place.owner;
         let new = NewSubmodules { commit, cone, upstream: None, unknown, tree, owner };
@@ -394,7 +386,7 @@ impl Checkouts {
         folders: &SubmoduleFolders<'_>,
         address: Option<&str>,
         new: &NewSubmodules<'_>,
-    ) -> Result<(), CheckoutError> {
+    ) -> Result<()> {
         let SubmoduleFolders { path, modules, own } = *folders;
         let NewSubmodules { tree, owner, .. } = *new;
         let Submodule { name, commit, .. } = submodule;
@@ -461,11 +453,7 @@ impl Checkouts {
     }
 
     /// Returns the submodules of a commit that its file `.gitmodules` names.
-    async fn submodules_of(
-        &self,
-        place: &Place,
-        commit: &str,
-    ) -> Result<Vec<Submodule>, CheckoutError> {
+    async fn submodules_of(&self, place: &Place, commit: &str) -> Result<Vec<Submodule>> {
         let file = format!("--blob={commit}:.gitmodules");
         let listed = self.git.on(&place.keep(), ["config", &file, "--list", "-z"]).end().await?;
         if listed.code != Some(0) {
@@ -521,7 +509,7 @@ impl Checkouts {
 
     /// Returns whether the keep repository has a commit with all of its history. It may have the
     /// commit alone, from a repository with a history that is cut.
-    async fn has_history(&self, place: &Place, commit: &str) -> Result<bool, CheckoutError> {
+    async fn has_history(&self, place: &Place, commit: &str) -> Result<bool> {
         let list = ["rev-list", "--quiet", "--end-of-options", commit];
         Ok(self.git.on(&place.keep(), list).long().end().await?.code == Some(0))
     }
@@ -535,7 +523,7 @@ fn check_folder(
     folder: &Path,
     root: &Path,
     origin: &Origin<'_>,
-) -> Result<(PathBuf, Option<Owner>), CheckoutError> {
+) -> Result<(PathBuf, Option<Owner>)> {
     let shown = folder.display();
     let refused = |why: String| {
         Err(CheckoutError::Refused(format!("its address `{shown}` is not used: {why}")))
@@ -578,7 +566,7 @@ fn folder_in(modules: &Path, source: &Source) -> Option<PathBuf> {
 
 /// Returns whether the user who gets the files of a repository may read them there. Otherwise an
 /// agent that knows the id of a commit would get a private repository. Blocks shortly.
-fn may_read(folder: &Path, reader: Option<Owner>) -> Result<bool, CheckoutError> {
+fn may_read(folder: &Path, reader: Option<Owner>) -> Result<bool> {
     run_as(reader, || {
         let common = Repository::of(folder).map_or_else(|| folder.to_owned(), |found| found.common);
         let objects = common.join("objects");

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use super::inside::{InTheWay, Inside};
 use super::objects::short_hash;
 use super::rights::{Owner, give, run_as};
-use super::{CheckoutError, make_folder};
+use super::{CheckoutError, Result, make_folder};
 
 /// The beginning of the names of these folders.
 const NAME: &str = ".new-temporary-";
@@ -34,7 +34,7 @@ impl TemporaryRepository {
         parent: &Path,
         owner: Option<Owner>,
         settings: &Settings<'_>,
-    ) -> Result<Self, CheckoutError> {
+    ) -> Result<Self> {
         make_folder(parent)?;
         let mut number = [0; 8];
         getrandom::fill(&mut number)
@@ -55,7 +55,7 @@ impl TemporaryRepository {
 
     /// Makes the folder. Its owner cannot put something else in the place of the repository,
     /// because the folder around it is the daemon's.
-    fn make(folder: &Path, owner: Option<Owner>) -> Result<Self, CheckoutError> {
+    fn make(folder: &Path, owner: Option<Owner>) -> Result<Self> {
         let make = |path: &Path, mode: u32| {
             let mut builder = std::fs::DirBuilder::new();
             let made = builder.mode(mode).create(path);
@@ -77,7 +77,7 @@ impl TemporaryRepository {
     }
 
     /// Copies a file into the folder, as its owner. Blocks.
-    pub(super) fn fill(&self, name: &str, from: &mut File) -> Result<(), CheckoutError> {
+    pub(super) fn fill(&self, name: &str, from: &mut File) -> Result<()> {
         run_as(self.owner, || {
             let mut file = Inside::open(&self.path)?.make_file(Path::new(name), 0o600)?;
             io::copy(from, &mut file).map_err(CheckoutError::io("write", &self.path.join(name)))?;
@@ -86,7 +86,7 @@ impl TemporaryRepository {
     }
 
     /// Opens a regular file in the folder, as its owner. Blocks.
-    pub(super) fn open_file(&self, name: &str) -> Result<File, CheckoutError> {
+    pub(super) fn open_file(&self, name: &str) -> Result<File> {
         run_as(self.owner, || {
             let opened = Inside::open(&self.path)?.open_file(Path::new(name));
             opened.map_err(CheckoutError::io("read", &self.path.join(name)))
@@ -134,7 +134,7 @@ pub(super) struct Settings<'a> {
 }
 
 /// Writes a bare repository without the help of git. Blocks.
-pub(super) fn make_repository(folder: &Path, settings: &Settings<'_>) -> Result<(), CheckoutError> {
+pub(super) fn make_repository(folder: &Path, settings: &Settings<'_>) -> Result<()> {
     let Settings { format, attributes, excluded } = settings;
     let inside = Inside::open(folder)?;
     for name in ["objects", "refs", "info"] {

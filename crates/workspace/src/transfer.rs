@@ -13,7 +13,7 @@ use super::objects::lines;
 use super::refs::{is_id, read_text};
 use super::rights::blocking_as;
 use super::source::{Head, Source};
-use super::{CheckoutError, Checkouts, Place, rename, write};
+use super::{CheckoutError, Checkouts, Place, Result, rename, write};
 use machine::sys::user_names::name_of;
 
 /// Packs the objects that revisions of the standard input reach.
@@ -41,7 +41,7 @@ impl Checkouts {
         source: &Source,
         place: &Place,
         head: &Head,
-    ) -> Result<(), CheckoutError> {
+    ) -> Result<()> {
         let mut theirs: BTreeMap<String, String> = self.branches_of(source).await?;
         theirs = theirs.into_iter().map(|(name, id)| (format!("heads/{name}"), id)).collect();
         theirs.extend(head.commit.clone().map(|commit| ("HEAD".to_owned(), commit)));
@@ -75,10 +75,7 @@ impl Checkouts {
 
     /// Returns the refs of the keep repository that follow those of the source, below `refs/`. The
     /// keep repository has all that they reach.
-    pub(super) async fn followed(
-        &self,
-        place: &Place,
-    ) -> Result<BTreeMap<String, String>, CheckoutError> {
+    pub(super) async fn followed(&self, place: &Place) -> Result<BTreeMap<String, String>> {
         let list = ["for-each-ref", "--format=%(objectname) %(refname)", SOURCE];
         let listed = self.git.on(&place.keep(), list).text().await?;
         let refs = listed.lines().filter_map(|line| line.split_once(' '));
@@ -97,7 +94,7 @@ impl Checkouts {
         place: &Place,
         wanted: &BTreeSet<String>,
         known: &BTreeSet<String>,
-    ) -> Result<(), CheckoutError> {
+    ) -> Result<()> {
         self.note_shallow(source, place).await?;
         if wanted.is_empty() {
             return Ok(());
@@ -130,7 +127,7 @@ impl Checkouts {
         known: &BTreeSet<String>,
         mut there: BTreeSet<String>,
         is_proof_needed: bool,
-    ) -> Result<bool, CheckoutError> {
+    ) -> Result<bool> {
         loop {
             let sent = self.take_pack(place, &sender, revisions(wanted, &there)).await;
             let is_everything = there.is_empty();
@@ -151,7 +148,7 @@ impl Checkouts {
     }
 
     /// Returns whether the keep repository has anything.
-    async fn has_refs(&self, place: &Place) -> Result<bool, CheckoutError> {
+    async fn has_refs(&self, place: &Place) -> Result<bool> {
         let list = ["for-each-ref", "--count=1", "--format=%(refname)"];
         Ok(!self.git.on(&place.keep(), list).text().await?.is_empty())
     }
@@ -161,7 +158,7 @@ impl Checkouts {
         &self,
         source: &Source,
         ids: impl Iterator<Item = &String>,
-    ) -> Result<BTreeSet<String>, CheckoutError> {
+    ) -> Result<BTreeSet<String>> {
         let check = ["cat-file", "--batch-check=%(objectname)"];
         let listed = source.git(&self.git, check).input(lines(ids)).long().text().await?;
         Ok(listed.lines().filter(|line| is_id(line)).map(str::to_owned).collect())
@@ -175,7 +172,7 @@ impl Checkouts {
         wanted: &BTreeSet<String>,
         known: &BTreeSet<String>,
         sent: Option<&Path>,
-    ) -> Result<bool, CheckoutError> {
+    ) -> Result<bool> {
         let format = if sent.is_some() { "--no-object-names" } else { "--quiet" };
         let list = ["rev-list", "--objects", format, "--stdin"];
         let list = self.git.on(&place.keep(), list).input(revisions(wanted, known)).long();
@@ -196,7 +193,7 @@ impl Checkouts {
         place: &Place,
         named: &BTreeSet<String>,
         last: Option<&str>,
-    ) -> Result<(), CheckoutError> {
+    ) -> Result<()> {
         let last: BTreeSet<String> = last.into_iter().map(str::to_owned).collect();
         let mut known = BTreeSet::new();
         for last in &last {
@@ -220,12 +217,7 @@ impl Checkouts {
     ///
     /// # Errors
     /// `Refused` with the remedy if the owner of the source cannot write there.
-    pub(super) async fn give(
-        &self,
-        source: &Source,
-        place: &Place,
-        commit: &String,
-    ) -> Result<(), CheckoutError> {
+    pub(super) async fn give(&self, source: &Source, place: &Place, commit: &String) -> Result<()> {
         let theirs = self.branches_of(source).await?;
         let theirs: BTreeSet<String> = theirs.into_values().collect();
         let known = self.kinds(place, theirs.iter()).await?;
@@ -269,11 +261,7 @@ impl Checkouts {
 
     /// Adds the commits at which the history of the source is cut off to those of the keep
     /// repository.
-    pub(super) async fn note_shallow(
-        &self,
-        source: &Source,
-        place: &Place,
-    ) -> Result<(), CheckoutError> {
+    pub(super) async fn note_shallow(&self, source: &Source, place: &Place) -> Result<()> {
         let file = source.common.join("shallow");
         let Some(theirs) = blocking_as(source.owner, move || Ok(read_text(&file))).await? else {
             return Ok(());
@@ -298,10 +286,7 @@ impl Checkouts {
     }
 
     /// Returns the branches of the source as they are now, each with its commit.
-    pub(super) async fn branches_of(
-        &self,
-        source: &Source,
-    ) -> Result<BTreeMap<String, String>, CheckoutError> {
+    pub(super) async fn branches_of(&self, source: &Source) -> Result<BTreeMap<String, String>> {
         let list = ["for-each-ref", "--format=%(objectname) %(refname:lstrip=2)", "refs/heads/"];
         let listed = source.git(&self.git, list).text().await?;
         let branches = listed.lines().filter_map(|line| line.split_once(' '));

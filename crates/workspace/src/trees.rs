@@ -10,7 +10,7 @@ use super::nested::raw_objects;
 use super::objects::lines;
 use super::rights::Owner;
 use super::transfer::revisions;
-use super::{CheckoutError, Checkouts, Place};
+use super::{CheckoutError, Checkouts, Place, Result};
 use domain::WorkspaceId;
 use domain::workspace::fault_of;
 
@@ -30,7 +30,7 @@ impl Checkouts {
         &'a self,
         ids: &BTreeSet<String>,
         on_objects: &impl Fn(&[&str]) -> Call<'a>,
-    ) -> Result<(), CheckoutError> {
+    ) -> Result<()> {
         if ids.is_empty() {
             return Ok(());
         }
@@ -62,7 +62,7 @@ impl Checkouts {
         &'a self,
         ids: &[String],
         on_objects: &impl Fn(&[&str]) -> Call<'a>,
-    ) -> Result<(), CheckoutError> {
+    ) -> Result<()> {
         if ids.is_empty() {
             return Ok(());
         }
@@ -83,11 +83,7 @@ impl Checkouts {
     ///
     /// # Errors
     /// `Refused`, with the commit and the reason.
-    pub(super) async fn check_commit(
-        &self,
-        place: &Place,
-        commit: &str,
-    ) -> Result<(), CheckoutError> {
+    pub(super) async fn check_commit(&self, place: &Place, commit: &str) -> Result<()> {
         let refused = |error| match error {
             CheckoutError::Malformed(reason) => {
                 CheckoutError::Refused(format!("the commit {commit} is not checked out: {reason}"))
@@ -116,7 +112,7 @@ impl Checkouts {
         id: &WorkspaceId,
         commit: &String,
         objects: &BTreeSet<String>,
-    ) -> Result<(), CheckoutError> {
+    ) -> Result<()> {
         self.check_size(place, commit).await?;
         match self.foreign(place, id, [commit], objects).await?.first() {
             Some(other) => Err(CheckoutError::Malformed(format!(
@@ -136,7 +132,7 @@ impl Checkouts {
         id: &WorkspaceId,
         ids: impl IntoIterator<Item = &String>,
         objects: &BTreeSet<String>,
-    ) -> Result<BTreeSet<String>, CheckoutError> {
+    ) -> Result<BTreeSet<String>> {
         let Some(owner) = place.owner.filter(|owner| *owner != Owner::ROOT) else {
             // Such an agent can read the keep repository itself.
             return Ok(BTreeSet::new());
@@ -169,11 +165,7 @@ impl Checkouts {
     ///
     /// # Errors
     /// `Malformed`, with the commit.
-    pub(super) async fn check_size(
-        &self,
-        place: &Place,
-        commit: &str,
-    ) -> Result<(), CheckoutError> {
+    pub(super) async fn check_size(&self, place: &Place, commit: &str) -> Result<()> {
         // Two bytes for each file and each folder.
         let most = self.git.limits.files;
         let list = ["ls-tree", "-r", "-t", "-z", "--full-tree", "--format=.", commit];

@@ -21,7 +21,7 @@ use super::disk::n_free;
 use super::objects::names_in;
 use super::rights::{Owner, run_as};
 use super::source::Source;
-use super::{CheckoutError, Checkouts, Place, blocking, rename, write};
+use super::{CheckoutError, Checkouts, Place, Result, blocking, rename, write};
 use domain::ProjectId;
 use domain::printable::bytes;
 use machine::crash_point::{self, CrashPoint};
@@ -109,7 +109,7 @@ impl Checkouts {
     ///
     /// # Errors
     /// Nothing is lost then, and the next attempt goes on. A damaged pack is only named in the log.
-    pub(super) async fn mend(&self, source: &Source, place: &Place) -> Result<(), CheckoutError> {
+    pub(super) async fn mend(&self, source: &Source, place: &Place) -> Result<()> {
         let is_mended = place.as_keeper(|keep| Ok(keep.join(MENDED).exists()))?;
         if is_mended || !place.has_keep()? {
             return Ok(());
@@ -137,7 +137,7 @@ impl Checkouts {
 
     /// Replaces each file with objects of a keep repository of the daemon's own user that another
     /// user can change by a copy, and checks the packs among them.
-    pub(super) async fn copy_linked_objects(&self, place: &Place) -> Result<(), CheckoutError> {
+    pub(super) async fn copy_linked_objects(&self, place: &Place) -> Result<()> {
         if place.keeper().is_some() {
             return Ok(());
         }
@@ -173,10 +173,7 @@ impl Checkouts {
 
 /// Returns the files in a folder of objects that have a second name or another owner than the
 /// daemon's user and the keeper, with their sizes in bytes. Blocks.
-fn shared_files(
-    objects: &Path,
-    keeper: Option<Owner>,
-) -> Result<Vec<(PathBuf, u64)>, CheckoutError> {
+fn shared_files(objects: &Path, keeper: Option<Owner>) -> Result<Vec<(PathBuf, u64)>> {
     let own_uid = rustix::process::geteuid().as_raw();
     let is_own = |uid| uid == own_uid || keeper.is_some_and(|keeper| keeper.uid == uid);
     let mut shared = Vec::new();
@@ -203,7 +200,7 @@ pub(super) fn replace_shared(
     shared: Vec<(PathBuf, u64)>,
     n_free: impl Fn() -> Option<u64>,
     note: impl Fn(Copying),
-) -> Result<Vec<PathBuf>, CheckoutError> {
+) -> Result<Vec<PathBuf>> {
     for (file, _) in &shared {
         // An attempt that was killed may have left it, and it takes room.
         let _ = std::fs::remove_file(new_copy(file));
@@ -226,7 +223,7 @@ fn can_share(file: &Path) -> bool {
 
 /// Checks that there is room in `folder` for copies of so many bytes, so that nothing changes
 /// without it.
-fn check_room(folder: &Path, n_bytes: u64, n_free: Option<u64>) -> Result<(), CheckoutError> {
+fn check_room(folder: &Path, n_bytes: u64, n_free: Option<u64>) -> Result<()> {
     match n_free.filter(|n_free| *n_free < n_bytes) {
         None => Ok(()),
         Some(n_free) => Err(CheckoutError::NoRoom(format!(
@@ -238,10 +235,7 @@ fn check_room(folder: &Path, n_bytes: u64, n_free: Option<u64>) -> Result<(), Ch
 }
 
 /// Replaces each such file by a copy. Returns their paths. Blocks.
-fn replace_by_copies(
-    shared: Vec<(PathBuf, u64)>,
-    note: impl Fn(Copying),
-) -> Result<Vec<PathBuf>, CheckoutError> {
+fn replace_by_copies(shared: Vec<(PathBuf, u64)>, note: impl Fn(Copying)) -> Result<Vec<PathBuf>> {
     let n_all = shared.iter().map(|(_, n_bytes)| n_bytes).sum();
     let mut n_copied = 0;
     let mut copied = Vec::new();
@@ -264,7 +258,7 @@ fn replace_by_copies(
 
 /// Gives the files and folders of root in a repository and its work tree to the owner, as far as
 /// all users may read them. Returns the other entries of root. Blocks.
-fn give_back(top: &Path, owner: Owner) -> Result<Vec<PathBuf>, CheckoutError> {
+fn give_back(top: &Path, owner: Owner) -> Result<Vec<PathBuf>> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let failed = |error: Errno| CheckoutError::io("open", top)(error.into());
     // The owner may have put another folder on the way, but only one that is its own counts.
@@ -283,7 +277,7 @@ struct Giver {
 }
 
 impl Giver {
-    fn look(&mut self, folder: BorrowedFd<'_>, path: &Path) -> Result<(), CheckoutError> {
+    fn look(&mut self, folder: BorrowedFd<'_>, path: &Path) -> Result<()> {
         let entries = Dir::read_from(folder)
             .and_then(Iterator::collect::<Result<Vec<_>, _>>)
             .map_err(|error| CheckoutError::io("read", path)(error.into()))?;

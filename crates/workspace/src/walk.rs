@@ -12,9 +12,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sha2::{Digest as _, Sha256};
 
-use super::CheckoutError;
 use super::nested::{LFS, Part, PartKind, is_kept_aside, part_at};
 use super::rights::{is_open_to_others, is_root_here, may_read};
+use super::{CheckoutError, Result};
 
 /// The longest path that git and the system accept, in bytes.
 const MAX_PATH: usize = 4_095;
@@ -44,7 +44,7 @@ pub(super) struct Walk {
 ///
 /// # Errors
 /// `tree` itself is unreadable.
-pub(super) fn walk(tree: &Path) -> Result<Walk, CheckoutError> {
+pub(super) fn walk(tree: &Path) -> Result<Walk> {
     let mut walker = Walker { found: Walk::default(), hash: Sha256::new() };
     for (name, found) in read_entries(tree).map_err(CheckoutError::io("read", tree))? {
         walker.look(tree, Path::new(&name), found, name == ".git");
@@ -63,7 +63,7 @@ pub(super) fn walk(tree: &Path) -> Result<Walk, CheckoutError> {
 pub(super) fn find_refused(
     tree: &Path,
     skipped: &BTreeSet<PathBuf>,
-) -> Result<Vec<(PathBuf, &'static str)>, CheckoutError> {
+) -> Result<Vec<(PathBuf, &'static str)>> {
     let mut found = Vec::new();
     let mut folders = vec![PathBuf::new()];
     let read = |folder: &Path| std::fs::read_dir(tree.join(folder));

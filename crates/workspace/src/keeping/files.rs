@@ -9,7 +9,7 @@ use crate::nested::Nested;
 use crate::refs::is_id;
 use crate::rights::{Owner, blocking_as};
 use crate::source::entries;
-use crate::{CheckoutError, Checkouts, KeepPolicy, Place, remove_folder};
+use crate::{CheckoutError, Checkouts, KeepPolicy, Place, Result, remove_folder};
 
 /// The trees of the files.
 pub(crate) struct Files {
@@ -31,7 +31,7 @@ impl Checkouts {
         place: &Place,
         arguments: &[&OsStr],
         index: &Path,
-    ) -> Result<Call<'_>, CheckoutError> {
+    ) -> Result<Call<'_>> {
         let files = place.files();
         // Git obeys the settings there with the rights of the user of the call.
         let is_other = |found: &Owner| place.owner.is_none_or(|owner| owner.uid != found.uid);
@@ -59,7 +59,7 @@ impl Checkouts {
     }
 
     /// Returns the ignored files and folders of a workspace, relative to it.
-    pub(crate) async fn list_ignored(&self, place: &Place) -> Result<Vec<PathBuf>, CheckoutError> {
+    pub(crate) async fn list_ignored(&self, place: &Place) -> Result<Vec<PathBuf>> {
         let list = ["ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z"];
         let listed = self.on_files(place, &list.map(OsStr::new), &place.index())?.run().await?;
         Ok(entries(&listed).map(Path::to_owned).collect())
@@ -75,7 +75,7 @@ impl Checkouts {
         ignored: Vec<PathBuf>,
         policy: &KeepPolicy,
         left_out: &mut Vec<String>,
-    ) -> Result<Files, CheckoutError> {
+    ) -> Result<Files> {
         let tree = place.tree();
         let on_files = |arguments: &[&OsStr], index: &Path| self.on_files(place, arguments, index);
         // A call that was killed may have left the lock of the index.
@@ -130,7 +130,7 @@ impl Checkouts {
 
     /// Takes the files that git wrote as another owner into the keep repository. The owner controls
     /// what is there, so it is checked like the objects of the agent's own repository.
-    async fn take_written(&self, place: &Place, files: Files) -> Result<Files, CheckoutError> {
+    async fn take_written(&self, place: &Place, files: Files) -> Result<Files> {
         if place.owner.is_none() {
             return Ok(files);
         }
@@ -155,7 +155,7 @@ impl Checkouts {
 
     /// Takes the objects that git wrote as another owner into the keep repository. Does nothing for
     /// the daemon's own user.
-    pub(crate) async fn take_scratch(&self, place: &Place) -> Result<(), CheckoutError> {
+    pub(crate) async fn take_scratch(&self, place: &Place) -> Result<()> {
         if place.owner.is_none() {
             return Ok(());
         }
@@ -168,11 +168,7 @@ impl Checkouts {
 }
 
 /// Copies the index of a workspace.
-pub(crate) async fn copy_as(
-    owner: Option<Owner>,
-    from: &Path,
-    to: &Path,
-) -> Result<(), CheckoutError> {
+pub(crate) async fn copy_as(owner: Option<Owner>, from: &Path, to: &Path) -> Result<()> {
     let from = from.to_owned();
     let to = to.to_owned();
     let copy = move || std::fs::copy(&from, &to).map_err(CheckoutError::io("write", &to));

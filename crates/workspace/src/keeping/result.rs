@@ -10,7 +10,7 @@ use crate::refs::{Refs, is_id};
 use crate::remote::FORGE;
 use crate::sparse::find_made;
 use crate::transfer::revisions;
-use crate::{CheckoutError, Checkouts, Place};
+use crate::{CheckoutError, Checkouts, Place, Result};
 use domain::workspace::{Content, Found, KeepOrder, NewCommits, Order, OtherTip, Tip, find_result};
 
 /// The list of the commits that a workspace began with, in the folder `git` of a kept commit.
@@ -64,7 +64,7 @@ impl Checkouts {
         place: &Place,
         order: &KeepOrder,
         refs: &Refs,
-    ) -> Result<Looked, CheckoutError> {
+    ) -> Result<Looked> {
         let mut tips = refs.tips();
         let is_of_task = |tip: &Tip| tip.branch.as_ref() == Some(&order.branch);
         tips.sort_by_key(|tip| tip.place.is_none() && !is_of_task(tip));
@@ -101,7 +101,7 @@ impl Checkouts {
         &self,
         order: &Order,
         place: &Place,
-    ) -> Result<Option<BTreeSet<String>>, CheckoutError> {
+    ) -> Result<Option<BTreeSet<String>>> {
         let Some(kept) = &order.restores else {
             return self.of_source_now(place, None).await.map(Some);
         };
@@ -120,11 +120,7 @@ impl Checkouts {
 
     /// Returns the commits of the branches of the source as they are now, apart from those that
     /// contain `result`.
-    async fn of_source_now(
-        &self,
-        place: &Place,
-        result: Option<&str>,
-    ) -> Result<BTreeSet<String>, CheckoutError> {
+    async fn of_source_now(&self, place: &Place, result: Option<&str>) -> Result<BTreeSet<String>> {
         let without = result.map(|result| format!("--no-contains={result}"));
         let list = ["for-each-ref", "--format=%(objectname)"].into_iter();
         let list = list.chain(without.as_deref()).chain([SOURCE, FORGE]);
@@ -134,11 +130,7 @@ impl Checkouts {
 
     /// Returns the line of a tree that names the list of the commits that a workspace began with; no
     /// line if they were not noted.
-    pub(super) async fn begun_entry(
-        &self,
-        place: &Place,
-        order: &KeepOrder,
-    ) -> Result<String, CheckoutError> {
+    pub(super) async fn begun_entry(&self, place: &Place, order: &KeepOrder) -> Result<String> {
         let (begun, is_noted) = self.begun(place, order).await?;
         if !is_noted {
             return Ok(String::new());
@@ -150,11 +142,7 @@ impl Checkouts {
 
     /// Returns the commits that a workspace began with, as far as they are there, and whether they
     /// were noted. It began with all that they reach, too.
-    async fn begun(
-        &self,
-        place: &Place,
-        order: &KeepOrder,
-    ) -> Result<(BTreeSet<String>, bool), CheckoutError> {
+    async fn begun(&self, place: &Place, order: &KeepOrder) -> Result<(BTreeSet<String>, bool)> {
         let made = find_made(place)?;
         let noted = made.and_then(|made| made.begun);
         let is_noted = noted.is_some();
@@ -182,7 +170,7 @@ impl Checkouts {
         order: &KeepOrder,
         chosen: OtherTip,
         mut content: Content,
-    ) -> Result<Content, CheckoutError> {
+    ) -> Result<Content> {
         self.git.check().await?;
         let place = self.places.place(&order.project, &order.id);
         let _locked = self.lock_keep(&order.project, &place).await?;
@@ -226,7 +214,7 @@ impl Checkouts {
         tip: &str,
         begun: &BTreeSet<String>,
         otherwise: u32,
-    ) -> Result<u32, CheckoutError> {
+    ) -> Result<u32> {
         let range = result.map_or_else(|| tip.to_owned(), |result| format!("{result}...{tip}"));
         let compare = ["rev-list", "--count", "--no-merges", "--cherry-pick", "--right-only"];
         let compare = self.git.on(&place.keep(), compare.into_iter().chain(["--stdin"]));
@@ -245,7 +233,7 @@ impl Checkouts {
         order: &KeepOrder,
         result: Option<&str>,
         looked: &Looked,
-    ) -> Result<Vec<OtherTip>, CheckoutError> {
+    ) -> Result<Vec<OtherTip>> {
         let is_undecided = looked.found == Found::Undecided;
         let result = result.filter(|_| !is_undecided);
         let mut others: Vec<OtherTip> = Vec::new();

@@ -7,7 +7,7 @@ use super::count;
 use crate::git::GitError;
 use crate::nested::{Nested, part_place};
 use crate::source::entries;
-use crate::{CheckoutError, Checkouts, Place};
+use crate::{CheckoutError, Checkouts, Place, Result};
 use domain::workspace::{Cone, Content, KeepOrder};
 
 /// The files of a work tree.
@@ -35,7 +35,7 @@ impl Checkouts {
         cone: &Cone,
         result: Option<&str>,
         objects: &BTreeSet<String>,
-    ) -> Result<Vec<WorkTree>, CheckoutError> {
+    ) -> Result<Vec<WorkTree>> {
         let mut found = Vec::new();
         for (path, visible) in &nested.linked {
             let at = nested.heads.get(path);
@@ -58,7 +58,7 @@ impl Checkouts {
         result: Option<&str>,
         work_trees: &[WorkTree],
         content: &mut Content,
-    ) -> Result<Option<String>, CheckoutError> {
+    ) -> Result<Option<String>> {
         let message = format!("left uncommitted by {}\n", order.agent);
         let mut taken: Option<String> = None;
         // The commit after which `taken` is.
@@ -112,7 +112,7 @@ impl Checkouts {
         head: &str,
         left: &str,
         order: &KeepOrder,
-    ) -> Result<Option<String>, CheckoutError> {
+    ) -> Result<Option<String>> {
         // Git merges from the commit that both sides have last in common. This side has the other
         // commit as one change of HEAD.
         let message = format!("left uncommitted by {}\n", order.agent);

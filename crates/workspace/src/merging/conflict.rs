@@ -1,6 +1,6 @@
 //! Looks whether a conflict is over.
 
-use crate::{CheckoutError, Checkouts, Place};
+use crate::{Checkouts, Place, Result};
 use domain::workspace::{Conflict, KeepOrder};
 
 impl Checkouts {
@@ -11,7 +11,7 @@ impl Checkouts {
         place: &Place,
         order: &KeepOrder,
         result: Option<&String>,
-    ) -> Result<Option<Conflict>, CheckoutError> {
+    ) -> Result<Option<Conflict>> {
         let Some((before, result)) = order.conflict.as_deref().zip(result) else {
             return Ok(None);
         };

@@ -8,7 +8,7 @@ use super::{BranchMove, MergeOrder, Merged, Sides};
 use crate::git::GitError;
 use crate::rights::{Owner, blocking_as, is_open_to_others, is_root_here};
 use crate::source::{Source, advice_on_open, entries, owner_of_work_tree};
-use crate::{CheckoutError, Checkouts, Place};
+use crate::{CheckoutError, Checkouts, Place, Result};
 use domain::store_state::span;
 use domain::workspace::Published;
 use machine::sys::user_names::login_of;
@@ -56,7 +56,7 @@ impl Checkouts {
         source: &Source,
         place: &Place,
         moved: BranchMove<'_>,
-    ) -> Result<Result<(), String>, CheckoutError> {
+    ) -> Result<Result<(), String>> {
         let BranchMove { branch, target, new } = moved;
         let done = match self.ready(source, place, moved).await? {
             Err(message) => return Ok(Err(message)),
@@ -79,7 +79,7 @@ impl Checkouts {
         source: &Source,
         place: &Place,
         moved: BranchMove<'_>,
-    ) -> Result<Result<Option<PathBuf>, String>, CheckoutError> {
+    ) -> Result<Result<Option<PathBuf>, String>> {
         let BranchMove { branch, target, new } = moved;
         let checked_out = self.work_tree_of(source, branch).await?;
         if self.is_rebased(source, branch).await? {
@@ -107,7 +107,7 @@ impl Checkouts {
         folder: &Path,
         target: &str,
         new: &str,
-    ) -> Result<(), CheckoutError> {
+    ) -> Result<()> {
         if source.owner.is_some() || !is_root_here() {
             return Ok(());
         }
@@ -134,7 +134,7 @@ impl Checkouts {
         &self,
         source: &Source,
         branch: &str,
-    ) -> Result<Option<PathBuf>, CheckoutError> {
+    ) -> Result<Option<PathBuf>> {
         let list = ["worktree", "list", "--porcelain", "-z"];
         let listed = source.git(&self.git, list).run().await?;
         let mut folder = None;
@@ -158,7 +158,7 @@ impl Checkouts {
 pub(super) async fn answer_of(
     done: Result<Vec<u8>, GitError>,
     source: &Source,
-) -> Result<Result<(), String>, CheckoutError> {
+) -> Result<Result<(), String>> {
     match done.map_err(|error| source.explain(error)) {
         Ok(_) => Ok(Ok(())),
         Err(CheckoutError::Git(GitError::Failed { message, .. })) => {
@@ -173,7 +173,7 @@ pub(super) async fn answer_of(
 }
 
 /// Returns the sentence about the lock that git names in a message, as its owner finds it now.
-async fn about_lock(said: &str, owner: Option<Owner>) -> Result<Option<String>, CheckoutError> {
+async fn about_lock(said: &str, owner: Option<Owner>) -> Result<Option<String>> {
     let Some(path) = lock_in(said).map(PathBuf::from) else {
         return Ok(None);
     };

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use super::{BranchMove, MergeOrder, Merged, ON_THE_WAY, Sides};
 use crate::refs::is_id;
 use crate::source::Source;
-use crate::{CheckoutError, Checkouts, Place};
+use crate::{Checkouts, Place, Result};
 use domain::workspace::{Commit, EarlierMerges, REVERTS, Repeat, Reverted, find_reverted};
 use domain::{ProjectId, WorkspaceId};
 
@@ -83,7 +83,7 @@ impl Checkouts {
         branch: &str,
         result: &str,
         moved: BranchMove<'_>,
-    ) -> Result<(), CheckoutError> {
+    ) -> Result<()> {
         let BranchMove { branch: into, target, new } = moved;
         let number = self.noted(place, branch).await?.first().map_or(1, |last| last.number + 1);
         let tree = format!("{new}^{{tree}}");
@@ -98,12 +98,7 @@ impl Checkouts {
     }
 
     /// Gives a branch the notes of another one, whose result it has.
-    pub(crate) async fn carry_notes(
-        &self,
-        from: &str,
-        to: &str,
-        place: &Place,
-    ) -> Result<(), CheckoutError> {
+    pub(crate) async fn carry_notes(&self, from: &str, to: &str, place: &Place) -> Result<()> {
         let names = [merged_ref(from)];
         for (name, note) in self.refs_below(place, &names).await? {
             let number = name.trim_start_matches(names[0].as_str());
@@ -114,7 +109,7 @@ impl Checkouts {
     }
 
     /// Returns the notes about merges, the newest first.
-    async fn noted(&self, place: &Place, branch: &str) -> Result<Vec<Noted>, CheckoutError> {
+    async fn noted(&self, place: &Place, branch: &str) -> Result<Vec<Noted>> {
         let names = merged_ref(branch);
         let list = ["for-each-ref", "--format=%(refname) %(subject)", &names];
         let listed = self.git.on(&place.keep(), list).text().await?;
@@ -131,7 +126,7 @@ impl Checkouts {
         place: &Place,
         target: &str,
         result: &str,
-    ) -> Result<EarlierMerges, CheckoutError> {
+    ) -> Result<EarlierMerges> {
         let has_result = self.contains(place, target, result).await?;
         // A person who wants only the newer changes does not want the reverted ones.
         let reverted = match order.repeat {
@@ -179,7 +174,7 @@ impl Checkouts {
         sides: &Sides<'_>,
         branch: String,
         target: &str,
-    ) -> Result<Merged, CheckoutError> {
+    ) -> Result<Merged> {
         let Sides { place, result, .. } = *sides;
         let mut merge = None;
         for noted in self.merges_on(order, place, target, result).await? {
@@ -199,7 +194,7 @@ impl Checkouts {
         place: &Place,
         target: &str,
         result: &str,
-    ) -> Result<Vec<Noted>, CheckoutError> {
+    ) -> Result<Vec<Noted>> {
         let mut all = self.noted(place, &order.branch).await?;
         if let Some(new) = order.merged.as_ref().filter(|_| all.is_empty()) {
             let [new, result, target] = [new, result, &format!("{new}^1")].map(str::to_owned);
@@ -219,10 +214,7 @@ impl Checkouts {
     ///
     /// # Errors
     /// Git cannot be run, or does not know the merge.
-    pub async fn revert_of(
-        &self,
-        order: &RevertOrder,
-    ) -> Result<Option<FoundRevert>, CheckoutError> {
+    pub async fn revert_of(&self, order: &RevertOrder) -> Result<Option<FoundRevert>> {
         self.git.check().await?;
         let RevertOrder { id, project, branch, source, base_ref, merge } = order;
         let place = self.places.place(project, id);
@@ -255,7 +247,7 @@ impl Checkouts {
         place: &Place,
         target: &str,
         result: &str,
-    ) -> Result<Vec<Reverted>, CheckoutError> {
+    ) -> Result<Vec<Reverted>> {
         let range = format!("{result}..{target}");
         let call = self.git.on(&place.keep(), list_reverts(&range)).long().cut_at(MAX_LISTED);
         Ok(find_reverted(&parse_commits(&call.end().await?.stdout)))
@@ -267,7 +259,7 @@ impl Checkouts {
         place: &Place,
         noted: &Noted,
         reverted: &[Reverted],
-    ) -> Result<Option<Reverted>, CheckoutError> {
+    ) -> Result<Option<Reverted>> {
         if reverted.is_empty() {
             return Ok(None);
         }
@@ -288,7 +280,7 @@ impl Checkouts {
         &self,
         place: &Place,
         Noted { new, target, .. }: &Noted,
-    ) -> Result<Vec<String>, CheckoutError> {
+    ) -> Result<Vec<String>> {
         let range = match self.resolve(place, target).await? {
             Some(target) => format!("{target}..{new}"),
             None => new.clone(),

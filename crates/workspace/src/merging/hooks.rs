@@ -10,7 +10,7 @@ use super::{MergeOrder, Sides};
 use crate::git::GitError;
 use crate::rights::blocking_as;
 use crate::source::Source;
-use crate::{CheckoutError, Checkouts};
+use crate::{Checkouts, Result};
 use domain::workspace::{HookStep, MergeStyle, hooks_of_commit};
 
 /// The home of a user that this machine does not know.
@@ -25,7 +25,7 @@ impl Checkouts {
         sides: &Sides<'_>,
         branch: &str,
         new: &str,
-    ) -> Result<Vec<PathBuf>, CheckoutError> {
+    ) -> Result<Vec<PathBuf>> {
         let Sides { source, place, result } = *sides;
         let is_skipped = order.hooks.step(true, source.owner.is_none()) == HookStep::Skip;
         if is_skipped || order.style == MergeStyle::Rebase || new == result {
@@ -45,11 +45,7 @@ impl Checkouts {
     }
 
     /// Returns the folder in which git of the owner finds hooks, at a work tree or at the source.
-    async fn folder_of_hooks(
-        &self,
-        source: &Source,
-        work_tree: Option<&Path>,
-    ) -> Result<PathBuf, CheckoutError> {
+    async fn folder_of_hooks(&self, source: &Source, work_tree: Option<&Path>) -> Result<PathBuf> {
         let top = work_tree.unwrap_or(&source.top);
         let ask = ["config", "--get", "--type=path", "core.hooksPath"];
         let home = home_of_owner(source.owner).await.unwrap_or_else(|| NO_HOME.into());

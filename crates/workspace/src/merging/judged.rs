@@ -19,7 +19,7 @@ use crate::git::HookRun;
 use crate::inside::Inside;
 use crate::rights::blocking_as;
 use crate::source::{Source, entries};
-use crate::{CheckoutError, Checkouts, KeepState};
+use crate::{CheckoutError, Checkouts, KeepState, Result};
 use domain::workspace::COMMIT_MSG;
 use machine::crash_point::{self, CrashPoint};
 use runtime::telemetry::ErrorChain;
@@ -52,7 +52,7 @@ impl Checkouts {
         moved: BranchMove<'_>,
         hooks: &[PathBuf],
         locked: OwnedMutexGuard<KeepState>,
-    ) -> Result<Merged, CheckoutError> {
+    ) -> Result<Merged> {
         let Sides { source, place, .. } = *sides;
         let BranchMove { branch, target, new } = moved;
         let folder = match self.ready(source, place, moved).await? {
@@ -104,7 +104,7 @@ impl Checkouts {
         record: &Record,
         path: &Path,
         hooks: &[PathBuf],
-    ) -> Result<Merged, CheckoutError> {
+    ) -> Result<Merged> {
         let Sides { source, place, result } = *sides;
         let branch = record.branch.clone();
         let Parts { tree, parents, message, .. } = self.parts_of(place, &record.new).await?;
@@ -155,7 +155,7 @@ impl Checkouts {
         record: &Record,
         hooks: &[PathBuf],
         message: &str,
-    ) -> Result<Verdict, CheckoutError> {
+    ) -> Result<Verdict> {
         if let Some(folder) = &record.folder
             && let Err(message) = self.write_files(source, folder, record).await?
         {
@@ -213,7 +213,7 @@ impl Checkouts {
         source: &Source,
         folder: &Path,
         record: &Record,
-    ) -> Result<Result<(), String>, CheckoutError> {
+    ) -> Result<Result<(), String>> {
         let merge = [
             "merge",
             "--squash",
@@ -231,11 +231,7 @@ impl Checkouts {
 
     /// Removes the message that git has for a squash, which a later commit of the person would
     /// get, and the one that the hook had.
-    pub(super) async fn remove_message(
-        &self,
-        source: &Source,
-        folder: &Path,
-    ) -> Result<(), CheckoutError> {
+    pub(super) async fn remove_message(&self, source: &Source, folder: &Path) -> Result<()> {
         let git_dir = self.git_dir(source, folder).await?;
         let remove = move || {
             let inside = Inside::open(&git_dir)?;
@@ -246,11 +242,7 @@ impl Checkouts {
     }
 
     /// Moves the branch to the new commit, unless it is at another one than before.
-    async fn move_branch(
-        &self,
-        source: &Source,
-        record: &Record,
-    ) -> Result<Result<(), String>, CheckoutError> {
+    async fn move_branch(&self, source: &Source, record: &Record) -> Result<Result<(), String>> {
         if record.folder.is_some() {
             let place = self.work_tree_of(source, &record.branch).await?;
             if place != record.folder {
@@ -272,7 +264,7 @@ impl Checkouts {
         source: &Source,
         record: &Record,
         commit: &str,
-    ) -> Result<bool, CheckoutError> {
+    ) -> Result<bool> {
         let name = format!("refs/heads/{}", record.branch);
         let find = ["rev-parse", "--quiet", "--verify", "--end-of-options", &name];
         let found = source.git(&self.git, find).end().await?;
@@ -285,7 +277,7 @@ impl Checkouts {
         source: &Source,
         folder: &Path,
         tree: &str,
-    ) -> Result<Vec<String>, CheckoutError> {
+    ) -> Result<Vec<String>> {
         let mut files = self.differing_in_index(source, folder, tree).await?;
         // The files of submodules are not those of the result.
         let compare = COMPARE.into_iter().chain(["--ignore-submodules=all", tree, "--"]);
@@ -300,7 +292,7 @@ impl Checkouts {
         source: &Source,
         folder: &Path,
         tree: &str,
-    ) -> Result<BTreeSet<String>, CheckoutError> {
+    ) -> Result<BTreeSet<String>> {
         let options = ["--cached", "--ignore-submodules=none", tree, "--"];
         let compare = COMPARE.into_iter().chain(options);
         let call = self.git.in_folder(folder, compare).run_as(source.owner).long();
@@ -313,7 +305,7 @@ impl Checkouts {
         source: &Source,
         folder: &Path,
         record: &Record,
-    ) -> Result<Vec<String>, CheckoutError> {
+    ) -> Result<Vec<String>> {
         let planned = self.planned(source, folder, record, "--diff-filter=A").await?;
         let folder = folder.to_owned();
         blocking_as(source.owner, move || {
@@ -332,7 +324,7 @@ impl Checkouts {
         folder: &Path,
         record: &Record,
         filter: &str,
-    ) -> Result<BTreeSet<String>, CheckoutError> {
+    ) -> Result<BTreeSet<String>> {
         let Record { old, new, .. } = record;
         let list = ["diff-tree", "-r", "-z", "--name-only", "--no-renames", filter, old, new];
         let listed = self.git.in_folder(folder, list).run_as(source.owner).long().run().await?;
@@ -340,17 +332,13 @@ impl Checkouts {
     }
 
     /// Returns git's own folder for a work tree, or for the source.
-    pub(super) async fn git_dir(
-        &self,
-        source: &Source,
-        folder: &Path,
-    ) -> Result<PathBuf, CheckoutError> {
+    pub(super) async fn git_dir(&self, source: &Source, folder: &Path) -> Result<PathBuf> {
         let find = ["rev-parse", "--absolute-git-dir"];
         Ok(self.git.in_folder(folder, find).run_as(source.owner).text().await?.into())
     }
 
     /// Returns the message that a hook left.
-    async fn message_in(&self, source: &Source, git_dir: &Path) -> Result<String, CheckoutError> {
+    async fn message_in(&self, source: &Source, git_dir: &Path) -> Result<String> {
         let git_dir = git_dir.to_owned();
         blocking_as(source.owner, move || {
             let failed = CheckoutError::io("read the message in", &git_dir);

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::record::Record;
 use crate::objects::names_in;
 use crate::source::Source;
-use crate::{CheckoutError, Checkouts};
+use crate::{Checkouts, Result};
 use domain::workspace::{LeftMerge, still_left};
 use domain::{ProjectId, Timestamp};
 use machine::locks::lock;
@@ -75,7 +75,7 @@ impl Checkouts {
 
     /// Returns the files of the result that differ from the commit that is checked out now; `None`
     /// if the folder of the merge is gone.
-    async fn files_left(&self, record: &Record) -> Result<Option<Vec<String>>, CheckoutError> {
+    async fn files_left(&self, record: &Record) -> Result<Option<Vec<String>>> {
         let changed = record.changed_folder().to_owned();
         if !self.is_there(changed, |folder| folder.try_exists().unwrap_or(true)).await {
             return Ok(None);

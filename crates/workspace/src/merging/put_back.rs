@@ -12,7 +12,7 @@ use crate::inside::Inside;
 use crate::objects::names_in;
 use crate::rights::blocking_as;
 use crate::source::Source;
-use crate::{CheckoutError, Checkouts};
+use crate::{CheckoutError, Checkouts, Result};
 use runtime::telemetry::ErrorChain;
 
 /// The author of the commit that has the changes of a hook.
@@ -51,7 +51,7 @@ impl Checkouts {
         source: &Source,
         record: &Record,
         changed: &[String],
-    ) -> Result<PutBack, CheckoutError> {
+    ) -> Result<PutBack> {
         let Some(folder) = &record.folder else { return Ok(PutBack::default()) };
         if !self.is_still_there(source, record, folder).await? {
             return Ok(PutBack::left(format!("the branch {}", record.branch)));
@@ -81,7 +81,7 @@ impl Checkouts {
         source: &Source,
         record: &Record,
         folder: &Path,
-    ) -> Result<bool, CheckoutError> {
+    ) -> Result<bool> {
         let place = self.work_tree_of(source, &record.branch).await?;
         Ok(place.as_deref() == Some(folder) && self.is_at(source, record, &record.old).await?)
     }
@@ -94,7 +94,7 @@ impl Checkouts {
         folder: &Path,
         tree: &str,
         files: &[String],
-    ) -> Result<(), CheckoutError> {
+    ) -> Result<()> {
         let command = ["checkout", "--quiet", "--no-overlay"];
         self.of_files(source, folder, &command, tree, files).await
     }
@@ -107,7 +107,7 @@ impl Checkouts {
         command: &[&str],
         tree: &str,
         files: &[String],
-    ) -> Result<(), CheckoutError> {
+    ) -> Result<()> {
         let names = ["--pathspec-from-file=-", "--pathspec-file-nul", tree];
         let arguments = command.iter().copied().chain(names);
         let call = self.git.in_folder(folder, arguments).run_as(source.owner).long();
@@ -119,11 +119,7 @@ impl Checkouts {
 
     /// Puts index and files back if each of them is as before or as in the new commit. Otherwise
     /// changes nothing, and returns those that are not.
-    async fn put_back_unchanged(
-        &self,
-        source: &Source,
-        record: &Record,
-    ) -> Result<Vec<String>, CheckoutError> {
+    async fn put_back_unchanged(&self, source: &Source, record: &Record) -> Result<Vec<String>> {
         let Some(folder) = &record.folder else { return Ok(Vec::new()) };
         let Record { old, new, .. } = record;
         let added = self.planned(source, folder, record, "--diff-filter=A").await?;
@@ -159,7 +155,7 @@ impl Checkouts {
         source: &Source,
         folder: &Path,
         tree: &str,
-    ) -> Result<BTreeSet<String>, CheckoutError> {
+    ) -> Result<BTreeSet<String>> {
         let git_dir = self.git_dir(source, folder).await?;
         let index = git_dir.join(OWN_INDEX);
         let remove = async || {
@@ -187,7 +183,7 @@ impl Checkouts {
 
     /// Ends a merge that was cut off: the branch has the commit, or index and files are put back.
     /// Returns what was changed since, so that nothing was done.
-    async fn end_merge(&self, record: &Record) -> Result<Vec<String>, CheckoutError> {
+    async fn end_merge(&self, record: &Record) -> Result<Vec<String>> {
         let Some(folder) = &record.folder else { return Ok(Vec::new()) };
         let source = Source::find_any(&self.git, &record.directory).await?;
         if self.is_at(&source, record, &record.new).await? {
@@ -208,7 +204,7 @@ impl Checkouts {
     ///
     /// # Errors
     /// It is not possible now, so that the record stays.
-    pub(super) async fn end_record(&self, path: &Path) -> Result<Vec<String>, CheckoutError> {
+    pub(super) async fn end_record(&self, path: &Path) -> Result<Vec<String>> {
         let Some(record) = Record::read(path) else { return Ok(Vec::new()) };
         let left = self.end_merge(&record).await?;
         if left.is_empty() {
@@ -227,7 +223,7 @@ impl Checkouts {
     ///
     /// # Errors
     /// `Refused` if one of them cannot be undone now.
-    pub(super) async fn end_interrupted(&self, source: &Source) -> Result<(), CheckoutError> {
+    pub(super) async fn end_interrupted(&self, source: &Source) -> Result<()> {
         for (path, record) in self.records() {
             let of = Source::find_any(&self.git, &record.directory).await;
             if of.is_ok_and(|of| of.common == source.common) {
@@ -272,7 +268,7 @@ async fn existing(
     source: &Source,
     folder: &Path,
     names: BTreeSet<String>,
-) -> Result<BTreeSet<String>, CheckoutError> {
+) -> Result<BTreeSet<String>> {
     select(source, folder, names, |_| true).await
 }
 
@@ -281,7 +277,7 @@ async fn folders(
     source: &Source,
     folder: &Path,
     names: BTreeSet<String>,
-) -> Result<BTreeSet<String>, CheckoutError> {
+) -> Result<BTreeSet<String>> {
     select(source, folder, names, Metadata::is_dir).await
 }
 
@@ -290,7 +286,7 @@ async fn select(
     folder: &Path,
     names: BTreeSet<String>,
     is_meant: fn(&Metadata) -> bool,
-) -> Result<BTreeSet<String>, CheckoutError> {
+) -> Result<BTreeSet<String>> {
     let folder = folder.to_owned();
     blocking_as(source.owner, move || {
         let is_selected = |name: &String| {

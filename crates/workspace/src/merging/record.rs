@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::objects::names_in;
 use crate::refs::read_text;
-use crate::{CheckoutError, rename, write};
+use crate::{CheckoutError, Result, rename, write};
 use domain::WorkspaceId;
 
 const BEGINNING: &str = "merging-";
@@ -67,7 +67,7 @@ impl Record {
     }
 
     /// Writes the record, so that it also outlives the host.
-    pub(super) fn write(&self, path: &Path) -> Result<(), CheckoutError> {
+    pub(super) fn write(&self, path: &Path) -> Result<()> {
         let new = path.with_extension("new");
         write(&new, serde_json::to_vec(self).unwrap_or_default())?;
         sync(&new)?;
@@ -76,7 +76,7 @@ impl Record {
     }
 
     /// Removes a record. One that is gone is fine.
-    pub(super) fn remove(path: &Path) -> Result<(), CheckoutError> {
+    pub(super) fn remove(path: &Path) -> Result<()> {
         match std::fs::remove_file(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 Err(CheckoutError::io("remove", path)(error))
@@ -86,7 +86,7 @@ impl Record {
     }
 
     /// Sets a record aside, so that the inbox names its files until a person has dealt with them.
-    pub(super) fn set_aside(path: &Path) -> Result<(), CheckoutError> {
+    pub(super) fn set_aside(path: &Path) -> Result<()> {
         rename(path, &path.with_extension(LEFT))
     }
 }
@@ -97,7 +97,7 @@ fn list_with(extension: &str, project: &Path) -> Vec<PathBuf> {
     names_in(project).into_iter().filter(is_meant).map(|name| project.join(name)).collect()
 }
 
-fn sync(path: &Path) -> Result<(), CheckoutError> {
+fn sync(path: &Path) -> Result<()> {
     let synced = File::open(path).and_then(|file| file.sync_all());
     synced.map_err(CheckoutError::io("write", path))
 }

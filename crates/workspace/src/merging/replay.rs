@@ -1,7 +1,7 @@
 //! Replays the commits of a result on a branch, without files.
 
 use super::ON_THE_WAY;
-use crate::{CheckoutError, Checkouts, Place};
+use crate::{CheckoutError, Checkouts, Place, Result};
 use domain::workspace::Signature;
 
 /// The end of a replay: the newest commit, or the files that conflict.
@@ -26,7 +26,7 @@ impl Checkouts {
         place: &Place,
         replay: Replay<'_>,
         committer: &Signature,
-    ) -> Result<Replayed, CheckoutError> {
+    ) -> Result<Replayed> {
         let Replay { begin, result, target } = replay;
         let range = format!("{begin}..{result}");
         let list = ["rev-list", "--reverse", "--topo-order", "--parents", &range];
@@ -81,7 +81,7 @@ impl Checkouts {
         &self,
         place: &Place,
         Signature { name, address }: &Signature,
-    ) -> Result<String, CheckoutError> {
+    ) -> Result<String> {
         let call = self.git.on(&place.keep(), ["var", "GIT_COMMITTER_IDENT"]);
         let call = call.variable("GIT_COMMITTER_NAME", name);
         Ok(call.variable("GIT_COMMITTER_EMAIL", address).text().await?)

@@ -6,7 +6,7 @@ use super::MergeOrder;
 use crate::author::{address_of, readable};
 use crate::rights::Owner;
 use crate::source::Source;
-use crate::{CheckoutError, Checkouts, Place};
+use crate::{Checkouts, Place, Result};
 use domain::workspace::{ResultCommit, Signature};
 use machine::sys::user_names::home_of;
 
@@ -78,11 +78,7 @@ impl Checkouts {
     }
 
     /// Returns the commits in a range, the oldest first, without merges.
-    pub(super) async fn commits_in(
-        &self,
-        place: &Place,
-        range: &str,
-    ) -> Result<Vec<ResultCommit>, CheckoutError> {
+    pub(super) async fn commits_in(&self, place: &Place, range: &str) -> Result<Vec<ResultCommit>> {
         let most = format!("--max-count={MAX_COMMITS}");
         let format = "--format=%an <%ae>%n%s";
         let list = ["log", "--no-merges", "--reverse", "--topo-order", "-z", format, &most, range];

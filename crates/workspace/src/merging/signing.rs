@@ -8,7 +8,7 @@ use super::signatures::home_of_owner;
 use super::{Sides, is_none};
 use crate::git::{Call, GitError};
 use crate::source::Source;
-use crate::{CheckoutError, Checkouts, Place};
+use crate::{CheckoutError, Checkouts, Place, Result};
 
 /// The longest time for one signature. A key that asks for a passphrase would wait for ever.
 const LONGEST: Duration = Duration::from_secs(30);
@@ -25,7 +25,7 @@ impl Checkouts {
         sides: &Sides<'_>,
         target: &str,
         new: String,
-    ) -> Result<String, CheckoutError> {
+    ) -> Result<String> {
         let Sides { source, place, result } = *sides;
         let Some(home) = home_of_owner(source.owner).await else { return Ok(new) };
         let ask = ["config", "--type=bool", "--get", "commit.gpgsign"];
@@ -88,11 +88,7 @@ impl Checkouts {
     }
 
     /// Returns the parts of a commit that the keep repository has.
-    pub(super) async fn parts_of(
-        &self,
-        place: &Place,
-        commit: &str,
-    ) -> Result<Parts, CheckoutError> {
+    pub(super) async fn parts_of(&self, place: &Place, commit: &str) -> Result<Parts> {
         let raw = self.git.on(&place.keep(), ["cat-file", "commit", commit]).run().await?;
         Ok(Parts::parse(&raw))
     }

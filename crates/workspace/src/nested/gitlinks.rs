@@ -11,7 +11,7 @@ use crate::objects::is_folder;
 use crate::refs::is_id;
 use crate::rights::{blocking_as, may_read};
 use crate::source::entries;
-use crate::{CheckoutError, Checkouts, Place};
+use crate::{Checkouts, Place, Result};
 
 /// The index for the tree with the submodules, which earlier versions left in the folder of a
 /// workspace.
@@ -26,7 +26,7 @@ impl Checkouts {
         place: &Place,
         parts: &[Part],
         result: Option<&str>,
-    ) -> Result<BTreeSet<PathBuf>, CheckoutError> {
+    ) -> Result<BTreeSet<PathBuf>> {
         let is_work_tree = |part: &&Part| matches!(part.kind, PartKind::WorkTree(_));
         let folders: Vec<&PathBuf> =
             parts.iter().filter(is_work_tree).map(|part| &part.path).take(MAX_PARTS).collect();
@@ -71,7 +71,7 @@ impl Checkouts {
 
     /// Removes the commits of submodules from the daemon's index of a workspace. Git runs a process
     /// in a submodule that it looks at, with the settings of the agent.
-    pub(crate) async fn forget_gitlinks(&self, place: &Place) -> Result<(), CheckoutError> {
+    pub(crate) async fn forget_gitlinks(&self, place: &Place) -> Result<()> {
         let index = place.index();
         let list = ["ls-files", "--stage", "-z"].map(OsStr::new);
         let listed = self.on_files(place, &list, &index)?.run().await?;
@@ -98,7 +98,7 @@ impl Checkouts {
         result: Option<&str>,
         nested: &Nested,
         place: &Place,
-    ) -> Result<String, CheckoutError> {
+    ) -> Result<String> {
         let Some(result) = result else {
             return Ok(visible);
         };
@@ -168,11 +168,7 @@ impl Checkouts {
 
     /// Takes files that commits have, but that `.gitignore` names. Returns their entries in the
     /// daemon's index, each ended by NUL.
-    async fn take_hidden(
-        &self,
-        place: &Place,
-        hidden: &[PathBuf],
-    ) -> Result<Vec<u8>, CheckoutError> {
+    async fn take_hidden(&self, place: &Place, hidden: &[PathBuf]) -> Result<Vec<u8>> {
         if hidden.is_empty() {
             return Ok(Vec::new());
         }

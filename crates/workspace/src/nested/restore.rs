@@ -13,7 +13,7 @@ use crate::refs::{Refs, is_id};
 use crate::restore::Writer;
 use crate::rights::{Owner, blocking_as};
 use crate::source::entries;
-use crate::{CheckoutError, Checkouts, Place};
+use crate::{Checkouts, Place, Result};
 
 /// A part of a kept commit.
 struct KeptPart {
@@ -45,7 +45,7 @@ impl Checkouts {
         place: &Place,
         tree: &Path,
         writer: &Writer<'_>,
-    ) -> Result<(), CheckoutError> {
+    ) -> Result<()> {
         for part in self.list_kept(&writer.content, place).await? {
             if !part.is_store() {
                 self.write_part(&part, place, tree, writer).await?;
@@ -60,7 +60,7 @@ impl Checkouts {
         place: &Place,
         tree: &Path,
         writer: &Writer<'_>,
-    ) -> Result<(), CheckoutError> {
+    ) -> Result<()> {
         let file = match &part.file_mode {
             Some(mode) => {
                 let blob = format!("{}/file", part.name);
@@ -105,7 +105,7 @@ impl Checkouts {
         place: &Place,
         tree: &Path,
         writer: &Writer<'_>,
-    ) -> Result<(), CheckoutError> {
+    ) -> Result<()> {
         let owner = writer.owner;
         for part in self.list_kept(&writer.content, place).await? {
             if part.is_store() {
@@ -149,7 +149,7 @@ impl Checkouts {
         &self,
         kept: &str,
         place: &Place,
-    ) -> Result<BTreeSet<String>, CheckoutError> {
+    ) -> Result<BTreeSet<String>> {
         let mut borrowed = BTreeSet::new();
         for part in self.list_kept(kept, place).await?.iter().filter(|part| part.is_work_tree()) {
             if !self.read_about(part, "shallow", place).await?.is_empty() {
@@ -173,12 +173,7 @@ impl Checkouts {
 
     /// Reads what a kept commit has as text about the repository of a part. It is empty if there is
     /// nothing of this name.
-    async fn read_about(
-        &self,
-        part: &KeptPart,
-        name: &str,
-        place: &Place,
-    ) -> Result<Vec<u8>, CheckoutError> {
+    async fn read_about(&self, part: &KeptPart, name: &str, place: &Place) -> Result<Vec<u8>> {
         let name = format!("{}/git/{name}", part.name);
         let print = ["cat-file", "blob", &name];
         Ok(self.git.on(&place.keep(), print).long().end().await?.stdout)
@@ -186,12 +181,7 @@ impl Checkouts {
 
     /// Gives a new repository refs, HEAD and an index. Refs that git does not accept stay in the
     /// kept commit alone.
-    async fn restore_refs_of(
-        &self,
-        refs: &Refs,
-        own: &Path,
-        owner: Option<Owner>,
-    ) -> Result<(), CheckoutError> {
+    async fn restore_refs_of(&self, refs: &Refs, own: &Path, owner: Option<Owner>) -> Result<()> {
         let on_own =
             |arguments: &[&str]| self.git.on(own, arguments.iter().copied()).run_as(owner).long();
         let check = ["cat-file", "--batch-check=%(objectname)"];
@@ -214,7 +204,7 @@ impl Checkouts {
     }
 
     /// Returns the parts of a kept commit, or of its tree.
-    async fn list_kept(&self, kept: &str, place: &Place) -> Result<Vec<KeptPart>, CheckoutError> {
+    async fn list_kept(&self, kept: &str, place: &Place) -> Result<Vec<KeptPart>> {
         let mut parts = Vec::new();
         let list = |folder: String| {
             self.git.on(&place.keep(), ["ls-tree", "-z", "--full-tree", kept, "--", &folder]).run()
