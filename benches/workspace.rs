@@ -97,12 +97,12 @@ impl Workspaces {
     async fn make(&self, figures: &mut Vec<Figure>) -> Result<()> {
         // The first one makes the keep repository.
         let first = self.order("first")?;
-        self.checkouts.prepare(&first).await?;
+        self.checkouts.clones.prepare(&first).await?;
         let (mut times, mut floor) = (Times::default(), Times::default());
         for n in 0..N_MADE {
             let order = self.order(&format!("made-{n}"))?;
             let began = Instant::now();
-            self.checkouts.prepare(&order).await?;
+            self.checkouts.clones.prepare(&order).await?;
             times.add(began.elapsed());
             let bare = self.folder.join(format!("bare-{n}"));
             git(&self.folder, &["clone", "-q", "-s", "-n", "source", &format!("bare-{n}")])?;
@@ -136,7 +136,7 @@ impl Workspaces {
         for n in 0..N_AT_ONCE {
             let order = self.order(&format!("at-once-{n}"))?;
             let checkouts = Arc::clone(&self.checkouts);
-            steps.spawn(async move { checkouts.prepare(&order).await });
+            steps.spawn(async move { checkouts.clones.prepare(&order).await });
         }
         while let Some(made) = steps.join_next().await {
             made??;
@@ -172,7 +172,7 @@ impl Workspaces {
     /// Measures how long it takes to keep a workspace in which some files were changed.
     async fn keep(&self, figures: &mut Vec<Figure>) -> Result<()> {
         let order = self.order("kept")?;
-        let Prepared { branch, base_commit, .. } = self.checkouts.prepare(&order).await?;
+        let Prepared { branch, base_commit, .. } = self.checkouts.clones.prepare(&order).await?;
         let tree = self.tree(&order);
         let Order { id, project, agent, .. } = order;
         let keep = KeepOrder {
@@ -187,7 +187,7 @@ impl Workspaces {
             conflict: None,
         };
         let policy = KeepPolicy { ignored_max: 64 << 20, rebuildable: Vec::new() };
-        self.checkouts.keep(&keep, &policy).await?;
+        self.checkouts.clones.keep(&keep, &policy).await?;
         let mut times = Times::default();
         for round in 0..N_KEPT {
             for n in 0..N_CHANGED {
@@ -195,7 +195,7 @@ impl Workspaces {
                 fs::write(&file, content(1 + round * N_CHANGED + n))?;
             }
             let began = Instant::now();
-            let kept = self.checkouts.keep(&keep, &policy).await?;
+            let kept = self.checkouts.clones.keep(&keep, &policy).await?;
             times.add(began.elapsed());
             ensure!(kept.proof.is_some(), "not all was kept: {:?}", kept.left_out);
         }

@@ -60,7 +60,7 @@ use service::EntryProblem;
 use service::world::SystemWorld;
 use supervisor::{Control, CoordinatorIdentity, HostFacts, ReachedAt, Supervisor, SupervisorParts};
 use web::{self, ConfigurationHandle, CoordinatorState};
-use workspace::Checkouts;
+use workspace::{Checkouts, HostSettings};
 
 /// The role of a daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -357,12 +357,12 @@ impl Start<'_> {
             Role::Run => {
                 let nudge = Nudge::new();
                 let root = config.workspace.root_in(&config.paths.state_dir);
-                let checkouts = match config.workspace.root {
-                    Some(_) => Checkouts::with_configured_root(root),
-                    None => Checkouts::new(root),
-                };
-                let checkouts = checkouts.with_limits(config.git_limits);
-                let checkouts = Arc::new(checkouts.with_keeper(isolation::find_keeper()));
+                let checkouts = Arc::new(Checkouts::with_settings(HostSettings {
+                    root,
+                    is_root_configured: config.workspace.root.is_some(),
+                    limits: config.git_limits,
+                    keeper: isolation::find_keeper(),
+                }));
                 let own = Some(Arc::clone(&checkouts));
                 let server =
                     Server::start(config, environment, invocation, nudge.clone(), own).await?;
@@ -523,13 +523,14 @@ pub fn locate(manifest: &Manifest, problem: &EntryProblem) -> manifest::Location
 /// The problem of git.
 pub async fn check_git(config: &Config) -> anyhow::Result<()> {
     let root = config.workspace.root_in(&config.paths.state_dir);
-    Ok(Checkouts::new(root).check_git().await?)
+    Ok(Checkouts::new(root).keep.check_git().await?)
 }
 
 /// Returns what the upgrade of projects from version 0.1.0 copies, and what it left to a person.
 pub fn list_upgrades(config: &Config) -> Vec<Upgrade> {
-    let checkouts = Checkouts::new(config.workspace.root_in(&config.paths.state_dir));
-    checkouts.with_keeper(isolation::find_keeper()).list_upgrades()
+    let settings = HostSettings::new(config.workspace.root_in(&config.paths.state_dir));
+    let keeper = isolation::find_keeper();
+    Checkouts::with_settings(HostSettings { keeper, ..settings }).keep.list_upgrades()
 }
 
 /// Returns whether an error concerns the configuration, including that of the service manager. The

@@ -327,14 +327,14 @@ impl Catalog {
         if self.board.has_others(self.core.now()) {
             return None;
         }
-        Some(checkouts.look_at_path(directory).await)
+        Some(checkouts.clones.look_at_path(directory).await)
     }
 
     /// Looks at a folder that is to become the directory of a project, and at its repository.
     /// Returns `None` if no agents work on this machine.
     pub async fn look_at(&self, directory: &Path) -> Option<Folder> {
         let checkouts = self.checkouts.get()?;
-        Some(checkouts.look_at(directory).await)
+        Some(checkouts.clones.look_at(directory).await)
     }
 
     /// Checks that tasks can have clones of the repository in `directory`.
@@ -346,7 +346,7 @@ impl Catalog {
             let reason = "`workspace: clone` needs the coordinator in the server's process: start the daemon with `run`, or use `shared`";
             return Err(Refusal::CannotClone { reason: reason.to_owned() });
         };
-        let checked = checkouts.check_source(directory).await;
+        let checked = checkouts.clones.check_source(directory).await;
         checked.map_err(|error| Refusal::CannotClone { reason: ErrorChain(&error).to_string() })
     }
 

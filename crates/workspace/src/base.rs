@@ -14,7 +14,7 @@ use super::rights::blocking_as;
 use super::source::{Head, Source, advice_on_open, entries};
 use super::temporary::{Settings, TemporaryRepository};
 use super::walk::{find_open, path_within};
-use super::{CheckoutError, Checkouts, Place, Result, blocking};
+use super::{CheckoutError, Clones, Place, Result, blocking};
 use domain::WorkspaceId;
 use domain::nearest::nearest;
 use domain::workspace::{BASE_WORKING_TREE, Order, Prepared};
@@ -27,7 +27,7 @@ pub(super) fn pin_of(id: &WorkspaceId) -> String {
     format!("refs/agent-coordinator/base/{id}")
 }
 
-impl Checkouts {
+impl Clones {
     /// Chooses the commit that the work begins at, and pins it with a ref. An earlier attempt may
     /// have pinned one already. Returns it after the facts about the workspace. Work that comes
     /// back goes on at its last commit, and its base stays.
@@ -41,20 +41,20 @@ impl Checkouts {
     ) -> Result<(Prepared, Option<String>)> {
         let branch = self.free_branch(&order.branch, place).await?;
         let pin = pin_of(&order.id);
-        let pinned = self.resolve(place, &pin).await?;
+        let pinned = self.git.resolve(place, &pin).await?;
         let kept = order.restores.as_ref().and_then(|kept| kept.head_commit.clone());
         let mut base_ref = head.branch.clone();
         // An earlier attempt may have pinned the commit of the branch that the configuration names.
         if let (None, Some(_), Some(base)) = (&begins_at, source, &order.base)
             && base != BASE_WORKING_TREE
-            && self.resolve(place, &format!("{SOURCE}/heads/{base}")).await?.is_some()
+            && self.git.resolve(place, &format!("{SOURCE}/heads/{base}")).await?.is_some()
         {
             base_ref = Some(format!("refs/heads/{base}"));
         }
         // The work of an earlier workspace of the task goes on.
         let mut commit = kept.or(pinned);
         if commit.is_none() {
-            commit = self.resolve(place, &format!("refs/heads/{branch}")).await?;
+            commit = self.git.resolve(place, &format!("refs/heads/{branch}")).await?;
         }
         if commit.is_none() {
             let base = match (begins_at, source) {
@@ -88,8 +88,8 @@ impl Checkouts {
     async fn carry_over(&self, from: &str, to: &str, place: &Place) -> Result<()> {
         let heads = |branch: &str| format!("refs/heads/{branch}");
         for (old, new) in [(heads(from), heads(to)), (uncommitted_ref(from), uncommitted_ref(to))] {
-            if self.resolve(place, &new).await?.is_none()
-                && let Some(id) = self.resolve(place, &old).await?
+            if self.git.resolve(place, &new).await?.is_none()
+                && let Some(id) = self.git.resolve(place, &old).await?
             {
                 self.git.on(&place.keep(), ["update-ref", &new, &id]).run().await?;
             }
@@ -115,7 +115,7 @@ impl Checkouts {
             let commit = self.commit_of_work_tree(source, place, &head).await?;
             return Ok(Head { commit, ..head });
         }
-        if let Some(commit) = self.resolve(place, &format!("{SOURCE}/heads/{base}")).await? {
+        if let Some(commit) = self.git.resolve(place, &format!("{SOURCE}/heads/{base}")).await? {
             return Ok(Head { branch: Some(format!("refs/heads/{base}")), commit: Some(commit) });
         }
         let tag = format!("{SOURCE}/tags/{base}");
@@ -124,14 +124,14 @@ impl Checkouts {
         let found = source.git(&self.git, find).end().await?;
         let id = String::from_utf8_lossy(&found.stdout).trim().to_owned();
         if found.code == Some(0) && is_id(&id) {
-            let known = self.followed(place).await?.into_values().collect();
-            self.bring(source, place, &BTreeSet::from([id.clone()]), &known).await?;
+            let known = self.git.followed(place).await?.into_values().collect();
+            self.git.bring(source, place, &BTreeSet::from([id.clone()]), &known).await?;
             self.git.on(&place.keep(), ["update-ref", &tag, &id]).run().await?;
         }
         let is_id = base.len() >= 7 && base.bytes().all(|byte| byte.is_ascii_hexdigit());
-        let commit = match self.resolve(place, &tag).await? {
+        let commit = match self.git.resolve(place, &tag).await? {
             Some(commit) => Some(commit),
-            None if is_id => self.resolve(place, base).await?,
+            None if is_id => self.git.resolve(place, base).await?,
             None => None,
         };
         if commit.is_some() {
@@ -212,7 +212,7 @@ impl Checkouts {
         let there = known.clone();
         let is_proof_needed = owner.is_some();
         if !is_id(&tree)
-            || !self.take_all(place, sender, &wanted, &known, there, is_proof_needed).await?
+            || !self.git.take_all(place, sender, &wanted, &known, there, is_proof_needed).await?
         {
             let top = source.top.display();
             return Err(CheckoutError::Refused(format!("git does not read all files of `{top}`")));
@@ -225,7 +225,7 @@ impl Checkouts {
             }
         }
         let message = "the project's directory, with what is in no commit\n";
-        let commit = self.commit(place, &tree, head.commit.iter(), message, AUTHOR).await?;
+        let commit = self.git.commit(place, &tree, head.commit.iter(), message, AUTHOR).await?;
         Ok(Some(commit))
     }
 
@@ -241,11 +241,11 @@ impl Checkouts {
             return Ok(base);
         };
         for result in results {
-            let is_there = self.resolve(place, result).await?.is_some();
-            if !is_there || self.contains(place, &all, result).await? {
+            let is_there = self.git.resolve(place, result).await?.is_some();
+            if !is_there || self.git.contains(place, &all, result).await? {
                 continue;
             }
-            if self.contains(place, result, &all).await? {
+            if self.git.contains(place, result, &all).await? {
                 all.clone_from(result);
                 continue;
             }
@@ -254,12 +254,12 @@ impl Checkouts {
             if is_related.code == Some(1) {
                 return Ok(base);
             }
-            let Ok(tree) = self.merged_tree(place, &all, result).await? else {
+            let Ok(tree) = self.git.merged_tree(place, &all, result).await? else {
                 return Ok(base);
             };
             let message = "Merge the results that the task depends on\n";
             let parents = [all, result.clone()];
-            all = self.commit(place, &tree, parents.iter(), message, AUTHOR).await?;
+            all = self.git.commit(place, &tree, parents.iter(), message, AUTHOR).await?;
         }
         Ok(Some(all))
     }

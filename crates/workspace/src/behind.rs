@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::git::GitError;
 use super::source::Source;
-use super::{Checkouts, Result};
+use super::{Result, Results};
 
 /// The facts that the commits are counted by.
 #[derive(Debug, Clone)]
@@ -19,7 +19,7 @@ pub struct BehindOrder {
     pub head_commit: Option<String>,
 }
 
-impl Checkouts {
+impl Results {
     /// Returns the number of commits that the branch of the source has and the work has not. `None`
     /// if the branch is gone, or if the work began at a commit that the source does not have.
     ///

@@ -20,7 +20,7 @@ use super::nested::path_in;
 use super::rights::{blocking_as, set_mode};
 use super::source::entries as entries_of;
 use super::sparse::cone_at;
-use super::{Checkouts, Place, Result, WorkspacePlaces, blocking, remove_folder, rename, write};
+use super::{Clones, Place, Result, WorkspacePlaces, blocking, remove_folder, rename, write};
 use domain::workspace::{CleanOrder, Order, Prepared};
 use domain::{ProjectId, RunAs, WorkspaceId};
 use machine::crash_point::{self, CrashPoint};
@@ -34,7 +34,7 @@ const FIRST_ATTRIBUTES: &str = "first-attributes";
 /// The author of the commit that brings protected paths back.
 const AUTHOR: &str = "agent-coordinator";
 
-impl Checkouts {
+impl Clones {
     /// Makes the fresh clone of a check. One that was made for the same order is left as it is.
     ///
     /// # Errors
@@ -52,7 +52,7 @@ impl Checkouts {
         let new = place.project.join(format!(".new-check-{}", order.id));
         remove_folder(&new)?;
         let (commit, attributes) = {
-            let _locked = self.lock_keep(&order.project, &place).await?;
+            let _locked = self.keep.lock_keep(&order.project, &place).await?;
             let mut commit = order.commit.clone();
             let mut attributes = None;
             if let Some(reported) = &order.commit {
@@ -96,7 +96,7 @@ impl Checkouts {
         }
         let prepared = Prepared { base_commit: order.base_commit.clone(), ..made };
         if let Some(commit) = &commit {
-            self.check_commit(&place, commit).await?;
+            self.git.check_commit(&place, commit).await?;
         }
         let made = async {
             let start = commit.as_deref();
@@ -110,7 +110,7 @@ impl Checkouts {
             }
             match start {
                 Some(start) => {
-                    self.add_known_submodules(&place, start, &cone, &new.join("tree")).await
+                    self.remotes.add_known_submodules(&place, start, &cone, &new.join("tree")).await
                 }
                 None => Ok(()),
             }
@@ -220,9 +220,10 @@ impl Checkouts {
         }
         let changed = entries_of(&entries);
         let changed = changed.filter_map(|entry| path_in(entry.as_os_str().as_bytes())).collect();
-        let tree = self.tree_with(place, commit, entries).await?;
+        let tree = self.git.tree_with(place, commit, entries).await?;
         let message = "some files as they were before the work\n";
-        let commit = self.commit(place, &tree, std::iter::once(commit), message, AUTHOR).await?;
+        let commit =
+            self.git.commit(place, &tree, std::iter::once(commit), message, AUTHOR).await?;
         Ok(Some(AsBefore { commit, changed }))
     }
 }

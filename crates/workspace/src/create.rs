@@ -15,7 +15,7 @@ use super::sparse::{Made, make_beginning, note_cone};
 use super::submodules::Origin;
 use super::temporary::setting;
 use super::{
-    CheckoutError, Checkouts, Place, Result, WorkspacePlaces, remove_folder, rename, write,
+    CheckoutError, Clones, Git, Place, Result, WorkspacePlaces, remove_folder, rename, write,
 };
 use domain::workspace::{Cone, Order, Prepared, Restored};
 use machine::crash_point::{self, CrashPoint};
@@ -45,7 +45,7 @@ pub(super) struct Beginning<'a> {
     pub(super) upstream: Option<String>,
 }
 
-impl Checkouts {
+impl Clones {
     /// Makes a workspace. One that exists already is left as it is.
     ///
     /// # Errors
@@ -101,9 +101,9 @@ impl Checkouts {
             None => None,
         };
         let (prepared, start) = {
-            let _locked = self.lock_keep(&order.project, &place).await?;
+            let _locked = self.keep.lock_keep(&order.project, &place).await?;
             let head = match (&source, &order.forge) {
-                (Some(source), _) => self.follow(source, &place).await?,
+                (Some(source), _) => self.keep.follow(source, &place).await?,
                 (None, base) => self.fetched_head(base.as_ref(), &place).await?,
             };
             crash_point::reach(CrashPoint::SourceFollowed);
@@ -114,14 +114,14 @@ impl Checkouts {
                 (&source, &chosen.1, order.submodules && is_new)
             {
                 let upstream = source.upstream(&self.git).await;
-                let is_of_person = self.is_of_source(&place, start).await?;
+                let is_of_person = self.remotes.is_of_source(&place, start).await?;
                 let owner = Owner::of_order(order);
                 let origin = Origin::of_source(source, upstream, owner, is_of_person);
-                let fetched = self.fetch_submodules(&place, start, &origin).await;
+                let fetched = self.remotes.fetch_submodules(&place, start, &origin).await;
                 self.unpin_without_submodule(fetched, order, &place).await?;
             }
             if let Some(start) = &chosen.1 {
-                self.check_commit(&place, start).await?;
+                self.git.check_commit(&place, start).await?;
             }
             chosen
         };
@@ -174,12 +174,12 @@ impl Checkouts {
     ) -> Result<()> {
         let owner = place.user_of_order(order);
         {
-            let _locked = self.lock_keep(&order.project, place).await?;
+            let _locked = self.keep.lock_keep(&order.project, place).await?;
             make_tree(new, owner)?;
-            self.guard_objects(place).await?;
+            self.keep.guard_objects(place).await?;
         }
         let kept = order.restores.as_ref().map(|kept| kept.kept_commit.as_str());
-        let cone = self.kept_cone(kept, place).await?;
+        let cone = self.files.kept_cone(kept, place).await?;
         self.check_out(order, prepared, from, &cone, place, new).await?;
         self.add_named_files(order, from, &cone, place, &new.join("tree")).await?;
         if next == Next::Hook {
@@ -202,7 +202,7 @@ impl Checkouts {
         let Some(Restored { kept_commit, .. }) = &order.restores else {
             return Ok(());
         };
-        if self.resolve(place, kept_commit).await?.is_some() {
+        if self.git.resolve(place, kept_commit).await?.is_some() {
             return Ok(());
         }
         Err(CheckoutError::Refused(format!(
@@ -216,11 +216,11 @@ impl Checkouts {
     pub(super) async fn free_branch(&self, wanted: &str, place: &Place) -> Result<String> {
         let mut name = wanted.to_owned();
         for n in 2.. {
-            let theirs = self.resolve(place, &format!("{SOURCE}/heads/{name}")).await?;
-            let ours = self.resolve(place, &format!("refs/heads/{name}")).await?;
+            let theirs = self.git.resolve(place, &format!("{SOURCE}/heads/{name}")).await?;
+            let ours = self.git.resolve(place, &format!("refs/heads/{name}")).await?;
             let is_ours = match (&theirs, &ours) {
                 (None, _) => true,
-                (Some(theirs), Some(ours)) => self.contains(place, ours, theirs).await?,
+                (Some(theirs), Some(ours)) => self.git.contains(place, ours, theirs).await?,
                 (Some(_), None) => false,
             };
             if is_ours {
@@ -229,17 +229,6 @@ impl Checkouts {
             name = format!("{wanted}-{n}");
         }
         Ok(name)
-    }
-
-    /// Returns whether the history of `commit` contains `earlier`.
-    pub(super) async fn contains(
-        &self,
-        place: &Place,
-        commit: &str,
-        earlier: &str,
-    ) -> Result<bool> {
-        let arguments = ["merge-base", "--is-ancestor", earlier, commit];
-        Ok(self.git.on(&place.keep(), arguments).end().await?.code == Some(0))
     }
 
     /// Makes the repository and the files in `new`. No agent has used it yet, so its `.git` is the
@@ -291,12 +280,12 @@ impl Checkouts {
         }
         if let Some(kept) = &order.restores {
             let branches = [&order.branch, &prepared.branch];
-            self.restore_refs(kept, branches, place, &own, owner).await?;
+            self.files.restore_refs(kept, branches, place, &own, owner).await?;
         }
         self.make_sparse(cone, &own, owner).await?;
         if from.start.is_none() {
             // There is no commit yet, but there may be files.
-            return self.bring_back(order, place, &tree).await;
+            return self.files.bring_back(order, place, &tree).await;
         }
         let on_tree = |arguments: &[&str]| {
             self.git.on_tree(&own, &tree, arguments.iter().copied()).run_as(owner).long()
@@ -305,7 +294,7 @@ impl Checkouts {
         crash_point::reach(CrashPoint::WorkspaceCheckedOut);
         let made =
             Place { owner, ..Place::new(place.project.clone(), new.to_owned(), tree.clone()) };
-        self.prepare_reading(&made).await?;
+        self.files.prepare_reading(&made).await?;
         // From here on the daemon has an index of its own. Only the owner can change its times.
         let index = made.index();
         copy_as(owner, &own.join("index"), &index).await?;
@@ -317,8 +306,8 @@ impl Checkouts {
         // Only git reads this one, so it may have the shorter form.
         let shorten = ["update-index", "--index-version", "4"];
         on_tree(&shorten).variable("GIT_INDEX_FILE", &index).run().await?;
-        self.forget_gitlinks(&made).await?;
-        self.bring_back(order, place, &tree).await
+        self.files.forget_gitlinks(&made).await?;
+        self.files.bring_back(order, place, &tree).await
     }
 
     /// Gives a new workspace the files that its commit only names: those of submodules and of LFS.
@@ -338,13 +327,26 @@ impl Checkouts {
         let owner = place.user_of_order(order);
         if order.submodules && is_new {
             let upstream = from.upstream.as_deref();
-            self.add_submodules(place, start, cone, upstream, tree, owner).await?;
+            self.remotes.add_submodules(place, start, cone, upstream, tree, owner).await?;
         }
         if let Some(source) = from.source.filter(|_| order.lfs) {
             let fill = if is_new { LfsFill::FromSource } else { LfsFill::AsKept };
             self.add_lfs(place, source, start, fill, tree, owner).await?;
         }
         Ok(())
+    }
+}
+
+impl Git {
+    /// Returns whether the history of `commit` contains `earlier`.
+    pub(super) async fn contains(
+        &self,
+        place: &Place,
+        commit: &str,
+        earlier: &str,
+    ) -> Result<bool> {
+        let arguments = ["merge-base", "--is-ancestor", earlier, commit];
+        Ok(self.on(&place.keep(), arguments).end().await?.code == Some(0))
     }
 }
 

@@ -16,12 +16,54 @@ use super::repository::Repository;
 use super::rights::run_as;
 use super::source::Source;
 use super::temporary::{Settings, TemporaryRepository};
-use super::{CheckoutError, Checkouts, Result, blocking};
+use super::{CheckoutError, Clones, Result, blocking};
 use domain::workspace::{Folder, FolderRepository};
 
 /// The time for the comparison of all files.
 const COMPARE_TIMEOUT: Duration = Duration::from_secs(5);
-impl Checkouts {
+
+impl Clones {
+    /// Checks that `directory` is in a repository that can be cloned.
+    ///
+    /// # Errors
+    /// `Refused`, and the errors of [`check_git`](super::KeepRepositories::check_git).
+    pub async fn check_source(&self, directory: &Path) -> Result<()> {
+        self.git.check().await?;
+        self.check_apart(&Source::find(&self.git, directory).await?)
+    }
+
+    /// Checks that the clones and the repository of a project are not in each other. Without a
+    /// setting, the clones may be in a repository, which then leaves them out.
+    pub(super) fn check_apart(&self, source: &Source) -> Result<()> {
+        let canonical = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let root = canonical(&self.places.root);
+        let top = canonical(&source.top);
+        let given = self.places.root.display();
+        let refusal = if self.is_root_configured && self.places.root.is_symlink() {
+            format!(
+                "`workspace.root` is `{given}`, a link to `{}`; name that folder",
+                root.display()
+            )
+        } else if top.starts_with(&root) {
+            format!(
+                "the repository of the project, `{}`, is in the folder of the clones, `{}`; \
+                 move it, or set `workspace.root` to another folder",
+                top.display(),
+                root.display()
+            )
+        } else if self.is_root_configured && root.starts_with(&top) {
+            format!(
+                "the folder of the clones, `{}`, is in the repository of the project, `{}`; \
+                 set `workspace.root` to a folder outside of it",
+                root.display(),
+                top.display()
+            )
+        } else {
+            return Ok(());
+        };
+        Err(CheckoutError::Refused(refusal))
+    }
+
     /// Looks at a folder, without git: the result is `Plain` if agents can work in it.
     pub async fn look_at_path(&self, directory: &Path) -> Folder {
         let path = directory.to_owned();

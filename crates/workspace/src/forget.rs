@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::keeping::uncommitted_ref;
 use super::merging::merged_ref;
-use super::{Checkouts, Place, Result};
+use super::{Git, KeepRepositories, Place, Result};
 use domain::workspace::ForgetOrder;
 use domain::{ProjectId, Timestamp};
 
@@ -16,7 +16,7 @@ const EXPIRED: &str = "refs/agent-coordinator/expired";
 /// The time after which these refs are removed.
 const EXPIRES_AFTER: Duration = Duration::from_hours(14 * 24);
 
-impl Checkouts {
+impl KeepRepositories {
     /// Moves the refs of a workspace below `EXPIRED`, all of them or none. A repeated call ends
     /// in the same state.
     ///
@@ -42,7 +42,7 @@ impl Checkouts {
             merged_ref(branch),
         ];
         let mut changes = String::new();
-        for (name, object) in self.refs_below(&place, &names).await? {
+        for (name, object) in self.git.refs_below(&place, &names).await? {
             let short = name.trim_start_matches("refs/");
             let new = format!("{EXPIRED}/{}/{id}/{short}", decided_at.as_millis());
             let _ = writeln!(changes, "update {new} {object}\ndelete {name} {object}");
@@ -91,7 +91,7 @@ impl Checkouts {
         }
         let mut changes = String::new();
         let mut n_removed = 0;
-        for (name, object) in self.refs_below(&place, &[EXPIRED.to_owned()]).await? {
+        for (name, object) in self.git.refs_below(&place, &[EXPIRED.to_owned()]).await? {
             let time = name.strip_prefix(EXPIRED).and_then(|rest| rest.split('/').nth(1));
             let decided_at = time.and_then(|time| time.parse().ok()).map(Timestamp::from_millis);
             if decided_at.is_some_and(|at| now.since(at) >= EXPIRES_AFTER) {
@@ -105,7 +105,9 @@ impl Checkouts {
         }
         Ok(n_removed)
     }
+}
 
+impl Git {
     /// Returns these refs and all below them, each with the object that it names.
     pub(super) async fn refs_below(
         &self,
@@ -114,7 +116,7 @@ impl Checkouts {
     ) -> Result<Vec<(String, String)>> {
         let list = ["for-each-ref", "--format=%(refname) %(objectname)"];
         let list = list.into_iter().chain(names.iter().map(String::as_str));
-        let listed = self.git.on(&place.keep(), list).long().text().await?;
+        let listed = self.on(&place.keep(), list).long().text().await?;
         let lines = listed.lines().filter_map(|line| line.split_once(' '));
         Ok(lines.map(|(name, object)| (name.to_owned(), object.to_owned())).collect())
     }

@@ -14,14 +14,14 @@ use super::lending::close;
 use super::objects::names_in;
 use super::rights::Owner;
 use super::upgrade::replace_shared;
-use super::{CheckoutError, Checkouts, LENT, Place, Result, blocking, write};
+use super::{CheckoutError, KeepRepositories, LENT, Place, Result, blocking, write};
 use machine::crash_point::{self, CrashPoint};
 use machine::locks::lock;
 
 /// The file of a project with the keeper, as `chown` takes it, while the handover goes on.
 const HANDOVER: &str = "handover";
 
-impl Checkouts {
+impl KeepRepositories {
     /// Gives the coordinator's repositories of a project to the keeper, if they belong to root and
     /// the keeper can reach them. Ends in the same state after a crash. The caller has the lock of
     /// the project.
@@ -65,7 +65,7 @@ impl Checkouts {
     }
 }
 
-/// Completes what [`Checkouts::give_to_keeper`] began before the daemon ended, so that root writes
+/// Completes what [`KeepRepositories::give_to_keeper`] began before the daemon ended, so that root writes
 /// nothing into what the keeper has already. The user in the mark gets the rest.
 pub(super) async fn finish_handover(place: &Place) -> Result<()> {
     let mark = place.project.join(HANDOVER);

@@ -7,10 +7,12 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+use std::sync::Arc;
 
 use rustix::io::Errno;
-use tokio::sync::OwnedMutexGuard;
+use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 
+use super::git::GitError;
 use super::handover::finish_handover;
 use super::lending::let_others_enter;
 use super::objects::{is_folder, names_in};
@@ -20,11 +22,12 @@ use super::source::{Head, Source};
 use super::temporary::{Settings, make_repository, remove_remains};
 use super::upgrade::MENDED;
 use super::{
-    CheckoutError, Checkouts, KeepState, LENT, Place, Result, make_folder, remove_folder, rename,
-    write,
+    CheckoutError, Git, KeepRepositories, KeepState, LENT, Place, Result, make_folder,
+    remove_folder, rename, write,
 };
 use domain::ProjectId;
 use machine::crash_point::{self, CrashPoint};
+use machine::locks::lock;
 use machine::sys::ownership::is_changed_by_others;
 
 /// The refs that follow the branches of the source.
@@ -53,7 +56,15 @@ pub(super) const FETCH: [&str; 6] = [
     "--no-recurse-submodules",
 ];
 
-impl Checkouts {
+impl KeepRepositories {
+    /// Checks that git is there and new enough. It makes no file.
+    ///
+    /// # Errors
+    /// `Missing`, `TooOld`.
+    pub async fn check_git(&self) -> Result<(), GitError> {
+        self.git.check_version().await
+    }
+
     /// Makes the keep repository of a project unless it exists, and brings it up to date with the
     /// source. Returns what the source's HEAD names.
     pub(super) async fn follow(&self, source: &Source, place: &Place) -> Result<Head> {
@@ -65,7 +76,7 @@ impl Checkouts {
         } else {
             self.give_to_keeper(place).await?;
         }
-        let brought = self.bring_branches(source, place, &head).await;
+        let brought = self.git.bring_branches(source, place, &head).await;
         brought.map_err(|error| self.disk.name_full_disk(error))?;
         Ok(head)
     }
@@ -197,13 +208,13 @@ impl Checkouts {
         Ok(())
     }
 
-    /// Returns the commit that a ref of the keep repository names.
-    pub(super) async fn resolve(&self, place: &Place, name: &str) -> Result<Option<String>> {
-        let name = format!("{name}^{{commit}}");
-        let arguments = ["rev-parse", "--quiet", "--verify", "--end-of-options", &name];
-        let ended = self.git.on(&place.keep(), arguments).end().await?;
-        let printed = String::from_utf8_lossy(&ended.stdout).trim().to_owned();
-        Ok((ended.code == Some(0) && !printed.is_empty()).then_some(printed))
+    /// Waits until no other step changes the keep repository of a project.
+    async fn lock(&self, project: &ProjectId) -> OwnedMutexGuard<KeepState> {
+        self.lock_of(project).lock_owned().await
+    }
+
+    fn lock_of(&self, project: &ProjectId) -> Arc<AsyncMutex<KeepState>> {
+        Arc::clone(lock(&self.locks).entry(project.clone()).or_default())
     }
 
     /// Locks the keep repository of a project, and makes it ready for a step.
@@ -215,7 +226,7 @@ impl Checkouts {
         self.made_ready(self.lock(project).await, place).await
     }
 
-    /// Locks the keep repository like [`Checkouts::lock_keep`]; `None` if another step has it.
+    /// Locks the keep repository like [`Self::lock_keep`]; `None` if another step has it.
     pub(super) async fn try_lock_keep(
         &self,
         project: &ProjectId,
@@ -225,6 +236,17 @@ impl Checkouts {
             Ok(state) => self.made_ready(state, place).await.map(Some),
             Err(_) => Ok(None),
         }
+    }
+}
+
+impl Git {
+    /// Returns the commit that a ref of the keep repository names.
+    pub(super) async fn resolve(&self, place: &Place, name: &str) -> Result<Option<String>> {
+        let name = format!("{name}^{{commit}}");
+        let arguments = ["rev-parse", "--quiet", "--verify", "--end-of-options", &name];
+        let ended = self.on(&place.keep(), arguments).end().await?;
+        let printed = String::from_utf8_lossy(&ended.stdout).trim().to_owned();
+        Ok((ended.code == Some(0) && !printed.is_empty()).then_some(printed))
     }
 }
 

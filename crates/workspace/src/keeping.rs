@@ -29,7 +29,7 @@ use super::refs::{Refs, read_refs, read_text};
 use super::rights::blocking_as;
 use super::sparse::{cone_at, find_made};
 use super::walk::{Walk, find_unreadable, walk};
-use super::{CheckoutError, Checkouts, KeepPolicy, Place, Result};
+use super::{CheckoutError, Clones, Git, KeepPolicy, Place, Result, WorkFiles};
 use domain::workspace::{Cone, Content, Found, KeepOrder};
 use domain::{ProjectId, WorkspaceId};
 use machine::crash_point::{self, CrashPoint};
@@ -38,7 +38,7 @@ pub(super) use files::{Files, copy_as, excluding, size_of};
 use uncommitted::WorkTree;
 pub(super) use uncommitted::uncommitted_ref;
 
-impl Checkouts {
+impl Clones {
     /// Keeps the content of a workspace in which no process runs.
     ///
     /// # Errors
@@ -62,10 +62,10 @@ impl Checkouts {
         remove_unreadable(place).await?;
         let before = walked(place).await?;
         let mut left_out = Vec::new();
-        let _locked = self.lock_keep(&order.project, place).await?;
+        let _locked = self.keep.lock_keep(&order.project, place).await?;
         // The keep repository may have gone to the keeper meanwhile.
         let place = &Place { owner: place.user_of(place.owner), ..place.clone() };
-        let mut objects = match self.take_objects(place, &order.id).await {
+        let mut objects = match self.git.take_objects(place, &order.id).await {
             Ok(objects) => objects,
             Err(error) if self.disk.is_disk_full(&error) => return Err(error),
             // Content that git cannot read, or that is not to be used, is left where it is.
@@ -77,7 +77,8 @@ impl Checkouts {
         };
         crash_point::reach(CrashPoint::ObjectsTaken);
         let mut refs = read_refs(place).await?;
-        if let Some(reason) = self.forget_foreign(place, &order.id, &mut refs, &mut objects).await?
+        if let Some(reason) =
+            self.files.forget_foreign(place, &order.id, &mut refs, &mut objects).await?
         {
             left_out.push(format!(".git/objects: {reason}"));
         }
@@ -91,14 +92,14 @@ impl Checkouts {
                 .filter(|id| looked.may_be_result(id) && !order.dropped.contains(*id)),
             Found::Undecided => None,
         };
-        let mut result = self.existing(place, found).await?;
+        let mut result = self.git.existing(place, found).await?;
         // An agent that removed its repository does not take back what it had committed.
-        let earlier = self.resolve(place, &format!("refs/heads/{}", order.branch)).await?;
+        let earlier = self.git.resolve(place, &format!("refs/heads/{}", order.branch)).await?;
         if let Some(commit) = &result
             && result != earlier
             && result != order.base_commit
         {
-            match self.check_result(place, &order.id, commit, &objects).await {
+            match self.git.check_result(place, &order.id, commit, &objects).await {
                 Err(CheckoutError::Malformed(reason)) => {
                     left_out.push(format!(".git/objects: {reason}"));
                     result = None;
@@ -108,19 +109,21 @@ impl Checkouts {
         }
         let result = result.or(earlier);
         let result = result.or_else(|| order.base_commit.clone());
-        self.prepare_reading(place).await?;
+        self.files.prepare_reading(place).await?;
         // The owner of a workspace can change its index.
         let has_none = find_made(place)?.is_some_and(|made| made.has_no_gitlinks);
         if place.owner.is_some() || !has_none {
-            self.forget_gitlinks(place).await?;
+            self.files.forget_gitlinks(place).await?;
         }
         let at = refs.head_commit();
         let head = self.head_of_files(place, order, at, result.as_deref(), &objects).await?;
         let newest = head.as_deref();
-        let files =
-            self.take_with_parts(place, order, &before, newest, policy, &mut left_out).await?;
-        let visible = self.with_absent(&cone, files.visible, newest, place).await?;
-        let visible = self.as_committed(visible, newest, &files.nested, place).await?;
+        let files = self
+            .files
+            .take_with_parts(place, order, &before, newest, policy, &mut left_out)
+            .await?;
+        let visible = self.files.with_absent(&cone, files.visible, newest, place).await?;
+        let visible = self.files.as_committed(visible, newest, &files.nested, place).await?;
         let files = Files { visible, ..files };
         crash_point::reach(CrashPoint::FilesTaken);
         // All that is kept was read, so a later change shows in this walk.
@@ -128,7 +131,7 @@ impl Checkouts {
         let (kept, after) = tokio::try_join!(kept, walked(place))?;
         crash_point::reach(CrashPoint::ContentKept);
         let all = objects.union(&files.nested.objects).cloned().collect();
-        let missing = self.unreached(place, &kept, order, &all).await?;
+        let missing = self.git.unreached(place, &kept, order, &all).await?;
         left_out.extend(missing.iter().map(|id| format!(".git/objects: {id}")));
         let is_proved = left_out.is_empty() && after.digest == before.digest;
         let is_undecided = looked.found == Found::Undecided;
@@ -156,7 +159,7 @@ impl Checkouts {
         let own = WorkTree { visible: files.visible, head };
         let work_trees: Vec<WorkTree> = std::iter::once(own).chain(linked).collect();
         self.publish(place, order, result, &work_trees, &mut content).await?;
-        self.lend_to_all(place).await?;
+        self.keep.lend_to_all(place).await?;
         crash_point::reach(CrashPoint::ResultNamed);
         Ok(content)
     }
@@ -172,41 +175,17 @@ impl Checkouts {
         objects: &BTreeSet<String>,
     ) -> Result<Option<String>> {
         let result = result.map(str::to_owned);
-        let Some(head) = self.existing(place, head).await? else {
+        let Some(head) = self.git.existing(place, head).await? else {
             return Ok(result);
         };
         if Some(&head) == result.as_ref() || Some(&head) == order.base_commit.as_ref() {
             return Ok(Some(head));
         }
-        match self.check_result(place, &order.id, &head, objects).await {
+        match self.git.check_result(place, &order.id, &head, objects).await {
             // The reason was named with the result, or its files are all new.
             Err(CheckoutError::Malformed(_)) => Ok(result),
             checked => checked.map(|()| Some(head)),
         }
-    }
-
-    /// Forgets what the owner of a clone can have from nowhere, but names. A restored clone would
-    /// get it. Returns the reason.
-    pub(super) async fn forget_foreign(
-        &self,
-        place: &Place,
-        id: &WorkspaceId,
-        refs: &mut Refs,
-        objects: &mut BTreeSet<String>,
-    ) -> Result<Option<String>> {
-        let all = objects.union(&refs.named);
-        let foreign = self.foreign(place, id, all, objects).await?;
-        let named = foreign.iter().find(|id| refs.named.contains(*id));
-        let Some(first) = named.or(foreign.first()).cloned() else {
-            return Ok(None);
-        };
-        refs.forget(&foreign);
-        if !self.foreign(place, id, &*objects, objects).await?.is_empty() {
-            // Some of them reach it.
-            refs.forget(objects);
-            objects.clear();
-        }
-        Ok(Some(format!("neither the clone nor what it borrows from has {first}, which it names")))
     }
 
     /// Takes the commits of a workspace that an agent may be using, and returns the newest one of
@@ -220,31 +199,19 @@ impl Checkouts {
         if place.check_tree().is_err() {
             return Ok(None);
         }
-        let _locked = self.lock_keep(project, &place).await?;
-        let objects = match self.take_objects(&place, workspace).await {
+        let _locked = self.keep.lock_keep(project, &place).await?;
+        let objects = match self.git.take_objects(&place, workspace).await {
             Err(CheckoutError::Malformed(_)) => return Ok(None),
             taken => taken?,
         };
         let refs = read_refs(&place).await?;
-        let newest = self.existing(&place, refs.head_commit()).await?;
+        let newest = self.git.existing(&place, refs.head_commit()).await?;
         let Some(commit) = &newest else {
             return Ok(None);
         };
-        match self.check_result(&place, workspace, commit, &objects).await {
+        match self.git.check_result(&place, workspace, commit, &objects).await {
             Err(CheckoutError::Malformed(_)) => Ok(None),
             checked => checked.map(|()| newest),
-        }
-    }
-
-    /// Returns `id` if the keep repository has this commit.
-    pub(super) async fn existing(
-        &self,
-        place: &Place,
-        id: Option<&String>,
-    ) -> Result<Option<String>> {
-        match id {
-            Some(id) => self.resolve(place, id).await,
-            None => Ok(None),
         }
     }
 
@@ -259,12 +226,12 @@ impl Checkouts {
         objects: &BTreeSet<String>,
     ) -> Result<String> {
         let keep = place.keep();
-        let kinds = self.kinds(place, objects.iter().chain(&refs.named)).await?;
+        let kinds = self.git.kinds(place, objects.iter().chain(&refs.named)).await?;
         let of_kind = |wanted: &str| {
             let found = kinds.iter().filter(move |(_, kind)| *kind == wanted);
             found.map(|(id, _)| id.clone()).collect::<BTreeSet<String>>()
         };
-        let tips = self.tips(place, of_kind("commit")).await?;
+        let tips = self.git.tips(place, of_kind("commit")).await?;
         let text = self.git.on(&keep, ["hash-object", "-w", "--stdin"]);
         let text = text.input(refs.text.as_bytes()).text().await?;
         let about = self.git.on(&keep, ["mktree"]);
@@ -282,7 +249,7 @@ impl Checkouts {
         let reached = if objects.is_empty() {
             BTreeSet::new()
         } else {
-            self.reached(place, tips.iter().chain([&files.all]), base).await?
+            self.git.reached(place, tips.iter().chain([&files.all]), base).await?
         };
         let is_lost = |id: &&String| objects.contains(*id) && !reached.contains(*id);
         let mut lost = String::new();
@@ -304,12 +271,12 @@ impl Checkouts {
         }
         let _ = writeln!(root, "040000 tree {}\tworktree", files.all);
         let root = self.git.on(&keep, ["mktree"]).input(root).text().await?;
-        let head = self.existing(place, refs.head_commit()).await?;
+        let head = self.git.existing(place, refs.head_commit()).await?;
         let head = head.or_else(|| order.base_commit.clone());
         let parents = head.iter().chain(tips.iter().filter(|tip| Some(*tip) != head.as_ref()));
         let parents = parents.chain(&nested.commits);
         let message = format!("kept the workspace {} of {}\n", order.id, order.agent);
-        let commit = self.commit(place, &root, parents, &message, &order.agent).await?;
+        let commit = self.git.commit(place, &root, parents, &message, &order.agent).await?;
         let name = self.free_kept_ref(place, &order.id).await?;
         self.git.on(&keep, ["update-ref", &name, &commit]).run().await?;
         // A tag that is in no list of refs any more can be neither a parent nor in a folder.
@@ -318,6 +285,80 @@ impl Checkouts {
             self.git.on(&keep, ["update-ref", &name, &tag]).run().await?;
         }
         Ok(commit)
+    }
+
+    async fn free_kept_ref(&self, place: &Place, id: &WorkspaceId) -> Result<String> {
+        let folder = format!("refs/agent-coordinator/kept/{id}/");
+        let list = ["for-each-ref", "--format=%(refname)", &folder];
+        let listed = self.git.on(&place.keep(), list).text().await?;
+        let numbers = listed.lines().filter_map(|name| name.strip_prefix(&folder)?.parse().ok());
+        let last: u32 = numbers.max().unwrap_or(0);
+        Ok(format!("{folder}{}", last + 1))
+    }
+
+    /// Names the result with the branch of the task, and what is in no commit with a second one.
+    async fn publish(
+        &self,
+        place: &Place,
+        order: &KeepOrder,
+        result: Option<&str>,
+        work_trees: &[WorkTree],
+        content: &mut Content,
+    ) -> Result<()> {
+        let keep = place.keep();
+        if let Some(result) = result {
+            let name = format!("refs/heads/{}", order.branch);
+            self.git.on(&keep, ["update-ref", &name, result]).run().await?;
+        }
+        let uncommitted = uncommitted_ref(&order.branch);
+        let left = self.take_uncommitted(place, order, result, work_trees, content).await?;
+        if let Some(commit) = left {
+            self.git.on(&keep, ["update-ref", &uncommitted, &commit]).run().await?;
+        } else if self.git.resolve(place, &uncommitted).await?.is_some() {
+            // The agent committed or removed the files that an earlier launch had left.
+            self.git.on(&keep, ["update-ref", "-d", &uncommitted]).run().await?;
+        }
+        self.git.count_changes(place, order.base_commit.as_deref(), result, content).await
+    }
+}
+
+impl WorkFiles {
+    /// Forgets what the owner of a clone can have from nowhere, but names. A restored clone would
+    /// get it. Returns the reason.
+    pub(super) async fn forget_foreign(
+        &self,
+        place: &Place,
+        id: &WorkspaceId,
+        refs: &mut Refs,
+        objects: &mut BTreeSet<String>,
+    ) -> Result<Option<String>> {
+        let all = objects.union(&refs.named);
+        let foreign = self.git.foreign(place, id, all, objects).await?;
+        let named = foreign.iter().find(|id| refs.named.contains(*id));
+        let Some(first) = named.or(foreign.first()).cloned() else {
+            return Ok(None);
+        };
+        refs.forget(&foreign);
+        if !self.git.foreign(place, id, &*objects, objects).await?.is_empty() {
+            // Some of them reach it.
+            refs.forget(objects);
+            objects.clear();
+        }
+        Ok(Some(format!("neither the clone nor what it borrows from has {first}, which it names")))
+    }
+}
+
+impl Git {
+    /// Returns `id` if the keep repository has this commit.
+    pub(super) async fn existing(
+        &self,
+        place: &Place,
+        id: Option<&String>,
+    ) -> Result<Option<String>> {
+        match id {
+            Some(id) => self.resolve(place, id).await,
+            None => Ok(None),
+        }
     }
 
     /// Writes a commit with the daemon as its committer.
@@ -347,7 +388,6 @@ impl Checkouts {
             arguments.extend(["-p", parent]);
         }
         let call = self
-            .git
             .on(&place.keep(), arguments)
             .variable("GIT_AUTHOR_EMAIL", &author.address)
             .variable("GIT_AUTHOR_NAME", &author.name)
@@ -367,7 +407,7 @@ impl Checkouts {
             return Ok(BTreeMap::new());
         }
         let check = ["cat-file", "--batch-check=%(objectname) %(objecttype)"];
-        let listed = self.git.on(&place.keep(), check).input(lines(&ids)).long().text().await?;
+        let listed = self.on(&place.keep(), check).input(lines(&ids)).long().text().await?;
         let kinds = listed.lines().filter_map(|line| line.split_once(' '));
         let exists = |(_, kind): &(&str, &str)| *kind != "missing";
         Ok(kinds.filter(exists).map(|(id, kind)| (id.to_owned(), kind.to_owned())).collect())
@@ -383,7 +423,7 @@ impl Checkouts {
             return Ok(commits);
         }
         let list = ["rev-list", "--no-walk=unsorted", "--parents", "--stdin"];
-        let listed = self.git.on(&place.keep(), list).input(lines(&commits)).long().text().await?;
+        let listed = self.on(&place.keep(), list).input(lines(&commits)).long().text().await?;
         let parents: BTreeSet<&str> =
             listed.lines().flat_map(|line| line.split(' ').skip(1)).collect();
         Ok(commits.iter().filter(|commit| !parents.contains(commit.as_str())).cloned().collect())
@@ -399,7 +439,7 @@ impl Checkouts {
         let mut input = lines(from);
         input.extend(except.into_iter().flat_map(|commit| ["^", commit, "\n"]));
         let list = ["rev-list", "--objects", "--no-object-names", "--stdin"];
-        let listed = self.git.on(&place.keep(), list).input(input).long().text().await?;
+        let listed = self.on(&place.keep(), list).input(input).long().text().await?;
         Ok(listed.lines().map(str::to_owned).collect())
     }
 
@@ -435,45 +475,11 @@ impl Checkouts {
         base: &str,
         result: &str,
     ) -> Result<Vec<String>> {
-        let find = self.git.on(&place.keep(), ["merge-base", base, result]).end().await?;
+        let find = self.on(&place.keep(), ["merge-base", base, result]).end().await?;
         Ok(match find.code {
             Some(0) => vec![format!("{base}...{result}")],
             _ => vec![base.to_owned(), result.to_owned()],
         })
-    }
-
-    async fn free_kept_ref(&self, place: &Place, id: &WorkspaceId) -> Result<String> {
-        let folder = format!("refs/agent-coordinator/kept/{id}/");
-        let list = ["for-each-ref", "--format=%(refname)", &folder];
-        let listed = self.git.on(&place.keep(), list).text().await?;
-        let numbers = listed.lines().filter_map(|name| name.strip_prefix(&folder)?.parse().ok());
-        let last: u32 = numbers.max().unwrap_or(0);
-        Ok(format!("{folder}{}", last + 1))
-    }
-
-    /// Names the result with the branch of the task, and what is in no commit with a second one.
-    async fn publish(
-        &self,
-        place: &Place,
-        order: &KeepOrder,
-        result: Option<&str>,
-        work_trees: &[WorkTree],
-        content: &mut Content,
-    ) -> Result<()> {
-        let keep = place.keep();
-        if let Some(result) = result {
-            let name = format!("refs/heads/{}", order.branch);
-            self.git.on(&keep, ["update-ref", &name, result]).run().await?;
-        }
-        let uncommitted = uncommitted_ref(&order.branch);
-        let left = self.take_uncommitted(place, order, result, work_trees, content).await?;
-        if let Some(commit) = left {
-            self.git.on(&keep, ["update-ref", &uncommitted, &commit]).run().await?;
-        } else if self.resolve(place, &uncommitted).await?.is_some() {
-            // The agent committed or removed the files that an earlier launch had left.
-            self.git.on(&keep, ["update-ref", "-d", &uncommitted]).run().await?;
-        }
-        self.count_changes(place, order.base_commit.as_deref(), result, content).await
     }
 
     /// Counts the commits and the changes of a result since its base.
@@ -497,11 +503,11 @@ impl Checkouts {
                 }
                 None => (result.to_owned(), vec![self.empty_tree(place).await?, result.to_owned()]),
             };
-            let n = self.git.on(&keep, ["rev-list", "--count", &commits]).text().await?;
+            let n = self.on(&keep, ["rev-list", "--count", &commits]).text().await?;
             content.n_commits = n.parse().unwrap_or(0);
             let list = ["diff", "--no-ext-diff", "--no-textconv", "--numstat", "--end-of-options"];
             let list = list.into_iter().chain(changes.iter().map(String::as_str));
-            let listed = self.git.on(&keep, list).long().text().await?;
+            let listed = self.on(&keep, list).long().text().await?;
             for line in listed.lines() {
                 let mut columns = line.split('\t').map(|column| column.parse().unwrap_or(0));
                 content.n_files += 1;

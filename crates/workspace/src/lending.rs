@@ -28,8 +28,8 @@ use super::remote::FORGE;
 use super::rights::{Owner, give, open_passage, run_as, set_mode};
 use super::transfer::revisions;
 use super::{
-    CheckoutError, Checkouts, LENT, Place, Result, SCRATCH, blocking, make_folder, remove_folder,
-    rename, write,
+    CheckoutError, Clones, Git, KeepRepositories, LENT, Place, Result, SCRATCH, WorkFiles,
+    blocking, make_folder, remove_folder, rename, write,
 };
 use domain::workspace::Order;
 use domain::{ProjectId, RunAs, WorkspaceId};
@@ -52,7 +52,7 @@ pub(super) fn borrows_from_keep(tree: &Path) -> bool {
     borrowed.is_some_and(|text| text.contains("/keep.git/"))
 }
 
-impl Checkouts {
+impl Clones {
     /// Opens the way to the workspaces of a project for a user, and lends what a new one needs.
     /// `start` is the commit that it begins at.
     ///
@@ -65,7 +65,7 @@ impl Checkouts {
         start: Option<&str>,
         place: &Place,
     ) -> Result<()> {
-        let _locked = self.lock_keep(&order.project, place).await?;
+        let _locked = self.keep.lock_keep(&order.project, place).await?;
         if place.keeper().is_some_and(|keeper| keeper.uid == owner.uid) {
             return Err(CheckoutError::Refused(format!(
                 "the user with id {} owns `{}`, so no agent may run as that user; name another one \
@@ -88,16 +88,36 @@ impl Checkouts {
         .await?;
         let mut also: BTreeSet<String> = start.map(str::to_owned).into_iter().collect();
         if let Some(kept) = &order.restores {
-            let (refs, kinds) = self.kept_refs(kept, place).await?;
+            let (refs, kinds) = self.files.kept_refs(kept, place).await?;
             let named = refs.iter().map(|(_, id)| id).chain(refs.head_commit());
             also.extend(named.filter(|id| kinds.contains_key(*id)).cloned());
-            also.extend(self.borrowed_by_parts(&kept.kept_commit, place).await?);
+            also.extend(self.files.borrowed_by_parts(&kept.kept_commit, place).await?);
         } else if let Some(start) = start.filter(|_| order.submodules) {
-            also.extend(self.commits_of_submodules(place, start).await?);
+            also.extend(self.remotes.commits_of_submodules(place, start).await?);
         }
-        self.lend(place, &place.lent(owner), also).await
+        self.keep.lend(place, &place.lent(owner), also).await
     }
 
+    /// Lends a commit to the user who owns a workspace, with those of its submodules.
+    ///
+    /// # Errors
+    /// Each error of git.
+    pub(super) async fn lend_commit(
+        &self,
+        project: &ProjectId,
+        place: &Place,
+        owner: Owner,
+        commit: &str,
+    ) -> Result<()> {
+        let _locked = self.keep.lock_keep(project, place).await?;
+        make_lent(place, owner)?;
+        let mut also = self.remotes.commits_of_submodules(place, commit).await?;
+        also.insert(commit.to_owned());
+        self.keep.lend(place, &place.lent(owner), also).await
+    }
+}
+
+impl KeepRepositories {
     /// Lends the newest results of the project to the user who owns a workspace. Does nothing if
     /// that is the daemon's own user.
     ///
@@ -114,24 +134,6 @@ impl Checkouts {
         self.lend(&place, &place.lent(owner), BTreeSet::new()).await
     }
 
-    /// Lends a commit to the user who owns a workspace, with those of its submodules.
-    ///
-    /// # Errors
-    /// Each error of git.
-    pub(super) async fn lend_commit(
-        &self,
-        project: &ProjectId,
-        place: &Place,
-        owner: Owner,
-        commit: &str,
-    ) -> Result<()> {
-        let _locked = self.lock_keep(project, place).await?;
-        make_lent(place, owner)?;
-        let mut also = self.commits_of_submodules(place, commit).await?;
-        also.insert(commit.to_owned());
-        self.lend(place, &place.lent(owner), also).await
-    }
-
     /// Lends the newest results to all users who have workspaces of the project. The caller has the
     /// lock of the project.
     pub(super) async fn lend_to_all(&self, place: &Place) -> Result<()> {
@@ -139,18 +141,6 @@ impl Checkouts {
             self.lend(place, &place.project.join(name), BTreeSet::new()).await?;
         }
         Ok(())
-    }
-
-    /// Returns the commits that are lent to the owner of a workspace, with all that they reach.
-    pub(super) async fn lent_commits(
-        &self,
-        place: &Place,
-        owner: Owner,
-    ) -> Result<BTreeSet<String>> {
-        // A person may have removed content that was given up.
-        let tips = tips_in(place, &place.lent(owner))?;
-        let known = self.kinds(place, tips.iter()).await?;
-        Ok(known.into_keys().collect())
     }
 
     /// Adds the commits that the folder `lent` lacks: those of the source, the results, and `also`.
@@ -170,7 +160,7 @@ impl Checkouts {
             return Ok(());
         }
         // A person may have removed content that was given up.
-        let known = self.kinds(place, tips.iter()).await?;
+        let known = self.git.kinds(place, tips.iter()).await?;
         let input = revisions(wanted.difference(&tips), known.keys());
         let name = lent.file_name().unwrap_or_default().to_string_lossy();
         let quarantine = place.project.join(format!(".q-{name}"));
@@ -195,7 +185,23 @@ impl Checkouts {
         })?;
         remove_folder(&quarantine)
     }
+}
 
+impl Git {
+    /// Returns the commits that are lent to the owner of a workspace, with all that they reach.
+    pub(super) async fn lent_commits(
+        &self,
+        place: &Place,
+        owner: Owner,
+    ) -> Result<BTreeSet<String>> {
+        // A person may have removed content that was given up.
+        let tips = tips_in(place, &place.lent(owner))?;
+        let known = self.kinds(place, tips.iter()).await?;
+        Ok(known.into_keys().collect())
+    }
+}
+
+impl WorkFiles {
     /// Makes the settings readable with which another owner's files are read, and the folder in
     /// which git writes then. Objects of an attempt that was given up stay there.
     pub(super) async fn prepare_reading(&self, place: &Place) -> Result<()> {

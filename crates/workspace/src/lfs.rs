@@ -17,7 +17,7 @@ use super::nested::{path_in, raw_objects};
 use super::objects::{lines, open};
 use super::rights::{Owner, blocking_as, run_as};
 use super::source::{Source, entries};
-use super::{CheckoutError, Checkouts, Place, Result, blocking};
+use super::{CheckoutError, Clones, Place, Result, WorkFiles, blocking};
 
 /// The largest pointer, in bytes.
 const MAX_POINTER: u64 = 1_024;
@@ -82,7 +82,7 @@ impl Pointer {
     }
 }
 
-impl Checkouts {
+impl WorkFiles {
     /// Returns those of the files of a workspace whose content is the one that the pointer in a
     /// commit names. `pointers` are the ids of blobs, by path.
     pub(super) async fn find_smudged(
@@ -103,6 +103,35 @@ impl Checkouts {
         .await
     }
 
+    /// Reads those of these blobs that are pointers.
+    async fn read_pointers(
+        &self,
+        place: &Place,
+        blobs: impl Iterator<Item = &String>,
+    ) -> Result<BTreeMap<String, Pointer>> {
+        let blobs = blobs.cloned().collect::<BTreeSet<_>>();
+        if blobs.is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        let print = ["cat-file", "--batch-check=%(objectname) %(objectsize)"];
+        let listed = self.git.on(&place.keep(), print).input(lines(&blobs)).long().text().await?;
+        let small = listed.lines().filter_map(|line| {
+            let (id, size) = line.split_once(' ')?;
+            (size.parse::<u64>().ok()? <= MAX_POINTER).then(|| id.to_owned())
+        });
+        let small: Vec<String> = small.collect();
+        if small.is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        let print = self.git.on(&place.keep(), ["cat-file", "--batch"]);
+        let printed = print.input(lines(&small)).long().run().await?;
+        let contents = raw_objects(&printed).into_iter().map(|(_, content)| content);
+        let found = small.into_iter().zip(contents);
+        Ok(found.filter_map(|(id, content)| Some((id, Pointer::parse(content)?))).collect())
+    }
+}
+
+impl Clones {
     /// Gives a workspace, which no agent has used yet, the settings of LFS, and files in the place
     /// of pointers. Other files stay pointers.
     pub(super) async fn add_lfs(
@@ -156,7 +185,7 @@ impl Checkouts {
                 small.insert(path, ((*mode).to_owned(), (*id).to_owned()));
             }
         }
-        let known = self.read_pointers(place, small.values().map(|(_, id)| id)).await?;
+        let known = self.files.read_pointers(place, small.values().map(|(_, id)| id)).await?;
         small.retain(|_, (_, id)| known.contains_key(id));
         let mut paths = Vec::new();
         for path in small.keys() {
@@ -202,33 +231,6 @@ impl Checkouts {
             on_tree(&forget).input(lines).run().await?;
         }
         Ok(())
-    }
-
-    /// Reads those of these blobs that are pointers.
-    async fn read_pointers(
-        &self,
-        place: &Place,
-        blobs: impl Iterator<Item = &String>,
-    ) -> Result<BTreeMap<String, Pointer>> {
-        let blobs = blobs.cloned().collect::<BTreeSet<_>>();
-        if blobs.is_empty() {
-            return Ok(BTreeMap::new());
-        }
-        let print = ["cat-file", "--batch-check=%(objectname) %(objectsize)"];
-        let listed = self.git.on(&place.keep(), print).input(lines(&blobs)).long().text().await?;
-        let small = listed.lines().filter_map(|line| {
-            let (id, size) = line.split_once(' ')?;
-            (size.parse::<u64>().ok()? <= MAX_POINTER).then(|| id.to_owned())
-        });
-        let small: Vec<String> = small.collect();
-        if small.is_empty() {
-            return Ok(BTreeMap::new());
-        }
-        let print = self.git.on(&place.keep(), ["cat-file", "--batch"]);
-        let printed = print.input(lines(&small)).long().run().await?;
-        let contents = raw_objects(&printed).into_iter().map(|(_, content)| content);
-        let found = small.into_iter().zip(contents);
-        Ok(found.filter_map(|(id, content)| Some((id, Pointer::parse(content)?))).collect())
     }
 }
 

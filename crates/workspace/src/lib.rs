@@ -77,7 +77,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
+use tokio::sync::Mutex as AsyncMutex;
 use tokio::task::JoinSet;
 
 pub use author::Author;
@@ -95,7 +95,6 @@ pub use upgrade::Upgrade;
 use domain::ProjectId;
 use domain::workspace::GitLimits;
 use git::Git;
-use machine::locks::lock;
 use place::{LENT, Place, SCRATCH};
 use rights::Owner;
 use runtime::single_look::SingleLook;
@@ -118,32 +117,191 @@ impl KeepPolicy {
     }
 }
 
+/// The settings of the workspaces of a host.
+#[derive(Debug, Clone)]
+pub struct HostSettings {
+    /// The folder of all workspaces. It is made with the first one.
+    pub root: PathBuf,
+    /// The root is a setting, and not the folder that is used without one. No repository of a
+    /// project may contain such a root.
+    pub is_root_configured: bool,
+    pub limits: GitLimits,
+    /// The user and the group to which new repositories of the coordinator belong. Only a daemon of
+    /// root has such a keeper.
+    pub keeper: Option<(u32, u32)>,
+}
+
+impl HostSettings {
+    /// Returns the default settings of the workspaces in `root`.
+    pub fn new(root: PathBuf) -> Self {
+        Self { root, is_root_configured: false, limits: GitLimits::default(), keeper: None }
+    }
+}
+
 /// All workspaces of this host.
+///
+/// `Git` reads and writes the objects of keep repositories. Each part has only the fields that it
+/// uses, and calls only parts that are above it here.
 #[derive(Debug)]
 pub struct Checkouts {
     pub places: WorkspacePlaces,
-    pub disk: Disk,
-    /// The root is a setting, and not the folder that is used without one.
-    is_root_configured: bool,
+    pub disk: Arc<Disk>,
+    pub keep: Arc<KeepRepositories>,
+    pub remotes: Arc<Remotes>,
+    pub clones: Arc<Clones>,
+    pub snapshots: Snapshots,
+    pub trees: Arc<SourceTrees>,
+    pub results: Arc<Results>,
+}
+
+/// The keep repositories of all projects. Makes, locks and updates them, and lends their objects.
+#[derive(Debug)]
+pub struct KeepRepositories {
+    git: Arc<Git>,
+    places: WorkspacePlaces,
+    disk: Arc<Disk>,
     /// The user to whom new repositories of the coordinator belong, if that is another one.
     keeper: Option<Owner>,
-    git: Git,
     /// One lock per project: a change of its keep repository.
     locks: Mutex<BTreeMap<ProjectId, Arc<AsyncMutex<KeepState>>>>,
+    /// The upgrades that copy files now, by the folder of the project.
+    upgrading: Arc<Mutex<BTreeMap<PathBuf, upgrade::Copying>>>,
+    /// The folders of projects whose repositories stay with root, because of an entry in them.
+    not_given: Mutex<BTreeSet<PathBuf>>,
+}
+
+/// Fetches from repositories at forges, pushes to them, and fetches submodules.
+#[derive(Debug)]
+pub struct Remotes {
+    git: Arc<Git>,
+    places: WorkspacePlaces,
+    disk: Arc<Disk>,
+    keep: Arc<KeepRepositories>,
+    /// The reasons why submodules of repositories at forges were not fetched, by their commits.
+    submodule_failures: Mutex<BTreeMap<String, String>>,
+}
+
+/// Takes the files of work trees into keep repositories, with the repositories among them, and
+/// writes them into folders again.
+#[derive(Debug, Clone)]
+struct WorkFiles {
+    git: Arc<Git>,
+    disk: Arc<Disk>,
+}
+
+/// Makes the clones of tasks and checks, keeps their content, and removes them.
+#[derive(Debug)]
+pub struct Clones {
+    git: Arc<Git>,
+    places: WorkspacePlaces,
+    disk: Arc<Disk>,
+    keep: Arc<KeepRepositories>,
+    remotes: Arc<Remotes>,
+    files: WorkFiles,
+    is_root_configured: bool,
+}
+
+/// Takes snapshots of the directories of projects without clones, and restores them.
+#[derive(Debug)]
+pub struct Snapshots {
+    git: Arc<Git>,
+    places: WorkspacePlaces,
+    keep: Arc<KeepRepositories>,
+    files: WorkFiles,
+}
+
+/// Changes the work trees of people for a merge, and undoes merges that a crash interrupted.
+#[derive(Debug)]
+pub struct SourceTrees {
+    git: Arc<Git>,
+    places: WorkspacePlaces,
     /// One lock per repository of people: a merge. It is held while hooks of the source run.
     merges: Mutex<BTreeMap<PathBuf, Arc<AsyncMutex<()>>>>,
     /// The merges that could not be undone, as they were found last.
     left: AsyncMutex<merging::LastLook>,
     /// The looks whether the folders of such merges are there.
     folder_looks: Mutex<BTreeMap<PathBuf, Arc<SingleLook<bool>>>>,
+}
+
+/// Shows the results of tasks, and gives them to the repositories of people.
+#[derive(Debug)]
+pub struct Results {
+    git: Arc<Git>,
+    places: WorkspacePlaces,
+    keep: Arc<KeepRepositories>,
+    files: WorkFiles,
+    clones: Arc<Clones>,
+    trees: Arc<SourceTrees>,
     /// The merges that go on without their callers.
     under_way: Mutex<JoinSet<()>>,
-    /// The upgrades that copy files now, by the folder of the project.
-    upgrading: Arc<Mutex<BTreeMap<PathBuf, upgrade::Copying>>>,
-    /// The folders of projects whose repositories stay with root, because of an entry in them.
-    not_given: Mutex<BTreeSet<PathBuf>>,
-    /// The reasons why submodules of repositories at forges were not fetched, by their commits.
-    submodule_failures: Mutex<BTreeMap<String, String>>,
+}
+
+impl Checkouts {
+    /// Returns the workspaces in `root` with the default settings.
+    pub fn new(root: PathBuf) -> Self {
+        Self::with_settings(HostSettings::new(root))
+    }
+
+    /// Returns the workspaces of a host. It makes no file.
+    pub fn with_settings(settings: HostSettings) -> Self {
+        let HostSettings { root, is_root_configured, limits, keeper } = settings;
+        let keeper = keeper.filter(|(uid, _)| *uid != 0 && rustix::process::geteuid().is_root());
+        let mut git = Git::new(&root);
+        git.limits = limits;
+        let shared = Arc::new(git);
+        let git = || Arc::clone(&shared);
+        let places = || WorkspacePlaces { root: root.clone() };
+        let disk = Arc::new(Disk::new(places()));
+        let keep = Arc::new(KeepRepositories {
+            git: git(),
+            places: places(),
+            disk: Arc::clone(&disk),
+            keeper: keeper.map(|(uid, gid)| Owner { uid, gid }),
+            locks: Mutex::default(),
+            upgrading: Arc::default(),
+            not_given: Mutex::default(),
+        });
+        let remotes = Arc::new(Remotes {
+            git: git(),
+            places: places(),
+            disk: Arc::clone(&disk),
+            keep: Arc::clone(&keep),
+            submodule_failures: Mutex::default(),
+        });
+        let files = WorkFiles { git: git(), disk: Arc::clone(&disk) };
+        let clones = Arc::new(Clones {
+            git: git(),
+            places: places(),
+            disk: Arc::clone(&disk),
+            keep: Arc::clone(&keep),
+            remotes: Arc::clone(&remotes),
+            files: files.clone(),
+            is_root_configured,
+        });
+        let snapshots = Snapshots {
+            git: git(),
+            places: places(),
+            keep: Arc::clone(&keep),
+            files: files.clone(),
+        };
+        let trees = Arc::new(SourceTrees {
+            git: git(),
+            places: places(),
+            merges: Mutex::default(),
+            left: AsyncMutex::default(),
+            folder_looks: Mutex::default(),
+        });
+        let results = Arc::new(Results {
+            git: git(),
+            places: places(),
+            keep: Arc::clone(&keep),
+            files,
+            clones: Arc::clone(&clones),
+            trees: Arc::clone(&trees),
+            under_way: Mutex::default(),
+        });
+        Self { places: places(), disk, keep, remotes, clones, snapshots, trees, results }
+    }
 }
 
 /// The knowledge of this process about a keep repository.
@@ -239,109 +397,6 @@ impl CheckoutError {
             Self::Submodule { source, .. } => source.is_beyond_limit(),
             _ => false,
         }
-    }
-}
-
-impl Checkouts {
-    /// Returns the workspaces in `root`. The folder is made with the first one.
-    pub fn new(root: PathBuf) -> Self {
-        let git = Git::new(&root);
-        let places = WorkspacePlaces { root };
-        Self {
-            disk: Disk::new(places.clone()),
-            places,
-            is_root_configured: false,
-            keeper: None,
-            git,
-            locks: Mutex::default(),
-            merges: Mutex::default(),
-            left: AsyncMutex::default(),
-            folder_looks: Mutex::default(),
-            under_way: Mutex::default(),
-            upgrading: Arc::default(),
-            not_given: Mutex::default(),
-            submodule_failures: Mutex::default(),
-        }
-    }
-
-    /// Returns the workspaces of a root that is a setting. No repository of a project may contain
-    /// such a root.
-    pub fn with_configured_root(root: PathBuf) -> Self {
-        Self { is_root_configured: true, ..Self::new(root) }
-    }
-
-    /// Returns the workspaces with these limits of git, in place of the default ones.
-    #[must_use]
-    pub const fn with_limits(mut self, limits: GitLimits) -> Self {
-        self.git.limits = limits;
-        self
-    }
-
-    /// Returns the workspaces whose coordinator's repositories belong to this user, the keeper,
-    /// with its group. Only a daemon of root has one.
-    #[must_use]
-    pub fn with_keeper(mut self, keeper: Option<(u32, u32)>) -> Self {
-        let keeper = keeper.filter(|(uid, _)| *uid != 0 && rustix::process::geteuid().is_root());
-        self.keeper = keeper.map(|(uid, gid)| Owner { uid, gid });
-        self
-    }
-
-    /// Checks that git is there and new enough. It makes no file.
-    ///
-    /// # Errors
-    /// `Missing`, `TooOld`.
-    pub async fn check_git(&self) -> Result<(), GitError> {
-        self.git.check_version().await
-    }
-
-    /// Checks that `directory` is in a repository that can be cloned.
-    ///
-    /// # Errors
-    /// `Refused`, and the errors of [`Self::check_git`].
-    pub async fn check_source(&self, directory: &Path) -> Result<()> {
-        self.git.check().await?;
-        self.check_apart(&source::Source::find(&self.git, directory).await?)
-    }
-
-    /// Checks that the clones and the repository of a project are not in each other. Without a
-    /// setting, the clones may be in a repository, which then leaves them out.
-    fn check_apart(&self, source: &source::Source) -> Result<()> {
-        let canonical = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        let root = canonical(&self.places.root);
-        let top = canonical(&source.top);
-        let given = self.places.root.display();
-        let refusal = if self.is_root_configured && self.places.root.is_symlink() {
-            format!(
-                "`workspace.root` is `{given}`, a link to `{}`; name that folder",
-                root.display()
-            )
-        } else if top.starts_with(&root) {
-            format!(
-                "the repository of the project, `{}`, is in the folder of the clones, `{}`; \
-                 move it, or set `workspace.root` to another folder",
-                top.display(),
-                root.display()
-            )
-        } else if self.is_root_configured && root.starts_with(&top) {
-            format!(
-                "the folder of the clones, `{}`, is in the repository of the project, `{}`; \
-                 set `workspace.root` to a folder outside of it",
-                root.display(),
-                top.display()
-            )
-        } else {
-            return Ok(());
-        };
-        Err(CheckoutError::Refused(refusal))
-    }
-
-    /// Waits until no other step changes the keep repository of a project.
-    async fn lock(&self, project: &ProjectId) -> OwnedMutexGuard<KeepState> {
-        self.lock_of(project).lock_owned().await
-    }
-
-    fn lock_of(&self, project: &ProjectId) -> Arc<AsyncMutex<KeepState>> {
-        Arc::clone(lock(&self.locks).entry(project.clone()).or_default())
     }
 }
 

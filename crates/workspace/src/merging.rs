@@ -26,7 +26,7 @@ use super::git::GitError;
 use super::keep_repository::SOURCE;
 use super::keeping::uncommitted_ref;
 use super::source::{Head, Source, entries};
-use super::{CheckoutError, Checkouts, Place, Result};
+use super::{CheckoutError, Git, Place, Result, Results, SourceTrees};
 use domain::workspace::{
     HookRule, HookStep, MergeMessage, MergeStyle, Published, Repeat, Reverted, Way, find_way,
 };
@@ -145,7 +145,7 @@ struct BranchMove<'a> {
     new: &'a String,
 }
 
-impl Checkouts {
+impl Results {
     /// Merges like [`Self::merge`], also if the caller does not wait for the end.
     ///
     /// # Errors
@@ -166,12 +166,6 @@ impl Checkouts {
         ended.await.map_err(stops)?
     }
 
-    /// Waits until no other merge into a repository is under way. Several projects may have it.
-    async fn lock_merges(&self, source: &Source) -> OwnedMutexGuard<()> {
-        let merges = Arc::clone(lock(&self.merges).entry(source.common.clone()).or_default());
-        merges.lock_owned().await
-    }
-
     /// Merges the result into a branch of the source. A repeated merge ends in the same state.
     ///
     /// # Errors
@@ -181,10 +175,10 @@ impl Checkouts {
         self.git.check().await?;
         let place = self.places.place(&order.project, &order.id);
         let source = Source::find(&self.git, &order.source).await?;
-        let _merging = self.lock_merges(&source).await;
-        self.end_interrupted(&source).await?;
-        let locked = self.lock_keep(&order.project, &place).await?;
-        let head = self.follow(&source, &place).await?;
+        let _merging = self.trees.lock_merges(&source).await;
+        self.trees.end_interrupted(&source).await?;
+        let locked = self.keep.lock_keep(&order.project, &place).await?;
+        let head = self.keep.follow(&source, &place).await?;
         let (branch, target) = self.target(order, head, &place).await?;
         let result = self.result_or_branch(&place, order.result.as_ref(), &order.branch).await?;
         if let (Some(expected), Some(result)) = (&order.expected_head, &result)
@@ -195,10 +189,10 @@ impl Checkouts {
         if let (true, Some(commit)) = (order.is_unchanged, &target) {
             return Ok(Merged::Unchanged { branch, commit: commit.clone() });
         }
-        let left = self.resolve(&place, &uncommitted_ref(&order.branch)).await?;
+        let left = self.git.resolve(&place, &uncommitted_ref(&order.branch)).await?;
         let has_more = left.is_some() && !order.with_uncommitted;
         if let (true, Some(left), Some(result)) = (order.with_uncommitted, &left, &result)
-            && !self.contains(&place, left, result).await?
+            && !self.git.contains(&place, left, result).await?
         {
             return Err(CheckoutError::Refused(
                 "what is in no commit was left beside other commits than the result, and does not \
@@ -304,7 +298,7 @@ impl Checkouts {
         if head.commit.is_none() && head.branch == Some(name) {
             return Ok((branch, None));
         }
-        let target = self.resolve(place, &format!("{SOURCE}/heads/{branch}")).await?;
+        let target = self.git.resolve(place, &format!("{SOURCE}/heads/{branch}")).await?;
         if target.is_none() {
             return Err(CheckoutError::Refused(format!(
                 "the project's repository has no branch `{branch}`"
@@ -334,7 +328,7 @@ impl Checkouts {
         let is_mergeable = match &way {
             _ if is_related => true,
             // The first commit of the branch stands for an earlier result.
-            Way::Since(Some(since)) => self.contains(place, result, since).await?,
+            Way::Since(Some(since)) => self.git.contains(place, result, since).await?,
             Way::HasResult | Way::Ask(_) => true,
             Way::Since(None) | Way::Again(_) => false,
         };
@@ -382,7 +376,7 @@ impl Checkouts {
     ) -> Result<Result<String, Vec<String>>> {
         let Sides { source, place, result } = *sides;
         let is_squashed = order.style == MergeStyle::Squash;
-        if !is_squashed && since.is_none() && self.contains(place, result, target).await? {
+        if !is_squashed && since.is_none() && self.git.contains(place, result, target).await? {
             return Ok(Ok(result.to_owned()));
         }
         let begin = since.as_deref().unwrap_or(target);
@@ -397,15 +391,16 @@ impl Checkouts {
             // the branch as one change since the commit.
             Some(since) => {
                 let tree = format!("{target}^{{tree}}");
-                self.commit(place, &tree, std::iter::once(since), "the branch\n", ON_THE_WAY)
+                self.git
+                    .commit(place, &tree, std::iter::once(since), "the branch\n", ON_THE_WAY)
                     .await?
             }
         };
-        let tree = match self.merged_tree(place, &ours, result).await? {
+        let tree = match self.git.merged_tree(place, &ours, result).await? {
             Ok(tree) => tree,
             Err(files) => return Ok(Err(files)),
         };
-        let is_one = is_squashed || self.contains(place, target, result).await?;
+        let is_one = is_squashed || self.git.contains(place, target, result).await?;
         let parents: &[&str] = if is_one { &[target] } else { &[target, result] };
         let range = format!("{begin}..{result}");
         Ok(Ok(self.commit_merge(order, sides, &tree, parents, &range).await?))
@@ -427,9 +422,19 @@ impl Checkouts {
         let is_squashed = !parents.contains(&sides.result);
         let message = order.message.of(&signatures.author, &login, &commits, is_squashed);
         let parents: Vec<String> = parents.iter().map(|&parent| parent.to_owned()).collect();
-        self.commit_as(sides.place, tree, parents.iter(), &message, &signatures).await
+        self.git.commit_as(sides.place, tree, parents.iter(), &message, &signatures).await
     }
+}
 
+impl SourceTrees {
+    /// Waits until no other merge into a repository is under way. Several projects may have it.
+    async fn lock_merges(&self, source: &Source) -> OwnedMutexGuard<()> {
+        let merges = Arc::clone(lock(&self.merges).entry(source.common.clone()).or_default());
+        merges.lock_owned().await
+    }
+}
+
+impl Git {
     /// Merges two commits without files. Returns the tree, or the files that conflict as an error.
     pub(super) async fn merged_tree(
         &self,
@@ -438,7 +443,7 @@ impl Checkouts {
         theirs: &str,
     ) -> Result<Result<String, Vec<String>>> {
         let arguments = ["merge-tree", "--write-tree", "-z", "--name-only", ours, theirs];
-        let ended = self.git.on(&place.keep(), arguments).long().end().await?;
+        let ended = self.on(&place.keep(), arguments).long().end().await?;
         // A missing commit gives the exit code of a conflict, but no tree.
         let mut found = entries(&ended.stdout).map(|entry| entry.to_string_lossy().into_owned());
         let tree = found.next().filter(|tree| tree.bytes().all(|b| b.is_ascii_hexdigit()));

@@ -35,7 +35,7 @@ use super::refs::{Refs, read_text, refs_in};
 use super::repository::Repository;
 use super::rights::{blocking_as, open_passage, run_as};
 use super::walk::Walk;
-use super::{CheckoutError, Checkouts, KeepPolicy, Place, Result, make_folder};
+use super::{CheckoutError, Git, KeepPolicy, Place, Result, WorkFiles, make_folder};
 use domain::workspace::KeepOrder;
 
 pub(super) use find::{is_kept_aside, part_at, part_place, settle};
@@ -197,7 +197,7 @@ fn owner<'a>(parts: &'a [Part], path: &Path) -> Option<&'a Part> {
     parts.iter().rev().find(|part| part.has_files() && path.starts_with(&part.path))
 }
 
-impl Checkouts {
+impl WorkFiles {
     /// Writes the files of the workspace and all parts into the keep repository. `result` is the
     /// commit that the work has come to. The entries that cannot be kept are added to `left_out`.
     pub(super) async fn take_with_parts(
@@ -251,13 +251,13 @@ impl Checkouts {
         left_out: &mut Vec<String>,
     ) -> Result<TakenPart> {
         let shown = part.path.display();
-        let path = self.blob(place, part.path.as_os_str().as_bytes()).await?;
+        let path = self.git.blob(place, part.path.as_os_str().as_bytes()).await?;
         let mut entry = format!("100644 blob {path}\tpath\n");
         let mut visible = None;
         if part.kind == PartKind::File {
             let file = place.tree().join(&part.path);
             let (mode, content) = blocking_as(place.owner, move || read_file(&file)).await?;
-            let blob = self.blob(place, content).await?;
+            let blob = self.git.blob(place, content).await?;
             let _ = writeln!(entry, "{mode} blob {blob}\tfile");
         } else if part.has_files() {
             let files = self.take_files_of(place, walk, part, taking, left_out).await?;
@@ -267,7 +267,7 @@ impl Checkouts {
         let repository = match &part.kind {
             PartKind::WorkTree(Some(repository)) => repository.clone(),
             PartKind::Repository => Repository::bare(part.path.clone()),
-            _ => return Ok(TakenPart::Files(self.tree(place, entry).await?)),
+            _ => return Ok(TakenPart::Files(self.git.tree(place, entry).await?)),
         };
         let is_taken = !taking.objects_of.insert(repository.common.clone());
         let taken = match self.take_repository(place, order, &repository, is_taken).await {
@@ -279,24 +279,25 @@ impl Checkouts {
             Ok(taken) => taken,
             Err(reason) => {
                 left_out.push(format!("{}: {reason}", repository.own.display()));
-                return Ok(TakenPart::Files(self.tree(place, entry).await?));
+                return Ok(TakenPart::Files(self.git.tree(place, entry).await?));
             }
         };
         let about = self.about_repository(place, &repository.own, &taken).await?;
         let _ = writeln!(entry, "040000 tree {about}\tgit");
         if !taken.lost.is_empty() {
-            let lost = self.tree(place, taken.lost).await?;
+            let lost = self.git.tree(place, taken.lost).await?;
             let _ = writeln!(entry, "040000 tree {lost}\tlost");
         }
-        let entry = self.tree(place, entry).await?;
+        let entry = self.git.tree(place, entry).await?;
         let head = taken.texts.refs.head_commit().cloned();
         let mut parents: Vec<String> = taken.tips.into_iter().collect();
         let message = format!("kept `{shown}` of the workspace {} of {}\n", order.id, order.agent);
         while parents.len() > MAX_PARENTS {
             let some = parents.split_off(parents.len() - MAX_PARENTS);
-            parents.push(self.commit(place, &entry, some.iter(), &message, &order.agent).await?);
+            parents
+                .push(self.git.commit(place, &entry, some.iter(), &message, &order.agent).await?);
         }
-        let commit = self.commit(place, &entry, parents.iter(), &message, &order.agent).await?;
+        let commit = self.git.commit(place, &entry, parents.iter(), &message, &order.agent).await?;
         let linked = visible.filter(|_| repository.common == Path::new(".git"));
         Ok(TakenPart::Repository { entry, commit, head, linked, objects: taken.objects })
     }
@@ -358,7 +359,7 @@ impl Checkouts {
         let mut objects = BTreeSet::new();
         // The ids that another user names are compared with the objects that this user has.
         if !is_taken || place.owner.is_some() {
-            objects = self.take_objects_of(place, &order.id, repository.objects()).await?;
+            objects = self.git.take_objects_of(place, &order.id, repository.objects()).await?;
         }
         let refs = &mut texts.refs;
         if let Some(reason) = self.forget_foreign(place, &order.id, refs, &mut objects).await? {
@@ -368,7 +369,7 @@ impl Checkouts {
             objects.clear();
         }
         let refs = &texts.refs;
-        let kinds = self.kinds(place, objects.iter().chain(&refs.named)).await?;
+        let kinds = self.git.kinds(place, objects.iter().chain(&refs.named)).await?;
         let missing = || Ok(Err(texts.missing()));
         if !refs.iter().map(|(_, id)| id).all(|id| kinds.contains_key(id)) {
             return missing();
@@ -385,7 +386,7 @@ impl Checkouts {
             roots = self.trees_of(place, &tips).await?;
             raw.append(&mut tips);
         } else {
-            tips = self.tips(place, tips).await?;
+            tips = self.git.tips(place, tips).await?;
         }
         let is_lost = |kind: &str| kind == "blob" || kind == "tree";
         let all = roots.union(&tips).cloned().collect();
@@ -426,7 +427,7 @@ impl Checkouts {
         if from.is_empty() {
             return Ok(Some(BTreeSet::new()));
         }
-        match self.reached(place, from.iter(), None).await {
+        match self.git.reached(place, from.iter(), None).await {
             Err(CheckoutError::Git(GitError::Failed { .. })) => Ok(None),
             reached => reached.map(Some),
         }
@@ -464,20 +465,22 @@ impl Checkouts {
             ("shallow", shallow.as_deref().map(str::as_bytes)),
         ] {
             if let Some(content) = content {
-                let blob = self.blob(place, content).await?;
+                let blob = self.git.blob(place, content).await?;
                 let _ = writeln!(about, "100644 blob {blob}\t{name}");
             }
         }
-        self.tree(place, about).await
+        self.git.tree(place, about).await
     }
+}
 
+impl Git {
     async fn blob(&self, place: &Place, content: impl Into<Vec<u8>>) -> Result<String> {
-        let write = self.git.on(&place.keep(), ["hash-object", "-w", "--no-filters", "--stdin"]);
+        let write = self.on(&place.keep(), ["hash-object", "-w", "--no-filters", "--stdin"]);
         Ok(write.input(content).text().await?)
     }
 
     async fn tree(&self, place: &Place, entries: String) -> Result<String> {
-        Ok(self.git.on(&place.keep(), ["mktree"]).input(entries).text().await?)
+        Ok(self.on(&place.keep(), ["mktree"]).input(entries).text().await?)
     }
 }
 

@@ -13,9 +13,7 @@ use super::git::Call;
 use super::keep_repository::make_new;
 use super::rights::{Owner, pass_on, run_as};
 use super::trees::MAX_BYTES;
-use super::{
-    CheckoutError, Checkouts, Place, Result, blocking, make_folder, remove_folder, rename,
-};
+use super::{CheckoutError, Git, Place, Result, blocking, make_folder, remove_folder, rename};
 use domain::WorkspaceId;
 use machine::crash_point::{self, CrashPoint};
 use machine::sys::regular_file;
@@ -24,7 +22,7 @@ use machine::sys::regular_file;
 const INDEX: &str = "index-of-tree";
 const INDEX_LOCK: &str = "index-of-tree.lock";
 
-impl Checkouts {
+impl Git {
     /// Copies the objects of the workspace's own repository into the keep repository, and returns
     /// their ids. Objects that no ref reaches are among them.
     pub(super) async fn take_objects(
@@ -56,8 +54,7 @@ impl Checkouts {
         };
         remove()?;
         let on_index = |arguments: &[&str]| {
-            self.git
-                .on(&place.keep(), arguments.iter().copied())
+            self.on(&place.keep(), arguments.iter().copied())
                 .variable("GIT_INDEX_FILE", &index)
                 .long()
         };
@@ -108,8 +105,7 @@ impl Checkouts {
         }
         let mut ids = loose;
         let on_copies = |arguments: &[&OsStr]| -> Call<'_> {
-            self.git
-                .on(&place.keep(), arguments.iter().copied())
+            self.on(&place.keep(), arguments.iter().copied())
                 .variable("GIT_OBJECT_DIRECTORY", &to)
                 .variable("GIT_ALTERNATE_OBJECT_DIRECTORIES", place.keep().join("objects"))
                 .long()
@@ -118,7 +114,7 @@ impl Checkouts {
             on_copies(&[OsStr::new("index-pack"), pack.as_os_str()]).run().await?;
             ids.append(&mut self.ids_in(place, pack).await?);
         }
-        let most = self.git.limits.objects;
+        let most = self.limits.objects;
         if ids.len() > most {
             return Err(CheckoutError::Malformed(format!(
                 "there are more than {most} objects (`workspace.limits.objects`)"
@@ -136,7 +132,7 @@ impl Checkouts {
         let index = pack.with_extension("idx");
         let read = || std::fs::read(&index).map_err(CheckoutError::io("read", &index));
         let index = place.as_keeper(|_| read())?;
-        let show = self.git.on(&place.keep(), ["show-index"]);
+        let show = self.on(&place.keep(), ["show-index"]);
         let listed = show.input(index).long().text().await?;
         Ok(listed.lines().filter_map(|line| line.split(' ').nth(1)).map(str::to_owned).collect())
     }
@@ -149,8 +145,7 @@ impl Checkouts {
         quarantine: &Path,
     ) -> Result<BTreeSet<String>> {
         let on_copies = |arguments: &[&OsStr]| {
-            self.git
-                .on(&place.keep(), arguments.iter().copied())
+            self.on(&place.keep(), arguments.iter().copied())
                 .variable("GIT_OBJECT_DIRECTORY", quarantine.join("objects"))
                 .long()
         };
@@ -198,13 +193,13 @@ impl Checkouts {
         crash_point::reach(CrashPoint::PackMoved);
         // The index is made anew, so the names of the objects are those of their content.
         let index = [OsStr::new("index-pack"), to.as_os_str()];
-        self.git.on(&place.keep(), index).long().run().await?;
+        self.on(&place.keep(), index).long().run().await?;
         Ok(())
     }
 
     /// Returns those of `ids` that the keep repository does not have.
     async fn missing(&self, place: &Place, ids: &BTreeSet<String>) -> Result<BTreeSet<String>> {
-        let call = self.git.on(&place.keep(), ["cat-file", "--batch-check=%(objectname)"]);
+        let call = self.on(&place.keep(), ["cat-file", "--batch-check=%(objectname)"]);
         let listed = call.input(lines(ids)).long().text().await?;
         let missing = listed.lines().filter_map(|line| line.strip_suffix(" missing"));
         Ok(missing.map(str::to_owned).collect())

@@ -9,14 +9,14 @@ use super::objects::names_in;
 use super::refs::read_text;
 use super::rights::blocking_as;
 use super::source::Source;
-use super::{CheckoutError, Checkouts, Place, Result};
+use super::{CheckoutError, Place, Result, Results, SourceTrees};
 use domain::workspace::{PublishOrder, Published, fitting, numbered};
 use machine::crash_point::{self, CrashPoint};
 
 /// The number of names that are tried for a branch.
 const MAX_NAMES: u32 = 100;
 
-impl Checkouts {
+impl Results {
     /// Gives the source a branch with the result of a workspace. A repeated call ends in the same
     /// state.
     ///
@@ -26,10 +26,10 @@ impl Checkouts {
         self.git.check().await?;
         let place = self.places.place(&order.project, &order.id);
         let source = Source::find(&self.git, &order.source).await?;
-        let _locked = self.lock_keep(&order.project, &place).await?;
-        self.follow(&source, &place).await?;
+        let _locked = self.keep.lock_keep(&order.project, &place).await?;
+        self.keep.follow(&source, &place).await?;
         let PublishOrder { branch, commit, .. } = order;
-        if self.resolve(&place, commit).await?.is_none() {
+        if self.git.resolve(&place, commit).await?.is_none() {
             return Err(CheckoutError::Refused(format!(
                 "`{}` does not have the commit {commit}",
                 place.keep().display()
@@ -49,22 +49,22 @@ impl Checkouts {
         last: Option<&Published>,
     ) -> Result<Published> {
         let Published { branch, commit } = wanted;
-        let theirs = self.branches_of(source).await?;
+        let theirs = self.git.branches_of(source).await?;
         let fitting = fitting(&branch, theirs.keys().map(String::as_str));
         for n in 1..=MAX_NAMES {
             let branch = numbered(&fitting, n);
             let published = Published { branch: branch.clone(), commit: commit.clone() };
             if let Some(their) = theirs.get(&branch) {
-                if *their == commit || self.contains(place, their, &commit).await? {
+                if *their == commit || self.git.contains(place, their, &commit).await? {
                     return Ok(published);
                 }
                 let is_ours = last.is_some_and(|it| it.branch == branch && it.commit == *their);
-                let continues = is_ours && self.contains(place, &commit, their).await?;
+                let continues = is_ours && self.git.contains(place, &commit, their).await?;
                 if !continues || self.is_in_use(source, &branch).await? {
                     continue;
                 }
             }
-            self.give(source, place, &commit).await?;
+            self.git.give(source, place, &commit).await?;
             // Git refuses the change if the branch has moved meanwhile.
             let before = theirs.get(&branch).map_or("", String::as_str);
             let name = format!("refs/heads/{branch}");
@@ -83,10 +83,12 @@ impl Checkouts {
 
     /// Returns whether a branch of the source is checked out or being rebased.
     async fn is_in_use(&self, source: &Source, branch: &str) -> Result<bool> {
-        let is_checked_out = self.work_tree_of(source, branch).await?.is_some();
-        Ok(is_checked_out || self.is_rebased(source, branch).await?)
+        let is_checked_out = self.trees.work_tree_of(source, branch).await?.is_some();
+        Ok(is_checked_out || self.trees.is_rebased(source, branch).await?)
     }
+}
 
+impl SourceTrees {
     /// Returns whether a branch of the source is being rebased. No work tree names it meanwhile,
     /// and the end of the rebase moves it.
     pub(super) async fn is_rebased(&self, source: &Source, branch: &str) -> Result<bool> {

@@ -9,7 +9,7 @@ use super::keep_repository::FETCH;
 use super::objects::short_hash;
 use super::source::Head;
 use super::submodules::Origin;
-use super::{CheckoutError, Checkouts, Place, Result, WorkspacePlaces};
+use super::{CheckoutError, Clones, Place, Remotes, Result, WorkspacePlaces};
 use domain::ProjectId;
 use domain::workspace::{
     FetchOrder, Fetched, ForgeBase, PushOrder, PushWay, Pushed, Remote, RemoteError,
@@ -36,7 +36,7 @@ const REFUSALS: [&str; 10] = [
     "returned error: 308",
 ];
 
-impl Checkouts {
+impl Remotes {
     /// Brings the default branch and the wanted refs of a remote into the keep repository. If it
     /// has them, the remote is only asked for its refs.
     ///
@@ -57,13 +57,13 @@ impl Checkouts {
         let Some(id) = wanted.iter().find_map(|name| listed.id_of(name)) else {
             return Ok(Fetched { default: None, commits: vec![None; refs.len()] });
         };
-        let locked = self.lock_keep(project, &place).await?;
+        let locked = self.keep.lock_keep(project, &place).await?;
         let format = if id.len() == 64 { "sha256" } else { "sha1" };
-        self.make_keep(format, &place).await?;
+        self.keep.make_keep(format, &place).await?;
         let mut specs = Vec::new();
         for name in &wanted {
             if let Some(id) = listed.id_of(name)
-                && self.resolve(&place, &local_name(remote, name)).await?.as_deref() != Some(id)
+                && self.git.resolve(&place, &local_name(remote, name)).await?.as_deref() != Some(id)
             {
                 specs.push(format!("+{name}:{}", local_name(remote, name)));
             }
@@ -86,13 +86,13 @@ impl Checkouts {
         crash_point::reach(CrashPoint::RemoteFetched);
         let mut fetched = Fetched::default();
         if let Some(branch) = default {
-            let commit = self.resolve(&place, &local_name(remote, branch)).await?;
+            let commit = self.git.resolve(&place, &local_name(remote, branch)).await?;
             let short = branch.strip_prefix("refs/heads/").unwrap_or(branch).to_owned();
             fetched.default = commit.map(|commit| (short, commit));
         }
         for name in refs {
             fetched.commits.push(match listed.id_of(name) {
-                Some(_) => self.resolve(&place, &local_name(remote, name)).await?,
+                Some(_) => self.git.resolve(&place, &local_name(remote, name)).await?,
                 None => None,
             });
         }
@@ -126,7 +126,7 @@ impl Checkouts {
         }
         let name = format!("refs/heads/{branch}");
         let place = self.places.place_of_project(project);
-        if self.resolve(&place, commit).await?.is_none() {
+        if self.git.resolve(&place, commit).await?.is_none() {
             return Err(CheckoutError::Refused(format!(
                 "`{}` does not have the commit {commit}",
                 place.keep().display()
@@ -142,12 +142,12 @@ impl Checkouts {
                     return Ok(Pushed::Taken);
                 }
                 (Some(there), PushWay::Advance) => {
-                    let _locked = self.lock_keep(project, &place).await?;
+                    let _locked = self.keep.lock_keep(project, &place).await?;
                     self.fetch_ref(&place, remote, &name).await?;
-                    if self.contains(&place, there, commit).await? {
+                    if self.git.contains(&place, there, commit).await? {
                         return Ok(Pushed::Done);
                     }
-                    if !self.contains(&place, commit, there).await? {
+                    if !self.git.contains(&place, commit, there).await? {
                         return Ok(Pushed::Taken);
                     }
                 }
@@ -193,7 +193,7 @@ impl Checkouts {
         remote: &Remote,
     ) -> Result<()> {
         let place = self.places.place_of_project(project);
-        let _locked = self.lock_keep(project, &place).await?;
+        let _locked = self.keep.lock_keep(project, &place).await?;
         let fetched = self.fetch_submodules(&place, commit, &Origin::of_remote(remote)).await;
         let mut failures = lock(&self.submodule_failures);
         match fetched {
@@ -215,6 +215,18 @@ impl Checkouts {
         Ok(())
     }
 
+    /// Asks a remote for its HEAD and for these refs.
+    async fn list_refs(&self, remote: &Remote, refs: &[String]) -> Result<Listed> {
+        let options = ["ls-remote", "--symref", "--end-of-options", &remote.url, "HEAD"];
+        // The pattern `HEAD` alone does not show the branch that HEAD names.
+        let arguments = options.into_iter().chain(refs.iter().map(String::as_str));
+        let call = self.git.call(arguments).run_as(self.keep.keeper).with_remote(remote);
+        let printed = call.text().await?;
+        Ok(Listed::parse(&printed))
+    }
+}
+
+impl Clones {
     /// Returns the commit at a forge that a workspace begins at, as a HEAD.
     pub(super) async fn fetched_head(
         &self,
@@ -224,23 +236,13 @@ impl Checkouts {
         let Some(ForgeBase { target, commit, .. }) = base else {
             return Ok(Head::default());
         };
-        let Some(found) = self.resolve(place, commit).await? else {
+        let Some(found) = self.git.resolve(place, commit).await? else {
             return Err(CheckoutError::Refused(format!(
                 "the keep repository lacks the commit {commit}, at which the work begins; \
                  remove the bot's label from the item and add it again"
             )));
         };
         Ok(Head { branch: Some(format!("refs/heads/{target}")), commit: Some(found) })
-    }
-
-    /// Asks a remote for its HEAD and for these refs.
-    async fn list_refs(&self, remote: &Remote, refs: &[String]) -> Result<Listed> {
-        let options = ["ls-remote", "--symref", "--end-of-options", &remote.url, "HEAD"];
-        // The pattern `HEAD` alone does not show the branch that HEAD names.
-        let arguments = options.into_iter().chain(refs.iter().map(String::as_str));
-        let call = self.git.call(arguments).run_as(self.keeper).with_remote(remote);
-        let printed = call.text().await?;
-        Ok(Listed::parse(&printed))
     }
 }
 

@@ -3,7 +3,7 @@
 use super::rights::blocking_as;
 use super::walk::walk;
 use super::{
-    CheckoutError, Checkouts, KeepPolicy, Place, Result, WorkspacePlaces, blocking, remove_folder,
+    CheckoutError, Clones, KeepPolicy, Place, Result, WorkspacePlaces, blocking, remove_folder,
     rename,
 };
 use domain::workspace::{Content, RemoveOrder};
@@ -18,7 +18,7 @@ pub enum Removal {
     KeptAgain(Box<Content>),
 }
 
-impl Checkouts {
+impl Clones {
     /// Removes the files of a workspace if they are those that were kept. Files that have changed
     /// are kept again instead. A workspace that is gone already counts as removed.
     ///
@@ -57,8 +57,8 @@ impl Checkouts {
         // Only files that are as they were kept get this name.
         blocking(move || remove_folder(&gone)).await?;
         {
-            let _locked = self.lock_keep(&order.keep.project, &place).await?;
-            self.guard_objects(&place).await?;
+            let _locked = self.keep.lock_keep(&order.keep.project, &place).await?;
+            self.keep.guard_objects(&place).await?;
         }
         crash_point::reach(CrashPoint::WorkspaceRemoved);
         Ok(Removal::Removed)
@@ -86,8 +86,8 @@ impl Checkouts {
         .await?;
         // The attempt to make it may have failed before the project had a keep repository.
         if place.keep().is_dir() {
-            let _locked = self.lock_keep(project, &place).await?;
-            self.guard_objects(&place).await?;
+            let _locked = self.keep.lock_keep(project, &place).await?;
+            self.keep.guard_objects(&place).await?;
         }
         Ok(())
     }

@@ -10,10 +10,10 @@ use super::refs::Refs;
 use super::rights::{Owner, blocking_as};
 use super::source::entries;
 use super::temporary::{Settings, TemporaryRepository};
-use super::{Checkouts, Place, Result, blocking};
+use super::{Place, Result, WorkFiles, blocking};
 use domain::workspace::{Order, Restored};
 
-impl Checkouts {
+impl WorkFiles {
     /// Writes the files of the kept state that the order names, if it names one, over those of a
     /// new workspace, and makes the repositories inside again.
     pub(super) async fn bring_back(&self, order: &Order, place: &Place, tree: &Path) -> Result<()> {
@@ -64,8 +64,8 @@ impl Checkouts {
         let at = refs.branch(own_before).filter(|at| is_commit(at));
         if let (Some(at), Some(result)) = (at, &kept.head_commit)
             && at != result
-            && (is_here || !self.contains(place, result, at).await?)
-            && self.check_commit(place, at).await.is_ok()
+            && (is_here || !self.git.contains(place, result, at).await?)
+            && self.git.check_commit(place, at).await.is_ok()
         {
             on_own(&["update-ref", &format!("refs/heads/{own_now}"), at]).run().await?;
             let named = on_own(&["for-each-ref", "--points-at", result]).text().await?;
@@ -100,7 +100,7 @@ impl Checkouts {
         let about = format!("{}:git/refs", kept.kept_commit);
         let text = self.git.on(&place.keep(), ["cat-file", "blob", &about]).long().run().await?;
         let refs = Refs::from_kept(&String::from_utf8_lossy(&text));
-        let kinds = self.kinds(place, refs.named.iter()).await?;
+        let kinds = self.git.kinds(place, refs.named.iter()).await?;
         Ok((refs, kinds))
     }
 
@@ -127,7 +127,7 @@ impl Checkouts {
             let receive = |unpack: [&'static str; 3]| {
                 self.git.on(writer.temporary.path(), unpack).run_as(owner)
             };
-            self.give_pack(place, format!("{}\n", writer.content), receive).await?;
+            self.git.give_pack(place, format!("{}\n", writer.content), receive).await?;
         }
         writer.on(tree, &["read-tree", &format!("{}:worktree", writer.content)]).run().await?;
         // Files that the work had deleted go away, too.

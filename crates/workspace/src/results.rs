@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::git::GitError;
 use super::keeping::uncommitted_ref;
-use super::{CheckoutError, Checkouts, Place, Result};
+use super::{CheckoutError, Git, Place, Result, Results};
 use domain::workspace::KeepOrder;
 use domain::{ProjectId, WorkspaceId};
 
@@ -33,7 +33,7 @@ pub enum DiffKind {
     Stat,
 }
 
-impl Checkouts {
+impl Results {
     /// Returns a diff as text. It is cut after [`MAX_DIFF`] bytes.
     ///
     /// # Errors
@@ -42,26 +42,26 @@ impl Checkouts {
         self.git.check().await?;
         let KeepOrder { id, project, branch, base_commit, .. } = &order.keep;
         let place = self.places.place(project, id);
-        let taken = if order.is_in_use { self.take(project, id).await? } else { None };
+        let taken = if order.is_in_use { self.clones.take(project, id).await? } else { None };
         let result = match taken {
             None => self.result_or_branch(&place, order.result.as_ref(), branch).await?,
             taken => taken,
         };
         let range = match (order.of, result, base_commit) {
             (DiffKind::Uncommitted, _, _) => {
-                let left = self.resolve(&place, &uncommitted_ref(branch)).await?;
+                let left = self.git.resolve(&place, &uncommitted_ref(branch)).await?;
                 let Some(left) = left else {
                     return Ok(Vec::new());
                 };
                 // In a repository that had no commit it has no parent.
-                match self.resolve(&place, &format!("{left}^")).await? {
+                match self.git.resolve(&place, &format!("{left}^")).await? {
                     Some(parent) => vec![parent, left],
-                    None => vec![self.empty_tree(&place).await?, left],
+                    None => vec![self.git.empty_tree(&place).await?, left],
                 }
             }
-            (_, Some(result), Some(base)) => self.changes(&place, base, &result).await?,
+            (_, Some(result), Some(base)) => self.git.changes(&place, base, &result).await?,
             (_, Some(result), None) => {
-                vec![self.empty_tree(&place).await?, result]
+                vec![self.git.empty_tree(&place).await?, result]
             }
             (_, None, _) => return Ok(Vec::new()),
         };
@@ -102,14 +102,14 @@ impl Checkouts {
     ) -> Result<()> {
         self.git.check().await?;
         let place = self.places.place(project, workspace);
-        let _locked = self.lock_keep(project, &place).await?;
-        if !place.keep().is_dir() || self.resolve(&place, kept).await?.is_none() {
+        let _locked = self.keep.lock_keep(project, &place).await?;
+        if !place.keep().is_dir() || self.git.resolve(&place, kept).await?.is_none() {
             return Err(CheckoutError::Refused(format!(
                 "`{}` does not have the kept commit {kept}",
                 place.keep().display()
             )));
         }
-        self.write_into_new(kept, &place, to).await
+        self.files.write_into_new(kept, &place, to).await
     }
 
     /// Returns the commit of a result, or else the one that is kept as the branch of the task.
@@ -120,10 +120,12 @@ impl Checkouts {
         branch: &str,
     ) -> Result<Option<String>> {
         let own = format!("refs/heads/{branch}");
-        self.resolve(place, result.unwrap_or(&own)).await
+        self.git.resolve(place, result.unwrap_or(&own)).await
     }
+}
 
+impl Git {
     pub(super) async fn empty_tree(&self, place: &Place) -> Result<String> {
-        Ok(self.git.on(&place.keep(), ["mktree"]).text().await?)
+        Ok(self.on(&place.keep(), ["mktree"]).text().await?)
     }
 }

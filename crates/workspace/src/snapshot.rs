@@ -31,7 +31,8 @@ use super::source::{Source, check_entries, check_folders, owner_of_work_tree};
 use super::temporary::{Settings, TemporaryRepository};
 use super::walk::{find_refused, find_unreadable, path_within};
 use super::{
-    CheckoutError, Checkouts, KeepPolicy, Place, Result, blocking, make_folder, rename, write,
+    CheckoutError, KeepPolicy, Place, Result, Snapshots, WorkFiles, blocking, make_folder, rename,
+    write,
 };
 use domain::plan::shared::{SnapshotCause, SnapshotOrder};
 use domain::workspace::Moment;
@@ -85,7 +86,7 @@ struct Staged {
     ids: BTreeSet<String>,
 }
 
-impl Checkouts {
+impl Snapshots {
     /// Takes a snapshot of a git work tree. One that is taken before a start has no name yet
     /// ([`Self::name_snapshot`]).
     ///
@@ -94,7 +95,7 @@ impl Checkouts {
     pub async fn snapshot(&self, order: &SnapshotOrder, policy: &KeepPolicy) -> Result<Snapped> {
         self.git.check().await?;
         let place = self.place_of_snapshots(&order.project, &order.work_tree);
-        let mut state = self.lock_keep(&order.project, &place).await?;
+        let mut state = self.keep.lock_keep(&order.project, &place).await?;
         // If this is given up half-way, the next step removes what is left.
         state.is_tidied = false;
         let owner = owner_of_work_tree(&order.work_tree)?;
@@ -112,10 +113,10 @@ impl Checkouts {
             owner,
             common: repository.common,
         };
-        self.mend(&source, &place).await?;
-        self.make_keep(format, &place).await?;
+        self.keep.mend(&source, &place).await?;
+        self.keep.make_keep(format, &place).await?;
         make_folder(&place.folder)?;
-        let last = self.resolve(&place, LAST).await?;
+        let last = self.git.resolve(&place, LAST).await?;
         let staged = if is_damaged {
             // Git would look for a repository in the folders above.
             left_out.push(".git: HEAD or the objects are missing; only the files are kept".into());
@@ -133,7 +134,7 @@ impl Checkouts {
             self.take_shared_files(&place, policy, &mut left_out).await?
         };
         let root = self.write_root(&place, &refs, &staged, &files.all).await?;
-        let kinds = self.kinds(&place, refs.named.iter()).await?;
+        let kinds = self.git.kinds(&place, refs.named.iter()).await?;
         let message = message(order, &left_out);
         let commit = self.write_snapshot(&place, order, &refs, &kinds, &root, &message).await?;
         let is_whole = self.is_whole(&place, &commit, last.as_deref()).await?;
@@ -167,7 +168,7 @@ impl Checkouts {
         launch: &LaunchId,
     ) -> Result<()> {
         let place = self.place_of_snapshots(project, Path::new(""));
-        let _locked = self.lock_keep(project, &place).await?;
+        let _locked = self.keep.lock_keep(project, &place).await?;
         let before = Moment::Before;
         let named = format!("update {SNAPSHOTS}/{launch}/{before} {commit}\n");
         self.change_refs(&place, named + &format!("delete {SNAPSHOTS}/taken/{commit}\n")).await?;
@@ -209,46 +210,16 @@ impl Checkouts {
     ) -> Result<()> {
         self.git.check().await?;
         let place = self.place_of_snapshots(project, Path::new(""));
-        let _locked = self.lock_keep(project, &place).await?;
+        let _locked = self.keep.lock_keep(project, &place).await?;
         let name = format!("{SNAPSHOTS}/{launch}/{moment}");
-        let found = if place.keep().is_dir() { self.resolve(&place, &name).await? } else { None };
+        let found =
+            if place.keep().is_dir() { self.git.resolve(&place, &name).await? } else { None };
         let Some(commit) = found else {
             return Err(CheckoutError::Refused(format!(
                 "project {project} has no snapshot {moment} launch {launch}"
             )));
         };
-        self.write_into_new(&commit, &place, to).await
-    }
-
-    /// Writes the files of a kept commit into a new or an empty folder. They belong to the owner of
-    /// that folder, or of the one above it.
-    pub(super) async fn write_into_new(
-        &self,
-        commit: &str,
-        place: &Place,
-        to: &Path,
-    ) -> Result<()> {
-        if !to.is_absolute() || !is_empty_or_missing(to) {
-            return Err(CheckoutError::Refused(format!(
-                "`{}` is not a new or an empty folder; name another one, with its whole path",
-                to.display()
-            )));
-        }
-        let above = to.ancestors().find(|folder| folder.is_dir()).unwrap_or(to);
-        let owner = Owner::of(above);
-        if is_root_here() && owner.is_none() && is_changed_by_others(to) {
-            return Err(CheckoutError::Refused(format!(
-                "other users can change `{}` or a folder above it, so root writes no files there; \
-                 name another folder",
-                to.display()
-            )));
-        }
-        let folder = to.to_owned();
-        let make = move || {
-            std::fs::create_dir_all(&folder).map_err(CheckoutError::io("make the folder", &folder))
-        };
-        blocking_as(owner, make).await?;
-        self.write_kept(commit, place, to, owner).await.map(drop)
+        self.files.write_into_new(&commit, &place, to).await
     }
 
     fn place_of_snapshots(&self, project: &ProjectId, work_tree: &Path) -> Place {
@@ -269,7 +240,7 @@ impl Checkouts {
         loop {
             n_left -= 1;
             check_readable(place).await?;
-            let ignored = self.list_ignored(place).await?;
+            let ignored = self.files.list_ignored(place).await?;
             let is_rebuildable = |path: &&PathBuf| policy.is_rebuildable(path);
             let skipped: BTreeSet<PathBuf> =
                 ignored.iter().filter(is_rebuildable).cloned().collect();
@@ -286,7 +257,7 @@ impl Checkouts {
             })
             .await?;
             let mut of_files = Vec::new();
-            match self.take_files(place, refused, &[], ignored, policy, &mut of_files).await {
+            match self.files.take_files(place, refused, &[], ignored, policy, &mut of_files).await {
                 Err(CheckoutError::Git(GitError::Failed { .. })) if n_left > 0 => {}
                 taken => {
                     left_out.extend(of_files);
@@ -354,7 +325,7 @@ impl Checkouts {
     ) -> Result<Staged> {
         let mut staged = Staged::default();
         let taken = async {
-            self.note_shallow(source, place).await?;
+            self.git.note_shallow(source, place).await?;
             match self.staged(place, source, refs).await {
                 // Only the staged files are missing if git cannot read the index.
                 Err(error) if error.is_of_content() => {
@@ -363,7 +334,7 @@ impl Checkouts {
                 found => staged = found?,
             }
             let named = refs.named.union(&staged.ids).cloned().collect();
-            self.bring_named(source, place, &named, last).await
+            self.git.bring_named(source, place, &named, last).await
         };
         match taken.await {
             // The files are taken, although git cannot read the repository.
@@ -415,7 +386,7 @@ impl Checkouts {
         let about = self.git.on(&keep, ["mktree"]).input(about).text().await?;
         let mut root = format!("040000 tree {about}\tgit\n");
         let mut lost = String::new();
-        for (id, _) in self.kinds(place, staged.ids.iter()).await? {
+        for (id, _) in self.git.kinds(place, staged.ids.iter()).await? {
             let _ = writeln!(lost, "100644 blob {id}\t{id}");
         }
         if !lost.is_empty() {
@@ -438,17 +409,17 @@ impl Checkouts {
         message: &str,
     ) -> Result<String> {
         let commits = kinds.iter().filter(|(_, kind)| *kind == "commit");
-        let tips = self.tips(place, commits.map(|(id, _)| id.clone()).collect()).await?;
+        let tips = self.git.tips(place, commits.map(|(id, _)| id.clone()).collect()).await?;
         let head = refs.head_commit().filter(|head| kinds.contains_key(*head)).cloned();
         let others = tips.into_iter().filter(|tip| Some(tip) != head.as_ref());
         let mut parents: Vec<String> = head.clone().into_iter().chain(others).collect();
         while parents.len() > MAX_PARENTS {
             let some = parents.split_off(parents.len() - MAX_PARENTS);
             let about = "commits that refs and logs name\n";
-            let group = self.commit(place, root, some.iter(), about, &order.agent).await?;
+            let group = self.git.commit(place, root, some.iter(), about, &order.agent).await?;
             parents.push(group);
         }
-        self.commit(place, root, parents.iter(), message, &order.agent).await
+        self.git.commit(place, root, parents.iter(), message, &order.agent).await
     }
 
     /// Returns whether the keep repository has all that the commit reaches. `last` is known to be
@@ -465,6 +436,39 @@ impl Checkouts {
         let update = ["-c", "core.logAllRefUpdates=false", "update-ref", "--stdin"];
         self.git.on(&place.keep(), update).input(changes).run().await?;
         Ok(())
+    }
+}
+
+impl WorkFiles {
+    /// Writes the files of a kept commit into a new or an empty folder. They belong to the owner of
+    /// that folder, or of the one above it.
+    pub(super) async fn write_into_new(
+        &self,
+        commit: &str,
+        place: &Place,
+        to: &Path,
+    ) -> Result<()> {
+        if !to.is_absolute() || !is_empty_or_missing(to) {
+            return Err(CheckoutError::Refused(format!(
+                "`{}` is not a new or an empty folder; name another one, with its whole path",
+                to.display()
+            )));
+        }
+        let above = to.ancestors().find(|folder| folder.is_dir()).unwrap_or(to);
+        let owner = Owner::of(above);
+        if is_root_here() && owner.is_none() && is_changed_by_others(to) {
+            return Err(CheckoutError::Refused(format!(
+                "other users can change `{}` or a folder above it, so root writes no files there; \
+                 name another folder",
+                to.display()
+            )));
+        }
+        let folder = to.to_owned();
+        let make = move || {
+            std::fs::create_dir_all(&folder).map_err(CheckoutError::io("make the folder", &folder))
+        };
+        blocking_as(owner, make).await?;
+        self.write_kept(commit, place, to, owner).await.map(drop)
     }
 }
 

@@ -15,13 +15,13 @@ use super::inside::{InTheWay, Inside};
 use super::refs::read_text;
 use super::rights::{Owner, blocking_as};
 use super::source::entries;
-use super::{CheckoutError, Checkouts, Place, Result, write};
+use super::{CheckoutError, Clones, Place, Result, WorkFiles, write};
 use domain::workspace::{Cone, Prepared};
 
 /// The name of the folders in the tree of a kept commit, beside `refs`.
 const KEPT: &str = "git/paths";
 
-impl Checkouts {
+impl WorkFiles {
     /// Returns the folders that the work had when it was kept. Other new workspaces have all.
     pub(super) async fn kept_cone(&self, kept: Option<&str>, place: &Place) -> Result<Cone> {
         let Some(kept) = kept else {
@@ -37,28 +37,6 @@ impl Checkouts {
             CheckoutError::Refused(format!("`{blob}` of the kept commit: {error}"))
         })?;
         Ok(Cone::new(&paths))
-    }
-
-    /// Makes a new repository a sparse checkout. `own` is its folder `.git`.
-    pub(super) async fn make_sparse(
-        &self,
-        cone: &Cone,
-        own: &Path,
-        owner: Option<Owner>,
-    ) -> Result<()> {
-        if cone.is_all() {
-            return Ok(());
-        }
-        for name in ["core.sparseCheckout", "core.sparseCheckoutCone"] {
-            self.git.on(own, ["config", name, "true"]).run_as(owner).run().await?;
-        }
-        let own = own.to_owned();
-        let patterns = cone.patterns();
-        blocking_as(owner, move || {
-            let file = Path::new("info/sparse-checkout");
-            Inside::open(&own)?.write(file, patterns.as_bytes(), 0o644)
-        })
-        .await
     }
 
     /// Returns the tree `visible` of the files that are there, with those files of `result` that the
@@ -98,7 +76,31 @@ impl Checkouts {
         if changes.is_empty() {
             return Ok(visible);
         }
-        self.tree_with(place, &visible, changes).await
+        self.git.tree_with(place, &visible, changes).await
+    }
+}
+
+impl Clones {
+    /// Makes a new repository a sparse checkout. `own` is its folder `.git`.
+    pub(super) async fn make_sparse(
+        &self,
+        cone: &Cone,
+        own: &Path,
+        owner: Option<Owner>,
+    ) -> Result<()> {
+        if cone.is_all() {
+            return Ok(());
+        }
+        for name in ["core.sparseCheckout", "core.sparseCheckoutCone"] {
+            self.git.on(own, ["config", name, "true"]).run_as(owner).run().await?;
+        }
+        let own = own.to_owned();
+        let patterns = cone.patterns();
+        blocking_as(owner, move || {
+            let file = Path::new("info/sparse-checkout");
+            Inside::open(&own)?.write(file, patterns.as_bytes(), 0o644)
+        })
+        .await
     }
 
     /// Returns the entry of the tree `git` of a kept commit that names the folders.

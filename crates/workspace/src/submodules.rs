@@ -18,7 +18,7 @@ use super::objects::{is_folder, open, short_hash};
 use super::repository::Repository;
 use super::rights::{Owner, blocking_as, run_as};
 use super::source::{Source, entries};
-use super::{CheckoutError, Checkouts, Place, Result};
+use super::{CheckoutError, Place, Remotes, Result};
 use domain::workspace::{Cone, Remote, SubmoduleSource, check_address, is_name, resolve_address};
 use machine::locks::lock;
 
@@ -114,7 +114,7 @@ impl<'a> Origin<'a> {
     }
 }
 
-impl Checkouts {
+impl Remotes {
     /// Brings the submodules of a commit into the keep repository, with those in them.
     ///
     /// # Errors
@@ -232,7 +232,7 @@ impl Checkouts {
             return Ok(());
         }
         let wanted = BTreeSet::from([submodule.commit.clone()]);
-        self.bring(&source, place, &wanted, &BTreeSet::new()).await?;
+        self.git.bring(&source, place, &wanted, &BTreeSet::new()).await?;
         let pin = format!("{}/commits/{}", name_of(folder.as_os_str()), submodule.commit);
         self.git.on(&place.keep(), ["update-ref", &pin, &submodule.commit]).run().await?;
         Ok(())
@@ -397,7 +397,7 @@ impl Checkouts {
                 "its name is the same as, or below, that of another submodule".to_owned(),
             ));
         }
-        self.check_commit(place, commit).await?;
+        self.git.check_commit(place, commit).await?;
         let repository = tree.join(modules);
         let init = ["init", "--quiet", "--bare", "--template="].map(OsStr::new);
         let init = self.git.call(init.into_iter().chain([repository.as_os_str()]));

@@ -102,7 +102,7 @@ impl Bed {
 
     async fn prepare(&self, id: &str) -> (Prepared, PathBuf) {
         let order = self.order(id);
-        let prepared = self.checkouts.prepare(&order).await.unwrap();
+        let prepared = self.checkouts.clones.prepare(&order).await.unwrap();
         (prepared, self.tree(id))
     }
 
@@ -126,7 +126,7 @@ impl Bed {
 
     async fn keep(&self, id: &str, prepared: &Prepared) -> Content {
         let order = Self::keep_order(id, prepared);
-        self.checkouts.keep(&order, &self.policy).await.unwrap()
+        self.checkouts.clones.keep(&order, &self.policy).await.unwrap()
     }
 
     /// Makes a clone again from its kept state.
@@ -137,7 +137,7 @@ impl Bed {
         kept: &Content,
     ) -> Result<Prepared, CheckoutError> {
         let restores = Some(restored(kept, prepared));
-        self.checkouts.prepare(&Order { restores, ..self.order(id) }).await
+        self.checkouts.clones.prepare(&Order { restores, ..self.order(id) }).await
     }
 
     fn merge_order(&self, id: &str, prepared: &Prepared) -> MergeOrder {
@@ -204,17 +204,17 @@ async fn two_tasks_work_apart_and_people_get_both_results() {
         result: None,
         of: DiffKind::Committed,
     };
-    let diff = String::from_utf8(bed.checkouts.diff(&diff).await.unwrap()).unwrap();
+    let diff = String::from_utf8(bed.checkouts.results.diff(&diff).await.unwrap()).unwrap();
     assert!(diff.contains("+++ b/first.txt") && diff.contains("+1"), "{diff}");
 
-    let merged = bed.checkouts.merge(&bed.merge_order("one", &one)).await.unwrap();
+    let merged = bed.checkouts.results.merge(&bed.merge_order("one", &one)).await.unwrap();
     let main = "main".to_owned();
     assert_eq!(merged, Merged::Into { branch: main.clone(), commit: kept.head_commit.unwrap() });
-    let merged = bed.checkouts.merge(&bed.merge_order("two", &two)).await.unwrap();
+    let merged = bed.checkouts.results.merge(&bed.merge_order("two", &two)).await.unwrap();
     assert!(matches!(merged, Merged::Into { .. }), "{merged:?}");
     assert_eq!((bed.read("first.txt"), bed.read("second.txt")), ("1\n".into(), "2\n".into()));
     assert_eq!(bed.git(&bed.source(), &["status", "--porcelain"]), "");
-    let again = bed.checkouts.merge(&bed.merge_order("two", &two)).await.unwrap();
+    let again = bed.checkouts.results.merge(&bed.merge_order("two", &two)).await.unwrap();
     assert!(matches!(again, Merged::Already { .. }), "{again:?}");
 }
 
@@ -225,9 +225,9 @@ async fn files_in_no_commit_are_not_taken_for_merged() {
     std::fs::write(tree.join("open.txt"), "in no commit").unwrap();
     bed.keep("one", &one).await;
     let order = bed.merge_order("one", &one);
-    assert_eq!(bed.checkouts.merge(&order).await.unwrap(), Merged::Nothing);
+    assert_eq!(bed.checkouts.results.merge(&order).await.unwrap(), Merged::Nothing);
     let all = MergeOrder { with_uncommitted: true, ..order };
-    let merged = bed.checkouts.merge(&all).await.unwrap();
+    let merged = bed.checkouts.results.merge(&all).await.unwrap();
     assert!(matches!(merged, Merged::Into { .. }), "{merged:?}");
     assert_eq!(bed.read("open.txt"), "in no commit");
     // The agent commits it later. The earlier state of it is not merged again.
@@ -237,7 +237,7 @@ async fn files_in_no_commit_are_not_taken_for_merged() {
     let uncommitted = DiffKind::Uncommitted;
     let keep = Bed::keep_order("one", &one);
     let diff = DiffOrder { keep, is_in_use: false, result: None, of: uncommitted };
-    assert_eq!(bed.checkouts.diff(&diff).await.unwrap(), b"");
+    assert_eq!(bed.checkouts.results.diff(&diff).await.unwrap(), b"");
 }
 
 #[tokio::test]
@@ -250,17 +250,17 @@ async fn a_conflict_and_files_in_the_way_change_nothing() {
     bed.keep("one", &one).await;
     bed.keep("two", &two).await;
     bed.put("main.txt", "a person is at work\n");
-    let merged = bed.checkouts.merge(&bed.merge_order("one", &one)).await.unwrap();
+    let merged = bed.checkouts.results.merge(&bed.merge_order("one", &one)).await.unwrap();
     let Merged::InTheWay { message, result, .. } = merged else { panic!("{merged:?}") };
     assert!(message.contains("main.txt"), "{message}");
     let branch = result.map(|result| result.branch);
     assert_eq!(branch.as_deref(), Some("agents/one"), "people can merge the branch by hand");
     assert_eq!(bed.read("main.txt"), "a person is at work\n");
     bed.git(&bed.source(), &["checkout", "--quiet", "main.txt"]);
-    let merged = bed.checkouts.merge(&bed.merge_order("one", &one)).await.unwrap();
+    let merged = bed.checkouts.results.merge(&bed.merge_order("one", &one)).await.unwrap();
     assert!(matches!(merged, Merged::Into { .. }), "{merged:?}");
     let before = bed.git(&bed.source(), &["rev-parse", "HEAD"]);
-    let merged = bed.checkouts.merge(&bed.merge_order("two", &two)).await.unwrap();
+    let merged = bed.checkouts.results.merge(&bed.merge_order("two", &two)).await.unwrap();
     let main = before.clone();
     let files = vec!["main.txt".to_owned()];
     let Merged::Conflict { branch, commit, files: found, result, .. } = merged else {
@@ -270,7 +270,7 @@ async fn a_conflict_and_files_in_the_way_change_nothing() {
     assert_eq!(result.map(|result| result.branch).as_deref(), Some("agents/two"));
     assert_eq!(bed.git(&bed.source(), &["rev-parse", "HEAD"]), before);
     let stale = MergeOrder { expected_head: Some(before), ..bed.merge_order("two", &two) };
-    assert!(matches!(bed.checkouts.merge(&stale).await.unwrap(), Merged::Stale { .. }));
+    assert!(matches!(bed.checkouts.results.merge(&stale).await.unwrap(), Merged::Stale { .. }));
 }
 
 #[tokio::test]
@@ -332,7 +332,7 @@ async fn nothing_that_an_agent_wrote_is_lost() {
     let kept = bed.keep("one", &one).await;
     let restores = Some(restored(&kept, &one));
     let order = Order { restores, branch: "agents/one".to_owned(), ..bed.order("again") };
-    let made = bed.checkouts.prepare(&order).await.unwrap();
+    let made = bed.checkouts.clones.prepare(&order).await.unwrap();
     assert_eq!(made.base_commit, one.base_commit, "the diff shows all of the work");
     let again = bed.tree("again");
     let same = |name: &str| {
@@ -363,7 +363,7 @@ async fn files_are_removed_only_if_they_are_those_that_were_kept() {
         kept_commit: kept.kept_commit,
     };
     std::fs::write(tree.join("late.txt"), "written after it was kept").unwrap();
-    let removal = bed.checkouts.remove(&order(kept), &bed.policy).await.unwrap();
+    let removal = bed.checkouts.clones.remove(&order(kept), &bed.policy).await.unwrap();
     let Removal::KeptAgain(kept) = removal else { panic!("{removal:?}") };
     assert!(tree.join("late.txt").exists());
     let late = format!("{}:worktree/late.txt", kept.kept_commit);
@@ -377,9 +377,9 @@ async fn files_are_removed_only_if_they_are_those_that_were_kept() {
     std::fs::write(trash.join("tree/late.txt"), "written later still").unwrap();
     let kept = bed.keep("one", &one).await;
     assert!(tree.join("late.txt").exists() && kept.proof.is_some());
-    let removal = bed.checkouts.remove(&order(kept.clone()), &bed.policy).await.unwrap();
+    let removal = bed.checkouts.clones.remove(&order(kept.clone()), &bed.policy).await.unwrap();
     assert_eq!((removal, tree.exists()), (Removal::Removed, false));
-    let again = bed.checkouts.remove(&order(kept), &bed.policy).await.unwrap();
+    let again = bed.checkouts.clones.remove(&order(kept), &bed.policy).await.unwrap();
     assert_eq!(again, Removal::Removed, "a repeated removal ends in the same state");
 }
 
@@ -454,7 +454,7 @@ async fn a_link_in_the_place_of_the_tree_or_of_its_repository_is_not_followed() 
     std::fs::remove_dir_all(&tree).unwrap();
     std::os::unix::fs::symlink(bed.source(), &tree).unwrap();
     let order = Bed::keep_order("one", &one);
-    let refused = bed.checkouts.keep(&order, &bed.policy).await.unwrap_err();
+    let refused = bed.checkouts.clones.keep(&order, &bed.policy).await.unwrap_err();
     assert!(refused.needs_person() && refused.to_string().contains("link"), "{refused}");
 }
 
@@ -494,8 +494,8 @@ async fn nothing_of_the_agents_repository_runs() {
         is_in_use: true,
         of: DiffKind::Uncommitted,
     };
-    bed.checkouts.diff(&diff).await.unwrap();
-    bed.checkouts.merge(&bed.merge_order("one", &one)).await.unwrap();
+    bed.checkouts.results.diff(&diff).await.unwrap();
+    bed.checkouts.results.merge(&bed.merge_order("one", &one)).await.unwrap();
     assert!(!mark.exists());
     assert_eq!(bed.read("work.txt"), "work\n");
 }
@@ -509,7 +509,7 @@ async fn sources_of_all_kinds_give_a_workspace() {
     bed.git(&bed.source(), &["add", "."]);
     bed.git(&bed.source(), &["commit", "--quiet", "-m", "page"]);
     let order = Order { source: bed.source().join("shop/web"), ..bed.order("below") };
-    let prepared = bed.checkouts.prepare(&order).await.unwrap();
+    let prepared = bed.checkouts.clones.prepare(&order).await.unwrap();
     assert_eq!(prepared.subdirectory, "shop/web");
     // A HEAD that names a commit.
     bed.git(&bed.source(), &["checkout", "--quiet", "--detach", "HEAD~1"]);
@@ -526,7 +526,7 @@ async fn sources_of_all_kinds_give_a_workspace() {
         bed.git(bed.folder.path(), &clone);
         let project = name.parse().unwrap();
         let order = Order { source: copy, project, ..bed.order(name) };
-        bed.checkouts.prepare(&order).await.unwrap();
+        bed.checkouts.clones.prepare(&order).await.unwrap();
         let tree = bed.checkouts.places.directory(&order.project, &order.id, "");
         assert!(tree.join("main.txt").exists(), "{name}");
     }
@@ -536,12 +536,12 @@ async fn sources_of_all_kinds_give_a_workspace() {
     bed.git(&empty, &["init", "--quiet", "--initial-branch=trunk"]);
     let project: ProjectId = "empty".parse().unwrap();
     let order = Order { source: empty, project: project.clone(), ..bed.order("unborn") };
-    let prepared = bed.checkouts.prepare(&order).await.unwrap();
+    let prepared = bed.checkouts.clones.prepare(&order).await.unwrap();
     assert_eq!(prepared.base_commit, None);
     let tree = bed.checkouts.places.directory(&project, &order.id, "");
     bed.commit(&tree, "first.txt", "first\n");
     let keep = KeepOrder { project, ..Bed::keep_order("unborn", &prepared) };
-    let kept = bed.checkouts.keep(&keep, &bed.policy).await.unwrap();
+    let kept = bed.checkouts.clones.keep(&keep, &bed.policy).await.unwrap();
     assert!(kept.head_commit.is_some() && kept.proof.is_some());
     assert_eq!((kept.n_commits, kept.n_files), (1, 1), "all commits are those of the work");
     // Its branch, which has no commit yet, gets the result.
@@ -549,11 +549,11 @@ async fn sources_of_all_kinds_give_a_workspace() {
         let source = order.source.clone();
         let merge = bed.merge_order("unborn", &prepared);
         let merge = MergeOrder { project: order.project.clone(), source, style, ..merge };
-        let merged = bed.checkouts.merge(&merge).await.unwrap();
+        let merged = bed.checkouts.results.merge(&merge).await.unwrap();
         assert!(matches!(&merged, Merged::Into { branch, .. } if branch == "trunk"), "{merged:?}");
         assert_eq!(bed.git(&order.source, &["log", "--format=%P"]), "", "the first commit");
         assert_eq!(std::fs::read_to_string(order.source.join("first.txt")).unwrap(), "first\n");
-        let again = bed.checkouts.merge(&merge).await.unwrap();
+        let again = bed.checkouts.results.merge(&merge).await.unwrap();
         assert!(matches!(again, Merged::Already { .. }), "{again:?}");
         bed.git(&order.source, &["update-ref", "-d", "HEAD"]);
         bed.git(&order.source, &["read-tree", "--empty"]);
@@ -566,7 +566,7 @@ async fn sources_of_all_kinds_give_a_workspace() {
         (bed.source().join(".git"), "inside the `.git` folder"),
     ] {
         let order = Order { source, project: "none".parse().unwrap(), ..bed.order("none") };
-        let refused = bed.checkouts.prepare(&order).await.unwrap_err();
+        let refused = bed.checkouts.clones.prepare(&order).await.unwrap_err();
         assert!(refused.to_string().contains(expected), "{refused}");
     }
 }

@@ -13,7 +13,7 @@ use super::objects::lines;
 use super::refs::{is_id, read_text};
 use super::rights::blocking_as;
 use super::source::{Head, Source};
-use super::{CheckoutError, Checkouts, Place, Result, rename, write};
+use super::{CheckoutError, Git, Place, Result, rename, write};
 use machine::sys::user_names::name_of;
 
 /// Packs the objects that revisions of the standard input reach.
@@ -33,7 +33,7 @@ pub(super) fn revisions<'a>(
     input
 }
 
-impl Checkouts {
+impl Git {
     /// Brings the branches and the HEAD of the source into the keep repository, unless they are
     /// there. Branches that the source has no more stay.
     pub(super) async fn bring_branches(
@@ -68,7 +68,7 @@ impl Checkouts {
             gone.flat_map(|name| ["delete ", SOURCE, "/", name, "\n"]).collect();
         let updates = new.iter().map(|(name, id)| format!("update {SOURCE}/{name} {id}\n"));
         for changes in [deletions, updates.collect()] {
-            self.git.on(&place.keep(), ["update-ref", "--stdin"]).input(changes).run().await?;
+            self.on(&place.keep(), ["update-ref", "--stdin"]).input(changes).run().await?;
         }
         Ok(())
     }
@@ -77,7 +77,7 @@ impl Checkouts {
     /// keep repository has all that they reach.
     pub(super) async fn followed(&self, place: &Place) -> Result<BTreeMap<String, String>> {
         let list = ["for-each-ref", "--format=%(objectname) %(refname)", SOURCE];
-        let listed = self.git.on(&place.keep(), list).text().await?;
+        let listed = self.on(&place.keep(), list).text().await?;
         let refs = listed.lines().filter_map(|line| line.split_once(' '));
         let below = |name: &str| Some(name.strip_prefix(SOURCE)?.strip_prefix('/')?.to_owned());
         Ok(refs.filter_map(|(id, name)| Some((below(name)?, id.to_owned()))).collect())
@@ -106,7 +106,7 @@ impl Checkouts {
         }
         let mut there = self.present_in(source, known.iter()).await?;
         there.retain(|id| known.contains(id));
-        let sender = |pack: [&'static str; 5]| source.git(&self.git, pack);
+        let sender = |pack: [&'static str; 5]| source.git(self, pack);
         if self.take_all(place, sender, wanted, known, there, is_proof_needed).await? {
             return Ok(());
         }
@@ -150,7 +150,7 @@ impl Checkouts {
     /// Returns whether the keep repository has anything.
     async fn has_refs(&self, place: &Place) -> Result<bool> {
         let list = ["for-each-ref", "--count=1", "--format=%(refname)"];
-        Ok(!self.git.on(&place.keep(), list).text().await?.is_empty())
+        Ok(!self.on(&place.keep(), list).text().await?.is_empty())
     }
 
     /// Returns those of these objects that the source has.
@@ -160,7 +160,7 @@ impl Checkouts {
         ids: impl Iterator<Item = &String>,
     ) -> Result<BTreeSet<String>> {
         let check = ["cat-file", "--batch-check=%(objectname)"];
-        let listed = source.git(&self.git, check).input(lines(ids)).long().text().await?;
+        let listed = source.git(self, check).input(lines(ids)).long().text().await?;
         Ok(listed.lines().filter(|line| is_id(line)).map(str::to_owned).collect())
     }
 
@@ -175,7 +175,7 @@ impl Checkouts {
     ) -> Result<bool> {
         let format = if sent.is_some() { "--no-object-names" } else { "--quiet" };
         let list = ["rev-list", "--objects", format, "--stdin"];
-        let list = self.git.on(&place.keep(), list).input(revisions(wanted, known)).long();
+        let list = self.on(&place.keep(), list).input(revisions(wanted, known)).long();
         let ended = list.end().await?;
         let Some(sent) = sent.filter(|_| ended.code == Some(0)) else {
             return Ok(ended.code == Some(0));
@@ -197,7 +197,7 @@ impl Checkouts {
         let last: BTreeSet<String> = last.into_iter().map(str::to_owned).collect();
         let mut known = BTreeSet::new();
         for last in &last {
-            let parents = self.git.on(&place.keep(), ["rev-parse", &format!("{last}^@")]);
+            let parents = self.on(&place.keep(), ["rev-parse", &format!("{last}^@")]);
             known.extend(parents.text().await?.lines().map(str::to_owned));
         }
         let there = self.present_in(source, named.union(&known)).await?;
@@ -207,7 +207,7 @@ impl Checkouts {
         }
         let input = revisions(&wanted, known.intersection(&there));
         let pack = |pack: [&'static str; 5]| {
-            source.git(&self.git, pack.into_iter().chain(["--missing=allow-any"]))
+            source.git(self, pack.into_iter().chain(["--missing=allow-any"]))
         };
         self.take_pack(place, pack, input).await?;
         Ok(())
@@ -222,7 +222,7 @@ impl Checkouts {
         let theirs: BTreeSet<String> = theirs.into_values().collect();
         let known = self.kinds(place, theirs.iter()).await?;
         let input = revisions([commit], known.keys());
-        let receive = |unpack: [&'static str; 3]| source.git(&self.git, unpack);
+        let receive = |unpack: [&'static str; 3]| source.git(self, unpack);
         let given = self.give_pack(place, input, receive).await;
         given.map_err(|error| source.explain(error))
     }
@@ -236,7 +236,7 @@ impl Checkouts {
         sender: impl FnOnce([&'static str; 5]) -> Call<'a>,
         input: String,
     ) -> Result<PathBuf, GitError> {
-        let to = self.git.on(&place.keep(), UNPACK);
+        let to = self.on(&place.keep(), UNPACK);
         let taken = sender(PACK).input(input).long().send_to(to).await;
         if taken.is_err() {
             // No other call writes into the repository meanwhile.
@@ -255,7 +255,7 @@ impl Checkouts {
         input: String,
         receiver: impl FnOnce([&'static str; 3]) -> Call<'a>,
     ) -> Result<(), GitError> {
-        let pack = self.git.on(&place.keep(), PACK).input(input).long();
+        let pack = self.on(&place.keep(), PACK).input(input).long();
         pack.send_to(receiver(UNPACK)).await.map(drop)
     }
 
@@ -288,7 +288,7 @@ impl Checkouts {
     /// Returns the branches of the source as they are now, each with its commit.
     pub(super) async fn branches_of(&self, source: &Source) -> Result<BTreeMap<String, String>> {
         let list = ["for-each-ref", "--format=%(objectname) %(refname:lstrip=2)", "refs/heads/"];
-        let listed = source.git(&self.git, list).text().await?;
+        let listed = source.git(self, list).text().await?;
         let branches = listed.lines().filter_map(|line| line.split_once(' '));
         let branches = branches.filter(|(id, _)| is_id(id));
         // Git allows no such name, but its answer may not be git's.

@@ -10,7 +10,7 @@ use super::nested::raw_objects;
 use super::objects::lines;
 use super::rights::Owner;
 use super::transfer::revisions;
-use super::{CheckoutError, Checkouts, Place, Result};
+use super::{CheckoutError, Git, Place, Result};
 use domain::WorkspaceId;
 use domain::workspace::fault_of;
 
@@ -21,7 +21,7 @@ const MAX_READ: u64 = 16 << 20;
 /// The most bytes of one tree. That of a folder with a million files has less.
 const MAX_TREE: u64 = 128 << 20;
 
-impl Checkouts {
+impl Git {
     /// Checks the trees among these objects. `on_objects` begins a call that can read them.
     ///
     /// # Errors
@@ -93,10 +93,9 @@ impl Checkouts {
         self.check_size(place, commit).await.map_err(refused)?;
         let tree = format!("{commit}^{{tree}}");
         let list = ["rev-list", "--objects", "--no-object-names", "--filter=blob:none", &tree];
-        let listed = self.git.on(&place.keep(), list).long().text().await?;
+        let listed = self.on(&place.keep(), list).long().text().await?;
         let ids = listed.lines().map(str::to_owned).collect();
-        let on_keep =
-            |arguments: &[&str]| self.git.on(&place.keep(), arguments.iter().copied()).long();
+        let on_keep = |arguments: &[&str]| self.on(&place.keep(), arguments.iter().copied()).long();
         self.check_trees(&ids, &on_keep).await.map_err(refused)
     }
 
@@ -145,7 +144,7 @@ impl Checkouts {
         let own = format!("--glob=refs/agent-coordinator/kept/{id}/*");
         let list = ["rev-list", "--objects", "--no-object-names", "--stdin", "--not", &own];
         let input = revisions(ids.keys(), &lent);
-        let listed = self.git.on(&place.keep(), list).input(input).long().text().await?;
+        let listed = self.on(&place.keep(), list).input(input).long().text().await?;
         let rest: BTreeSet<String> =
             listed.lines().filter(|id| !objects.contains(*id)).map(str::to_owned).collect();
         if rest.is_empty() {
@@ -153,7 +152,7 @@ impl Checkouts {
         }
         // Git also lists an object of an older commit if the newest lent commits lack it.
         let check = ["cat-file", "--batch-check=%(objectname)"];
-        let in_lent = self.git.on(&place.keep(), check).input(lines(&rest)).long();
+        let in_lent = self.on(&place.keep(), check).input(lines(&rest)).long();
         let in_lent = in_lent.variable("GIT_OBJECT_DIRECTORY", place.lent(owner).join("objects"));
         let listed = in_lent.text().await?;
         let foreign = listed.lines().filter_map(|line| line.strip_suffix(" missing"));
@@ -167,9 +166,9 @@ impl Checkouts {
     /// `Malformed`, with the commit.
     pub(super) async fn check_size(&self, place: &Place, commit: &str) -> Result<()> {
         // Two bytes for each file and each folder.
-        let most = self.git.limits.files;
+        let most = self.limits.files;
         let list = ["ls-tree", "-r", "-t", "-z", "--full-tree", "--format=.", commit];
-        let listed = self.git.on(&place.keep(), list).long().cut_at(2 * most + 1);
+        let listed = self.on(&place.keep(), list).long().cut_at(2 * most + 1);
         let ended = listed.end().await?;
         if ended.stdout.len() as u64 > 2 * most {
             return Err(CheckoutError::Malformed(format!(

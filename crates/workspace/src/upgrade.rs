@@ -21,7 +21,7 @@ use super::disk::n_free;
 use super::objects::names_in;
 use super::rights::{Owner, run_as};
 use super::source::Source;
-use super::{CheckoutError, Checkouts, Place, Result, blocking, rename, write};
+use super::{CheckoutError, KeepRepositories, Place, Result, blocking, rename, write};
 use domain::ProjectId;
 use domain::printable::bytes;
 use machine::crash_point::{self, CrashPoint};
@@ -64,7 +64,7 @@ pub(super) struct Copying {
     n_all: u64,
 }
 
-impl Checkouts {
+impl KeepRepositories {
     /// Returns how far the upgrade of a project is; `None` if it copies nothing now.
     pub fn upgrade_progress(&self, project: &ProjectId) -> Option<String> {
         let upgrading = lock(&self.upgrading);

@@ -83,7 +83,7 @@ impl Maintenance {
             return;
         }
         self.expired_at.store(now.as_millis(), Ordering::Relaxed);
-        match checkouts.expire(now).await {
+        match checkouts.keep.expire(now).await {
             Ok(0) => {}
             Ok(n_refs) => tracing::info!(n_refs, "gave up kept states that people did not want"),
             Err(error) => {

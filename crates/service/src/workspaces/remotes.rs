@@ -23,7 +23,7 @@ impl Workspaces {
     /// The remote did not give them, or this server has no coordinator of its own.
     pub async fn fetch(&self, order: &FetchOrder) -> Result<Fetched, RemoteError> {
         let submodules = self.core.settings().workspace.submodules;
-        self.own()?.fetch(&FetchOrder { submodules, ..order.clone() }).await
+        self.own()?.remotes.fetch(&FetchOrder { submodules, ..order.clone() }).await
     }
 
     /// Gives a branch of a remote a commit of the keep repository. Repeating it changes nothing.
@@ -31,7 +31,7 @@ impl Workspaces {
     /// # Errors
     /// The remote did not take it, or this server has no coordinator of its own.
     pub async fn push(&self, order: &PushOrder) -> Result<Pushed, RemoteError> {
-        self.own()?.push(order).await
+        self.own()?.remotes.push(order).await
     }
 
     /// Returns the result of a task, after its content was kept; `None` while it is not kept, or

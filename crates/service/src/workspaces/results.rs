@@ -75,7 +75,7 @@ impl Workspaces {
             result: workspace.content.as_ref().and_then(|content| content.head_commit.clone()),
             of,
         };
-        Ok(self.host(&task)?.diff(&order).await.map_err(|error| failed(&task, &error))?)
+        Ok(self.host(&task)?.results.diff(&order).await.map_err(|error| failed(&task, &error))?)
     }
 
     /// Returns the number of commits that the branch at which the work began got meanwhile. `None`
@@ -99,7 +99,7 @@ impl Workspaces {
             base_commit,
             head_commit: workspace.content.as_ref().and_then(|it| it.head_commit.clone()),
         };
-        Ok(host.behind(&order).await.map_err(|error| failed(&task, &error))?)
+        Ok(host.results.behind(&order).await.map_err(|error| failed(&task, &error))?)
     }
 
     /// Returns the workspace of a task, with the commit that reverted its merge since. That is not
@@ -116,7 +116,7 @@ impl Workspaces {
         let of = project.clone();
         let source = self.core.read(move |tx| catalog::project(tx, &of)).await?.working_directory;
         let order = RevertOrder { id, project, branch, source, base_ref, merge };
-        let find = host.revert_of(&order);
+        let find = host.results.revert_of(&order);
         let found = tokio::time::timeout(LONGEST_LOOK, find).await;
         let revert = found.ok().and_then(Result::ok).flatten();
         Ok(WorkspaceView { revert, ..view })
@@ -176,7 +176,7 @@ impl Workspaces {
         };
         let host = self.host(&task)?;
         let merged =
-            host.merge_to_end(order).await.map_err(|error| host.disk.name_full_disk(error));
+            host.results.merge_to_end(order).await.map_err(|error| host.disk.name_full_disk(error));
         let merged = merged.map_err(|error| failed(&task, &error))?;
         if let Merged::Conflict { result: Some(result), .. }
         | Merged::InTheWay { result: Some(result), .. } = &merged
@@ -269,7 +269,7 @@ impl Workspaces {
             (None, Some(order)) => Ok(order),
         };
         let order = order.map_err(|reason| refused(&task, reason))?;
-        let published = self.host(&task)?.publish_branch(&order).await;
+        let published = self.host(&task)?.results.publish_branch(&order).await;
         let published = published.map_err(|error| failed(&task, &error))?;
         self.note_published(&workspace, published.clone()).await?;
         let is_renamed = published.branch != workspace.branch;
@@ -312,7 +312,7 @@ impl Workspaces {
         };
         if let Some(taken) = taken {
             let order = keep_order(&workspace, task.assignee.as_ref());
-            let chosen = self.host(&task)?.choose_result(&order, taken, decided).await;
+            let chosen = self.host(&task)?.clones.choose_result(&order, taken, decided).await;
             decided = chosen.map_err(|error| failed(&task, &error))?;
         }
         self.change(id, move |found, _, _| {
@@ -500,7 +500,7 @@ impl Workspaces {
         };
         let host = self.host(&task)?;
         let kept = &content.kept_commit;
-        let written = host.write_kept_to(&workspace.project, &workspace.id, kept, to).await;
+        let written = host.results.write_kept_to(&workspace.project, &workspace.id, kept, to).await;
         Ok(written.map_err(|error| failed(&task, &error))?)
     }
 

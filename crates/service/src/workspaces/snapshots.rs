@@ -28,7 +28,7 @@ impl Workspaces {
     /// `ProjectNotFound`, `SnapshotFailed`.
     pub async fn snapshots(&self, id: &ProjectId) -> Result<Vec<SnapshotView>, ServiceError> {
         let checkouts = self.host_of_snapshots(id).await?;
-        let found = checkouts.snapshots(id).await;
+        let found = checkouts.snapshots.snapshots(id).await;
         let found = found.map_err(|error| snapshot_failed(id, ErrorChain(&error).to_string()))?;
         let read = self.core.read(move |tx| {
             let ids: Vec<LaunchId> = found.iter().map(|entry| entry.launch.clone()).collect();
@@ -58,7 +58,7 @@ impl Workspaces {
         to: &Path,
     ) -> Result<(), ServiceError> {
         let checkouts = self.host_of_snapshots(id).await?;
-        let restored = checkouts.restore_snapshot(id, launch, moment, to).await;
+        let restored = checkouts.snapshots.restore_snapshot(id, launch, moment, to).await;
         Ok(restored.map_err(|error| snapshot_failed(id, ErrorChain(&error).to_string()))?)
     }
 

@@ -27,7 +27,7 @@ impl Workspaces {
     /// Returns the entries of the merges on this host that could not be undone.
     pub(crate) async fn left_merges(&self) -> Result<Vec<Attention>, ServiceError> {
         let Some(host) = self.checkouts.get() else { return Ok(Vec::new()) };
-        let left = host.left_merges().await;
+        let left = host.trees.left_merges().await;
         if left.is_empty() {
             return Ok(Vec::new());
         }

@@ -150,7 +150,7 @@ impl SnapshotJobs {
             let began_at = clock::now();
             let work = async {
                 let _place = places.acquire_owned().await;
-                checkouts.snapshot(&done.order, &policy).await
+                checkouts.snapshots.snapshot(&done.order, &policy).await
             };
             let taken = match tokio::time::timeout(limit, work).await {
                 Ok(taken) => taken.map_err(|error| ErrorChain(&error).to_string()),
@@ -190,7 +190,7 @@ impl SnapshotJobs {
         let project = key.project.clone();
         let launch = launch.clone();
         self.spawn(async move {
-            let named = host.checkouts.name_snapshot(&project, &commit, &launch).await;
+            let named = host.checkouts.snapshots.name_snapshot(&project, &commit, &launch).await;
             if let Err(error) = named {
                 tracing::warn!(
                     launch_id = %launch,

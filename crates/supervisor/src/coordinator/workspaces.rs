@@ -82,7 +82,7 @@ impl<C: ControlPlane> WorkspaceJobs<C> {
 
     /// Returns how far the upgrade of a project is; `None` if it copies nothing now.
     pub(super) fn upgrade_progress(&self, project: &ProjectId) -> Option<String> {
-        self.host.as_ref()?.checkouts.upgrade_progress(project)
+        self.host.as_ref()?.checkouts.keep.upgrade_progress(project)
     }
 
     /// Makes, keeps and removes workspaces in `checkouts` from now on, and runs `hooks` in them.
@@ -95,7 +95,7 @@ impl<C: ControlPlane> WorkspaceJobs<C> {
     ) {
         let earlier = Arc::clone(&hooks);
         lock(&self.tasks).spawn(async move { earlier.end_earlier().await });
-        let merges = Arc::clone(&checkouts);
+        let merges = Arc::clone(&checkouts.trees);
         lock(&self.tasks).spawn(async move { merges.end_interrupted_merges().await });
         let places = Arc::new(Semaphore::new(N_AT_ONCE));
         self.host = Some(Host { checkouts, policy, hooks, places });
@@ -367,7 +367,7 @@ async fn take<C: ControlPlane>(
                 let reason = "`workspace.max_disk` is used up".to_owned();
                 return Ok(StepOutcome::failed(reason, NO_ROOM_PAUSE));
             }
-            match checkouts.prepare_clean(order).await {
+            match checkouts.clones.prepare_clean(order).await {
                 // The clone of the task can be used, and only the check waits.
                 Err(error) if error.stops_only_its_step() => {
                     let reason = format!("no fresh clone for its check: {}", ErrorChain(&error));
@@ -380,14 +380,15 @@ async fn take<C: ControlPlane>(
             remove_clean(checkouts, &order.project, &order.id).await;
             let failed = run_after(host, control, &order.id).await;
             let _place = host.place().await;
-            let mut taken = StepOutcome::report(order.kept(checkouts.keep(order, policy).await?));
+            let mut taken =
+                StepOutcome::report(order.kept(checkouts.clones.keep(order, policy).await?));
             let failed = failed.map(|reason| WorkspaceReport::Failed { reason });
             taken.reports.extend(failed);
             Ok(taken)
         }
         Job::Publish(order) => {
             let _place = host.place().await;
-            match checkouts.publish_branch(order).await {
+            match checkouts.results.publish_branch(order).await {
                 // Such a result stays with the coordinator, and its workspace can be used.
                 Err(error) if error.needs_person() => {
                     let reason = "its result is in no branch of the project's repository yet";
@@ -398,7 +399,7 @@ async fn take<C: ControlPlane>(
         }
         Job::Forget(order) => {
             let _place = host.place().await;
-            checkouts.forget(order).await?;
+            checkouts.keep.forget(order).await?;
             Ok(StepOutcome::report(WorkspaceReport::Forgotten))
         }
         Job::Remove(order) => remove(host, control, order).await,
@@ -409,7 +410,7 @@ async fn take<C: ControlPlane>(
                 return Ok(failed);
             }
             let _place = host.place().await;
-            checkouts.remove_unused(project, id).await?;
+            checkouts.clones.remove_unused(project, id).await?;
             host.hooks.forget(id);
             Ok(StepOutcome::report(WorkspaceReport::Removed))
         }
@@ -431,7 +432,7 @@ async fn remove<C: ControlPlane>(
         return Ok(failed);
     }
     let _place = host.place().await;
-    Ok(match checkouts.remove(order, policy).await? {
+    Ok(match checkouts.clones.remove(order, policy).await? {
         // Perhaps something still writes there.
         Removal::KeptAgain(content) => {
             StepOutcome { reports: vec![keep.kept(*content)], pause: PAUSE }
@@ -463,7 +464,7 @@ async fn before_run<C: ControlPlane>(
     {
         return give_up(host, control, &facts).await;
     }
-    checkouts.lend_results(project, id).await?;
+    checkouts.keep.lend_results(project, id).await?;
     checkouts.places.check(project, id)?;
     if let Err(failed) = run_hook(host, control, Hook::BeforeRun, id, None).await {
         return Ok(failed);
@@ -496,7 +497,7 @@ async fn give_up<C: ControlPlane>(
 /// Removes the fresh clone of a check that has ended. If that fails, the work is kept nevertheless,
 /// and the next check or the removal of the workspace tries again.
 async fn remove_clean(checkouts: &Checkouts, project: &ProjectId, id: &WorkspaceId) {
-    if let Err(error) = checkouts.remove_clean(project, id).await {
+    if let Err(error) = checkouts.clones.remove_clean(project, id).await {
         tracing::warn!(
             workspace_id = %id, error = %ErrorChain(&error),
             "could not remove the fresh clone of a check"
@@ -519,16 +520,18 @@ async fn prepare<C: ControlPlane>(
     };
     let order = order.as_ref();
     if !hooks.has(Hook::AfterCreate) {
-        return Ok(StepOutcome::report(WorkspaceReport::Prepared(checkouts.prepare(order).await?)));
+        return Ok(StepOutcome::report(WorkspaceReport::Prepared(
+            checkouts.clones.prepare(order).await?,
+        )));
     }
-    let prepared = checkouts.prepare_for_hook(order).await?;
+    let prepared = checkouts.clones.prepare_for_hook(order).await?;
     drop(place);
     if checkouts.places.awaits_hook(order) {
         let base = prepared.base_commit.clone();
         if let Err(failed) = run_hook(host, control, Hook::AfterCreate, &order.id, base).await {
             return Ok(failed);
         }
-        checkouts.note_hook_passed(order).await?;
+        checkouts.clones.note_hook_passed(order).await?;
     }
     Ok(StepOutcome::report(WorkspaceReport::Prepared(prepared)))
 }

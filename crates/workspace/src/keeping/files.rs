@@ -9,7 +9,7 @@ use crate::nested::Nested;
 use crate::refs::is_id;
 use crate::rights::{Owner, blocking_as};
 use crate::source::entries;
-use crate::{CheckoutError, Checkouts, KeepPolicy, Place, Result, remove_folder};
+use crate::{CheckoutError, KeepPolicy, Place, Result, WorkFiles, remove_folder};
 
 /// The trees of the files.
 pub(crate) struct Files {
@@ -21,7 +21,7 @@ pub(crate) struct Files {
     pub(crate) nested: Nested,
 }
 
-impl Checkouts {
+impl WorkFiles {
     /// Begins a call on the files of a workspace, with an index of the daemon's own.
     ///
     /// # Errors
@@ -145,7 +145,7 @@ impl Checkouts {
         self.take_scratch(place).await?;
         // They are complete in the keep repository, or this fails.
         let trees = [&files.visible, &files.all];
-        if let Err(error) = self.reached(place, trees.into_iter(), None).await {
+        if let Err(error) = self.git.reached(place, trees.into_iter(), None).await {
             // The next attempt reads all files anew.
             let _ = std::fs::remove_file(place.index());
             return Err(error);
@@ -162,7 +162,7 @@ impl Checkouts {
         let name = place.folder.file_name().unwrap_or_default().to_string_lossy();
         let quarantine = place.project.join(format!(".q-{name}-files"));
         let written = place.scratch().join("objects");
-        self.take_from(place, &written, &quarantine).await?;
+        self.git.take_from(place, &written, &quarantine).await?;
         remove_folder(&written)
     }
 }

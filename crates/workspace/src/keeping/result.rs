@@ -10,7 +10,7 @@ use crate::refs::{Refs, is_id};
 use crate::remote::FORGE;
 use crate::sparse::find_made;
 use crate::transfer::revisions;
-use crate::{CheckoutError, Checkouts, Place, Result};
+use crate::{CheckoutError, Clones, Place, Result};
 use domain::workspace::{Content, Found, KeepOrder, NewCommits, Order, OtherTip, Tip, find_result};
 
 /// The list of the commits that a workspace began with, in the folder `git` of a kept commit.
@@ -57,7 +57,7 @@ impl Looked {
     }
 }
 
-impl Checkouts {
+impl Clones {
     /// Finds the result among what the refs of a workspace name.
     pub(super) async fn look_for_result(
         &self,
@@ -71,7 +71,7 @@ impl Checkouts {
         tips.truncate(MAX_TIPS);
         let named: BTreeSet<String> = tips.iter().map(|tip| tip.commit.clone()).collect();
         let (begun, is_noted) = self.begun(place, order).await?;
-        let kinds = self.kinds(place, named.iter()).await?;
+        let kinds = self.git.kinds(place, named.iter()).await?;
         let is_commit = |id: &String| kinds.get(id).is_some_and(|kind| kind == "commit");
         tips.retain(|tip| is_commit(&tip.commit));
         let most = format!("--max-count={MAX_COMMITS}");
@@ -106,7 +106,7 @@ impl Checkouts {
             return self.of_source_now(place, None).await.map(Some);
         };
         if kept.base_commit.is_none() {
-            let (refs, _) = self.kept_refs(kept, place).await?;
+            let (refs, _) = self.files.kept_refs(kept, place).await?;
             return Ok(Some(refs.tips().into_iter().map(|tip| tip.commit).collect()));
         }
         let about = format!("{}:git/{BEGUN}", kept.kept_commit);
@@ -150,12 +150,12 @@ impl Checkouts {
             begun
         } else {
             // An earlier version made it, and the source may have got its result since.
-            let result = self.resolve(place, &format!("refs/heads/{}", order.branch)).await?;
+            let result = self.git.resolve(place, &format!("refs/heads/{}", order.branch)).await?;
             let result = result.filter(|result| order.base_commit.as_ref() != Some(result));
             self.of_source_now(place, result.as_deref()).await?
         };
         begun.extend(order.base_commit.clone());
-        let kinds = self.kinds(place, begun.iter()).await?;
+        let kinds = self.git.kinds(place, begun.iter()).await?;
         begun.retain(|id| kinds.get(id).is_some_and(|kind| kind == "commit"));
         Ok((begun, is_noted))
     }
@@ -173,8 +173,8 @@ impl Checkouts {
     ) -> Result<Content> {
         self.git.check().await?;
         let place = self.places.place(&order.project, &order.id);
-        let _locked = self.lock_keep(&order.project, &place).await?;
-        if self.resolve(&place, &chosen.commit).await?.is_none() {
+        let _locked = self.keep.lock_keep(&order.project, &place).await?;
+        if self.git.resolve(&place, &chosen.commit).await?.is_none() {
             let commit = chosen.commit;
             let keep = place.keep();
             return Err(CheckoutError::Refused(format!(
@@ -182,7 +182,7 @@ impl Checkouts {
                 keep.display()
             )));
         }
-        self.check_commit(&place, &chosen.commit).await?;
+        self.git.check_commit(&place, &chosen.commit).await?;
         let base = order.base_commit.as_deref();
         let before = content.head_commit.replace(chosen.commit.clone());
         let before = before.filter(|before| base != Some(before) && !content.is_undecided);
@@ -198,7 +198,7 @@ impl Checkouts {
                 self.n_more(&place, result, &other.commit, &begun, other.n_commits).await?;
             content.others.extend((other.n_commits > 0 || is_former).then_some(other));
         }
-        self.count_changes(&place, base, Some(&chosen.commit), &mut content).await?;
+        self.git.count_changes(&place, base, Some(&chosen.commit), &mut content).await?;
         // All that can fail comes before.
         let name = format!("refs/heads/{}", order.branch);
         self.git.on(&place.keep(), ["update-ref", &name, &chosen.commit]).run().await?;

@@ -7,7 +7,7 @@ use super::count;
 use crate::git::GitError;
 use crate::nested::{Nested, part_place};
 use crate::source::entries;
-use crate::{CheckoutError, Checkouts, Place, Result};
+use crate::{CheckoutError, Clones, Place, Result};
 use domain::workspace::{Cone, Content, KeepOrder};
 
 /// The files of a work tree.
@@ -25,7 +25,7 @@ pub(crate) fn uncommitted_ref(branch: &str) -> String {
     format!("refs/heads/{branch}-uncommitted")
 }
 
-impl Checkouts {
+impl Clones {
     /// Returns the linked work trees inside a workspace. `objects` are those of its repository.
     pub(super) async fn linked_work_trees(
         &self,
@@ -42,8 +42,9 @@ impl Checkouts {
             let head = self.head_of_files(place, order, at, result, objects).await?;
             let newest = head.as_deref();
             let inner = part_place(place, path);
-            let visible = self.with_absent(cone, visible.clone(), newest, &inner).await?;
-            let visible = self.as_committed(visible, newest, &Nested::default(), &inner).await?;
+            let visible = self.files.with_absent(cone, visible.clone(), newest, &inner).await?;
+            let visible =
+                self.files.as_committed(visible, newest, &Nested::default(), &inner).await?;
             found.push(WorkTree { visible, head });
         }
         Ok(found)
@@ -66,7 +67,7 @@ impl Checkouts {
         for (n, WorkTree { visible, head }) in work_trees.iter().enumerate() {
             let from = match head {
                 Some(head) => format!("{head}^{{tree}}"),
-                None => self.empty_tree(place).await?,
+                None => self.git.empty_tree(place).await?,
             };
             let list = ["diff-tree", "-r", "--no-renames", "--name-status", "-z", &from, visible];
             let changed = self.git.on(&place.keep(), list).long().run().await?;
@@ -80,7 +81,7 @@ impl Checkouts {
                 let n_added = letters.iter().filter(|kind| **kind == Path::new("A")).count();
                 content.n_changed = count(letters.len() - n_added);
             }
-            let left = self.commit(place, visible, head.iter(), &message, &order.agent).await?;
+            let left = self.git.commit(place, visible, head.iter(), &message, &order.agent).await?;
             let is_first = taken.is_none();
             let before = if is_first { result } else { taken.as_deref() };
             let ends = before.zip(head.as_deref());
@@ -93,7 +94,7 @@ impl Checkouts {
                     onto = result.map(str::to_owned);
                 }
                 let parents = onto.iter();
-                taken = Some(self.commit(place, &tree, parents, &message, &order.agent).await?);
+                taken = Some(self.git.commit(place, &tree, parents, &message, &order.agent).await?);
             } else if is_first {
                 // HEAD is at the result, or the changes do not fit to it.
                 taken = Some(left);
@@ -118,8 +119,8 @@ impl Checkouts {
         let message = format!("left uncommitted by {}\n", order.agent);
         let tree = format!("{before}^{{tree}}");
         let parents = [head.to_owned()];
-        let ours = self.commit(place, &tree, parents.iter(), &message, &order.agent).await?;
-        match self.merged_tree(place, &ours, left).await {
+        let ours = self.git.commit(place, &tree, parents.iter(), &message, &order.agent).await?;
+        match self.git.merged_tree(place, &ours, left).await {
             Ok(Ok(tree)) => Ok(Some(tree)),
             Ok(Err(_)) | Err(CheckoutError::Git(GitError::TimedOut { .. })) => Ok(None),
             Err(error) if error.is_of_content() => Ok(None),

@@ -1,9 +1,9 @@
 //! Looks whether a conflict is over.
 
-use crate::{Checkouts, Place, Result};
+use crate::{Clones, Place, Result};
 use domain::workspace::{Conflict, KeepOrder};
 
-impl Checkouts {
+impl Clones {
     /// Returns the conflict that a workspace had, as far as its result still has it with the same
     /// commit of the branch.
     pub(crate) async fn conflict_left(
@@ -15,10 +15,10 @@ impl Checkouts {
         let Some((before, result)) = order.conflict.as_deref().zip(result) else {
             return Ok(None);
         };
-        let Some(commit) = self.resolve(place, &before.commit).await? else {
+        let Some(commit) = self.git.resolve(place, &before.commit).await? else {
             return Ok(None);
         };
-        let merged = self.merged_tree(place, &commit, result).await?;
+        let merged = self.git.merged_tree(place, &commit, result).await?;
         let result = Some(result.clone());
         Ok(merged.err().map(|files| Conflict { result, files, ..before.clone() }))
     }

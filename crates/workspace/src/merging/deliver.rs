@@ -8,13 +8,13 @@ use super::{BranchMove, MergeOrder, Merged, Sides};
 use crate::git::GitError;
 use crate::rights::{Owner, blocking_as, is_open_to_others, is_root_here};
 use crate::source::{Source, advice_on_open, entries, owner_of_work_tree};
-use crate::{CheckoutError, Checkouts, Place, Result};
+use crate::{CheckoutError, Place, Result, Results, SourceTrees};
 use domain::store_state::span;
 use domain::workspace::Published;
 use machine::sys::user_names::login_of;
 use runtime::telemetry::ErrorChain;
 
-impl Checkouts {
+impl Results {
     /// Gives the source a branch with the result. A merge that is refused is refused for its own
     /// reason, also without such a branch.
     pub(super) async fn offer_result(
@@ -81,11 +81,11 @@ impl Checkouts {
         moved: BranchMove<'_>,
     ) -> Result<Result<Option<PathBuf>, String>> {
         let BranchMove { branch, target, new } = moved;
-        let checked_out = self.work_tree_of(source, branch).await?;
-        if self.is_rebased(source, branch).await? {
+        let checked_out = self.trees.work_tree_of(source, branch).await?;
+        if self.trees.is_rebased(source, branch).await? {
             return Ok(Err(format!("the branch `{branch}` is being rebased; finish that first")));
         }
-        self.give(source, place, new).await?;
+        self.git.give(source, place, new).await?;
         if let Some(folder) = &checked_out {
             if source.owner.is_none() && owner_of_work_tree(folder)?.is_some() {
                 return Err(CheckoutError::Refused(format!(
@@ -111,10 +111,10 @@ impl Checkouts {
         if source.owner.is_some() || !is_root_here() {
             return Ok(());
         }
-        let from = if self.resolve(place, target).await?.is_some() {
+        let from = if self.git.resolve(place, target).await?.is_some() {
             target.to_owned()
         } else {
-            self.empty_tree(place).await?
+            self.git.empty_tree(place).await?
         };
         let list = ["diff-tree", "-r", "-z", "--name-only", "--no-renames", &from, new];
         let listed = self.git.on(&place.keep(), list).long().run().await?;
@@ -128,7 +128,9 @@ impl Checkouts {
         }
         Ok(())
     }
+}
 
+impl SourceTrees {
     /// Returns the folder in which a branch of the source is checked out.
     pub(crate) async fn work_tree_of(
         &self,

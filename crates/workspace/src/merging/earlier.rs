@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use super::{BranchMove, MergeOrder, Merged, ON_THE_WAY, Sides};
 use crate::refs::is_id;
 use crate::source::Source;
-use crate::{Checkouts, Place, Result};
+use crate::{Clones, Place, Result, Results};
 use domain::workspace::{Commit, EarlierMerges, REVERTS, Repeat, Reverted, find_reverted};
 use domain::{ProjectId, WorkspaceId};
 
@@ -74,7 +74,7 @@ impl Noted {
     }
 }
 
-impl Checkouts {
+impl Results {
     /// Notes a merge of the result of a task into a branch of the source. `branch` is that of the
     /// task.
     pub(super) async fn note_merge(
@@ -89,22 +89,11 @@ impl Checkouts {
         let tree = format!("{new}^{{tree}}");
         let mut parents = vec![new.clone(), result.to_owned()];
         // A branch without commits has none before.
-        parents.extend(self.resolve(place, target).await?);
+        parents.extend(self.git.resolve(place, target).await?);
         let subject = format!("{new} {result} {target} {into}\n");
-        let note = self.commit(place, &tree, parents.iter(), &subject, ON_THE_WAY).await?;
+        let note = self.git.commit(place, &tree, parents.iter(), &subject, ON_THE_WAY).await?;
         let name = format!("{}/{number}", merged_ref(branch));
         self.git.on(&place.keep(), ["update-ref", &name, &note]).run().await?;
-        Ok(())
-    }
-
-    /// Gives a branch the notes of another one, whose result it has.
-    pub(crate) async fn carry_notes(&self, from: &str, to: &str, place: &Place) -> Result<()> {
-        let names = [merged_ref(from)];
-        for (name, note) in self.refs_below(place, &names).await? {
-            let number = name.trim_start_matches(names[0].as_str());
-            let new = format!("{}{number}", merged_ref(to));
-            self.git.on(&place.keep(), ["update-ref", &new, &note]).run().await?;
-        }
         Ok(())
     }
 
@@ -127,7 +116,7 @@ impl Checkouts {
         target: &str,
         result: &str,
     ) -> Result<EarlierMerges> {
-        let has_result = self.contains(place, target, result).await?;
+        let has_result = self.git.contains(place, target, result).await?;
         // A person who wants only the newer changes does not want the reverted ones.
         let reverted = match order.repeat {
             Repeat::OnlyNew => Vec::new(),
@@ -144,7 +133,7 @@ impl Checkouts {
             };
             // A later merge knew of the revert.
             let is_settled = match valid.first() {
-                Some(later) => self.contains(place, &later.new, &undone.by).await?,
+                Some(later) => self.git.contains(place, &later.new, &undone.by).await?,
                 None => false,
             };
             if !is_settled && found.reverted.is_none() {
@@ -153,13 +142,13 @@ impl Checkouts {
         }
         for Noted { new, result: merged, .. } in valid {
             // A merge with more, such as files in no commit, brought the result, too.
-            if self.contains(place, &merged, result).await? {
+            if self.git.contains(place, &merged, result).await? {
                 found.stood_for = Some(result.to_owned());
                 break;
             }
-            let is_part = self.contains(place, result, &merged).await?;
-            let is_known = self.contains(place, result, &new).await?;
-            if is_part && !is_known && !self.contains(place, target, &merged).await? {
+            let is_part = self.git.contains(place, result, &merged).await?;
+            let is_known = self.git.contains(place, result, &new).await?;
+            if is_part && !is_known && !self.git.contains(place, target, &merged).await? {
                 found.stood_for = Some(merged);
                 break;
             }
@@ -178,7 +167,7 @@ impl Checkouts {
         let Sides { place, result, .. } = *sides;
         let mut merge = None;
         for noted in self.merges_on(order, place, target, result).await? {
-            if self.contains(place, &noted.result, result).await? {
+            if self.git.contains(place, &noted.result, result).await? {
                 merge = Some(noted.new);
                 break;
             }
@@ -202,7 +191,7 @@ impl Checkouts {
         }
         let mut found = Vec::new();
         for noted in all {
-            if found.len() < MAX_NOTED && self.contains(place, target, &noted.new).await? {
+            if found.len() < MAX_NOTED && self.git.contains(place, target, &noted.new).await? {
                 found.push(noted);
             }
         }
@@ -268,7 +257,7 @@ impl Checkouts {
                 continue;
             };
             // The merge itself brought that revert, which the agent made.
-            if !self.contains(place, &noted.new, &one.by).await? {
+            if !self.git.contains(place, &noted.new, &one.by).await? {
                 return Ok(Some(Reverted { commit, by: one.by.clone() }));
             }
         }
@@ -281,7 +270,7 @@ impl Checkouts {
         place: &Place,
         Noted { new, target, .. }: &Noted,
     ) -> Result<Vec<String>> {
-        let range = match self.resolve(place, target).await? {
+        let range = match self.git.resolve(place, target).await? {
             Some(target) => format!("{target}..{new}"),
             None => new.clone(),
         };
@@ -289,6 +278,19 @@ impl Checkouts {
         let list = ["rev-list", &most, &range];
         let listed = self.git.on(&place.keep(), list).long().text().await?;
         Ok(listed.lines().map(str::to_owned).collect())
+    }
+}
+
+impl Clones {
+    /// Gives a branch the notes of another one, whose result it has.
+    pub(crate) async fn carry_notes(&self, from: &str, to: &str, place: &Place) -> Result<()> {
+        let names = [merged_ref(from)];
+        for (name, note) in self.git.refs_below(place, &names).await? {
+            let number = name.trim_start_matches(names[0].as_str());
+            let new = format!("{}{number}", merged_ref(to));
+            self.git.on(&place.keep(), ["update-ref", &new, &note]).run().await?;
+        }
+        Ok(())
     }
 }
 

@@ -10,13 +10,13 @@ use super::{MergeOrder, Sides};
 use crate::git::GitError;
 use crate::rights::blocking_as;
 use crate::source::Source;
-use crate::{Checkouts, Result};
+use crate::{Result, Results};
 use domain::workspace::{HookStep, MergeStyle, hooks_of_commit};
 
 /// The home of a user that this machine does not know.
 const NO_HOME: &str = "/nonexistent";
 
-impl Checkouts {
+impl Results {
     /// Returns the paths of the hooks that judge the new commit of a branch, unless they are
     /// skipped. A commit of the result itself, and those of a rebase, have none: git runs none.
     pub(super) async fn hooks_of_merge(
@@ -31,8 +31,8 @@ impl Checkouts {
         if is_skipped || order.style == MergeStyle::Rebase || new == result {
             return Ok(Vec::new());
         }
-        let is_merge = self.resolve(place, &format!("{new}^2")).await?.is_some();
-        let folder = self.work_tree_of(source, branch).await?;
+        let is_merge = self.git.resolve(place, &format!("{new}^2")).await?.is_some();
+        let folder = self.trees.work_tree_of(source, branch).await?;
         let names = hooks_of_commit(is_merge, folder.is_some());
         let hooks = self.folder_of_hooks(source, folder.as_deref()).await?;
         blocking_as(source.owner, move || {

@@ -2,7 +2,7 @@
 //!
 //! A hook runs with the result in the work tree. So the files come first, and the branch is moved
 //! last, from the commit at which it was. A [`Record`] says meanwhile what is under way. After a
-//! crash, [`Checkouts::end_interrupted_merges`] puts index and files back.
+//! crash, [`SourceTrees::end_interrupted_merges`] puts index and files back.
 
 use std::collections::BTreeSet;
 use std::io::Read as _;
@@ -19,7 +19,7 @@ use crate::git::HookRun;
 use crate::inside::Inside;
 use crate::rights::blocking_as;
 use crate::source::{Source, entries};
-use crate::{CheckoutError, Checkouts, KeepState, Result};
+use crate::{CheckoutError, KeepState, Result, Results, SourceTrees};
 use domain::workspace::COMMIT_MSG;
 use machine::crash_point::{self, CrashPoint};
 use runtime::telemetry::ErrorChain;
@@ -42,7 +42,7 @@ enum Verdict {
     Refused { hook: PathBuf, said: String, files: Vec<String> },
 }
 
-impl Checkouts {
+impl Results {
     /// Gives the source the commit that continues its branch, if the hooks pass. The keep
     /// repository, which `locked` locks, is not locked while they run.
     pub(super) async fn deliver_judged(
@@ -67,11 +67,11 @@ impl Checkouts {
             new: new.clone(),
         };
         if let Some(folder) = &record.folder {
-            let files = self.differing(source, folder, &record.old).await?;
+            let files = self.trees.differing(source, folder, &record.old).await?;
             if !files.is_empty() {
                 return Ok(Merged::Dirty { branch: branch.to_owned(), files });
             }
-            let files = self.unknown_in_the_way(source, folder, &record).await?;
+            let files = self.trees.unknown_in_the_way(source, folder, &record).await?;
             if !files.is_empty() {
                 let message = format!("these files are in no commit:\n{}", files.join("\n"));
                 return Ok(self.in_the_way(order, sides, branch, message).await);
@@ -84,7 +84,7 @@ impl Checkouts {
         let judging = self.judge_and_move(order, sides, &record, &path, hooks);
         let mut merged = Box::pin(judging).await;
         if !matches!(merged, Ok(Merged::Into { .. })) {
-            let left = match Box::pin(self.end_record(&path)).await {
+            let left = match Box::pin(self.trees.end_record(&path)).await {
                 Ok(left) => left,
                 Err(error) => vec![ErrorChain(&error).to_string()],
             };
@@ -109,17 +109,17 @@ impl Checkouts {
         let branch = record.branch.clone();
         let Parts { tree, parents, message, .. } = self.parts_of(place, &record.new).await?;
         let message = String::from_utf8_lossy(&message).into_owned();
-        let verdict = Box::pin(self.judge(order, source, record, hooks, &message)).await?;
+        let verdict = Box::pin(self.trees.judge(order, source, record, hooks, &message)).await?;
         let folder = record.folder.as_ref().unwrap_or(&source.top);
-        self.remove_message(source, folder).await?;
-        let _locked = self.lock_keep(&order.project, place).await?;
+        self.trees.remove_message(source, folder).await?;
+        let _locked = self.keep.lock_keep(&order.project, place).await?;
         let message = match verdict {
             Verdict::Passed(message) => message,
             Verdict::InTheWay(message) => {
                 return Ok(self.in_the_way(order, sides, &branch, message).await);
             }
             Verdict::Refused { hook, said, files } => {
-                let PutBack { saved, left } = self.put_back(source, record, &files).await?;
+                let PutBack { saved, left } = self.trees.put_back(source, record, &files).await?;
                 crash_point::reach(CrashPoint::MergePutBack);
                 if left.is_empty() { Record::remove(path) } else { Record::set_aside(path) }?;
                 let hook = hook.to_string_lossy().into_owned();
@@ -130,23 +130,25 @@ impl Checkouts {
         let mut record = record.clone();
         if let Some(message) = message {
             let signatures = self.signatures(source, order).await;
-            let made = self.commit_as(place, &tree, parents.iter(), &message, &signatures);
+            let made = self.git.commit_as(place, &tree, parents.iter(), &message, &signatures);
             record.new = made.await?;
-            self.give(source, place, &record.new).await?;
+            self.git.give(source, place, &record.new).await?;
         }
         record.new = self.signed(sides, &record.old, record.new).await?;
         record.write(path)?;
         let moved = BranchMove { branch: &branch, target: &record.old, new: &record.new };
         self.note_merge(place, &order.branch, result, moved).await?;
         crash_point::reach(CrashPoint::MergeJudged);
-        if let Err(message) = self.move_branch(source, &record).await? {
+        if let Err(message) = self.trees.move_branch(source, &record).await? {
             return Ok(self.in_the_way(order, sides, &branch, message).await);
         }
         crash_point::reach(CrashPoint::MergeDelivered);
         Record::remove(path)?;
         Ok(Merged::Into { branch, commit: record.new })
     }
+}
 
+impl SourceTrees {
     /// Writes the files of the new commit, and runs the hooks.
     async fn judge(
         &self,

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::record::Record;
 use crate::objects::names_in;
 use crate::source::Source;
-use crate::{Checkouts, Result};
+use crate::{Result, SourceTrees};
 use domain::workspace::{LeftMerge, still_left};
 use domain::{ProjectId, Timestamp};
 use machine::locks::lock;
@@ -23,7 +23,7 @@ const LONGEST_LOOK: Duration = Duration::from_secs(5);
 /// The last answer with its time.
 pub(crate) type LastLook = Option<(Instant, Vec<LeftMerge>)>;
 
-impl Checkouts {
+impl SourceTrees {
     /// Returns the merges that could not be undone, as far as their folders are there. One is
     /// forgotten when no file of its result differs from the commit that is checked out in the
     /// repository.
@@ -110,6 +110,7 @@ impl Checkouts {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Checkouts;
 
     #[tokio::test]
     async fn a_folder_that_does_not_answer_is_asked_once() {
@@ -119,12 +120,12 @@ mod tests {
         let (answer, waits) = std::sync::mpsc::channel::<()>();
         let brief = Duration::from_millis(10);
         let hangs = move |_: &Path| waits.recv().is_ok();
-        let first = checkouts.is_there(away.clone(), hangs);
+        let first = checkouts.trees.is_there(away.clone(), hangs);
         tokio::time::timeout(brief, first).await.unwrap_err();
-        let again = checkouts.is_there(away.clone(), |_| panic!("it is asked again"));
+        let again = checkouts.trees.is_there(away.clone(), |_| panic!("it is asked again"));
         tokio::time::timeout(brief, again).await.unwrap_err();
         answer.send(()).unwrap();
-        assert!(checkouts.is_there(away.clone(), |_| true).await);
-        assert!(!checkouts.is_there(away, |_| false).await, "it is asked anew");
+        assert!(checkouts.trees.is_there(away.clone(), |_| true).await);
+        assert!(!checkouts.trees.is_there(away, |_| false).await, "it is asked anew");
     }
 }

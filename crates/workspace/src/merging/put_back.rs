@@ -12,7 +12,7 @@ use crate::inside::Inside;
 use crate::objects::names_in;
 use crate::rights::blocking_as;
 use crate::source::Source;
-use crate::{CheckoutError, Checkouts, Result};
+use crate::{CheckoutError, Result, SourceTrees};
 use runtime::telemetry::ErrorChain;
 
 /// The author of the commit that has the changes of a hook.
@@ -42,7 +42,7 @@ impl PutBack {
     }
 }
 
-impl Checkouts {
+impl SourceTrees {
     /// Puts index and files back to what they were, after a hook refused the commit or changed
     /// these files. A commit that no ref names gets the changed files first. Git writes over no
     /// file that was changed otherwise.

@@ -1,7 +1,7 @@
 //! Replays the commits of a result on a branch, without files.
 
 use super::ON_THE_WAY;
-use crate::{CheckoutError, Checkouts, Place, Result};
+use crate::{CheckoutError, Place, Result, Results};
 use domain::workspace::Signature;
 
 /// The end of a replay: the newest commit, or the files that conflict.
@@ -15,7 +15,7 @@ pub(super) struct Replay<'a> {
     pub(super) target: &'a str,
 }
 
-impl Checkouts {
+impl Results {
     /// Replays commits, each with its author and its message. A commit whose changes are there
     /// already is left out.
     ///
@@ -47,10 +47,10 @@ impl Checkouts {
                 [commit, ..] => {
                     let empty = self.git.on(&place.keep(), ["mktree"]).text().await?;
                     let parent =
-                        self.commit(place, &empty, [].iter(), "nothing\n", ON_THE_WAY).await?;
+                        self.git.commit(place, &empty, [].iter(), "nothing\n", ON_THE_WAY).await?;
                     let tree = format!("{commit}^{{tree}}");
                     let parents = std::iter::once(&parent);
-                    (self.commit(place, &tree, parents, "first\n", ON_THE_WAY).await?, parent)
+                    (self.git.commit(place, &tree, parents, "first\n", ON_THE_WAY).await?, parent)
                 }
                 [] => continue,
             };
@@ -58,8 +58,8 @@ impl Checkouts {
             // the branch as one change of the parent.
             let tree = format!("{tip}^{{tree}}");
             let parents = std::iter::once(&parent);
-            let ours = self.commit(place, &tree, parents, "the branch\n", ON_THE_WAY).await?;
-            let merged = match self.merged_tree(place, &ours, &commit).await? {
+            let ours = self.git.commit(place, &tree, parents, "the branch\n", ON_THE_WAY).await?;
+            let merged = match self.git.merged_tree(place, &ours, &commit).await? {
                 Ok(merged) => merged,
                 Err(files) => return Ok(Err(files)),
             };

@@ -6,7 +6,7 @@ use super::MergeOrder;
 use crate::author::{address_of, readable};
 use crate::rights::Owner;
 use crate::source::Source;
-use crate::{Checkouts, Place, Result};
+use crate::{Place, Result, Results};
 use domain::workspace::{ResultCommit, Signature};
 use machine::sys::user_names::home_of;
 
@@ -48,7 +48,7 @@ pub(super) async fn home_of_owner(owner: Option<Owner>) -> Option<PathBuf> {
     tokio::task::spawn_blocking(find).await.ok().flatten()
 }
 
-impl Checkouts {
+impl Results {
     /// Returns the author and the committer that a commit of the source's owner would have in the
     /// source. Without any, the author is the person who merges.
     pub(super) async fn signatures(&self, source: &Source, order: &MergeOrder) -> Signatures {

@@ -8,12 +8,12 @@ use super::signatures::home_of_owner;
 use super::{Sides, is_none};
 use crate::git::{Call, GitError};
 use crate::source::Source;
-use crate::{CheckoutError, Checkouts, Place, Result};
+use crate::{CheckoutError, Place, Result, Results};
 
 /// The longest time for one signature. A key that asks for a passphrase would wait for ever.
 const LONGEST: Duration = Duration::from_secs(30);
 
-impl Checkouts {
+impl Results {
     /// Returns the commit that stands for `new` on a branch at `target`: it and the commits that
     /// were made with it are signed, if the owner of the source signs commits. Those of the result
     /// itself stay as they are.
@@ -39,7 +39,7 @@ impl Checkouts {
         if made.is_empty() {
             return Ok(new);
         }
-        self.give(source, place, &new).await?;
+        self.git.give(source, place, &new).await?;
         let mut signed: BTreeMap<&str, String> = BTreeMap::new();
         let mut tip = new.clone();
         for commit in made.lines() {

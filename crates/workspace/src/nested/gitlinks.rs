@@ -11,14 +11,14 @@ use crate::objects::is_folder;
 use crate::refs::is_id;
 use crate::rights::{blocking_as, may_read};
 use crate::source::entries;
-use crate::{Checkouts, Place, Result};
+use crate::{Place, Result, WorkFiles};
 
 /// The index for the tree with the submodules, which earlier versions left in the folder of a
 /// workspace.
 pub(crate) const GITLINKS: &str = "index-gitlinks";
 pub(crate) const GITLINKS_LOCK: &str = "index-gitlinks.lock";
 
-impl Checkouts {
+impl WorkFiles {
     /// Returns the parts in which the work has files of its own repository. An agent made a
     /// repository in a folder that had files then.
     pub(super) async fn tracked_below(
@@ -163,7 +163,7 @@ impl Checkouts {
         if lines.is_empty() {
             return Ok(visible);
         }
-        self.tree_with(place, &visible, lines).await
+        self.git.tree_with(place, &visible, lines).await
     }
 
     /// Takes files that commits have, but that `.gitignore` names. Returns their entries in the
@@ -188,7 +188,7 @@ impl Checkouts {
         let found = found.filter(|entry| path_in(entry).is_some_and(|it| hidden.contains(&it)));
         let found: Vec<&[u8]> = found.filter(|entry| is_of_a_file(entry)).collect();
         let ids = found.iter().filter_map(|entry| id_in(entry)).collect::<BTreeSet<String>>();
-        let known = self.kinds(place, ids.iter()).await?;
+        let known = self.git.kinds(place, ids.iter()).await?;
         let is_known = |entry: &&&[u8]| id_in(entry).is_some_and(|id| known.contains_key(&id));
         Ok(found.iter().filter(is_known).flat_map(|entry| entry.to_vec()).collect())
     }

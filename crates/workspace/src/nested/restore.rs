@@ -13,7 +13,7 @@ use crate::refs::{Refs, is_id};
 use crate::restore::Writer;
 use crate::rights::{Owner, blocking_as};
 use crate::source::entries;
-use crate::{Checkouts, Place, Result};
+use crate::{Place, Result, WorkFiles};
 
 /// A part of a kept commit.
 struct KeptPart {
@@ -37,7 +37,7 @@ impl KeptPart {
     }
 }
 
-impl Checkouts {
+impl WorkFiles {
     /// Writes the parts of a kept commit into a folder that has the other files already.
     /// Repositories come back as files only.
     pub(crate) async fn write_parts(
@@ -166,7 +166,7 @@ impl Checkouts {
             let tags = self.read_about(part, "objects", place).await?;
             let tagged = raw_objects(&tags).into_iter().filter_map(|(_, text)| tagged_in(text));
             let named: BTreeSet<String> = refs.named.iter().cloned().chain(tagged).collect();
-            borrowed.extend(self.kinds(place, named.iter()).await?.into_keys());
+            borrowed.extend(self.git.kinds(place, named.iter()).await?.into_keys());
         }
         Ok(borrowed)
     }

@@ -3,8 +3,8 @@
 use std::os::unix::fs::PermissionsExt as _;
 
 use super::*;
-use crate::find_shared_tree;
 use crate::tests::run_git;
+use crate::{Checkouts, find_shared_tree};
 use domain::{InstanceKey, Purpose};
 
 /// A git repository of a person, and the snapshots of it.
@@ -62,7 +62,7 @@ impl Bed {
     /// Takes a snapshot after the launch `id`, and returns its commit.
     async fn snapshot(&self, id: &str) -> Snapped {
         let order = self.order(SnapshotCause::End(id.parse().unwrap()));
-        self.checkouts.snapshot(&order, &self.policy).await.unwrap()
+        self.checkouts.snapshots.snapshot(&order, &self.policy).await.unwrap()
     }
 
     fn keep(&self) -> PathBuf {
@@ -108,12 +108,12 @@ async fn all_content_of_a_person_outlives_what_an_agent_does() {
         .collect();
     let key = InstanceKey::new("dev".parse().unwrap(), "shop".parse().unwrap(), Purpose::Task);
     let before = bed.order(SnapshotCause::Start(key));
-    let taken = bed.checkouts.snapshot(&before, &bed.policy).await.unwrap();
+    let taken = bed.checkouts.snapshots.snapshot(&before, &bed.policy).await.unwrap();
     assert_eq!(taken.left_out, Vec::<String>::new());
     let project = "shop".parse().unwrap();
     let launch = "lch_1".parse().unwrap();
     for _ in 0..2 {
-        bed.checkouts.name_snapshot(&project, &taken.commit, &launch).await.unwrap();
+        bed.checkouts.snapshots.name_snapshot(&project, &taken.commit, &launch).await.unwrap();
     }
 
     bed.git(&["stash", "clear"]);
@@ -129,13 +129,13 @@ async fn all_content_of_a_person_outlives_what_an_agent_does() {
     let lost: Vec<&String> = objects.iter().filter(|id| !reached.contains(*id)).collect();
     assert!(lost.is_empty(), "{lost:?}");
     assert_eq!(bed.git_in(&bed.keep(), &["fsck", "--no-dangling"]), "");
-    let listed = bed.checkouts.snapshots(&project).await.unwrap();
+    let listed = bed.checkouts.snapshots.snapshots(&project).await.unwrap();
     let listed: Vec<_> = listed.iter().map(|entry| (entry.launch.as_str(), entry.moment)).collect();
     assert!(listed.contains(&("lch_1", Moment::Before)), "{listed:?}");
     assert!(listed.contains(&("lch_1", Moment::After)), "{listed:?}");
 
     let to = bed.folder.path().join("restored");
-    bed.checkouts.restore_snapshot(&project, &launch, Moment::Before, &to).await.unwrap();
+    bed.checkouts.snapshots.restore_snapshot(&project, &launch, Moment::Before, &to).await.unwrap();
     let read = |name: &str| std::fs::read_to_string(to.join(name)).unwrap_or_default();
     assert_eq!(read("main.txt"), "uncommitted\n");
     assert_eq!(read("a b/untracked.txt"), "untracked\n");
@@ -144,7 +144,8 @@ async fn all_content_of_a_person_outlives_what_an_agent_does() {
     assert!(!to.join("target").exists());
     assert_eq!(std::fs::read_link(to.join("link")).unwrap(), Path::new("main.txt"));
     assert_eq!(std::fs::metadata(to.join("run.sh")).unwrap().permissions().mode() & 0o111, 0o111);
-    let again = bed.checkouts.restore_snapshot(&project, &launch, Moment::Before, &to).await;
+    let again =
+        bed.checkouts.snapshots.restore_snapshot(&project, &launch, Moment::Before, &to).await;
     assert!(again.unwrap_err().to_string().contains("is not a new or an empty folder"));
     let staged = bed.git_in(&bed.keep(), &["show", &format!("{}:git/staged", taken.commit)]);
     assert!(staged.ends_with("M main.txt"), "{staged}");
@@ -208,7 +209,7 @@ async fn odd_repositories_have_snapshots_of_all_that_can_be_read() {
         work_tree: other.canonicalize().unwrap(),
         ..bed.order(SnapshotCause::End("lch_2".parse().unwrap()))
     };
-    let taken = bed.checkouts.snapshot(&order, &bed.policy).await.unwrap();
+    let taken = bed.checkouts.snapshots.snapshot(&order, &bed.policy).await.unwrap();
     assert_eq!(bed.git_in(&bed.keep(), &["rev-parse", &format!("{}^1", taken.commit)]), head);
 
     // A shallow clone, one without a commit, and one whose objects are gone.
@@ -228,7 +229,7 @@ async fn odd_repositories_have_snapshots_of_all_that_can_be_read() {
             work_tree: folder.canonicalize().unwrap(),
             ..bed.order(SnapshotCause::End("lch_3".parse().unwrap()))
         };
-        let taken = bed.checkouts.snapshot(&order, &bed.policy).await.unwrap();
+        let taken = bed.checkouts.snapshots.snapshot(&order, &bed.policy).await.unwrap();
         assert_eq!(
             taken.left_out.is_empty(),
             project != "broken",
@@ -256,7 +257,7 @@ async fn a_second_snapshot_takes_only_what_is_new() {
     std::fs::remove_dir_all(bed.top()).unwrap();
     assert_eq!(bed.git_in(&bed.keep(), &["fsck", "--no-dangling"]), "");
     let gone = bed.order(SnapshotCause::End("lch_4".parse().unwrap()));
-    let gone = bed.checkouts.snapshot(&gone, &bed.policy).await;
+    let gone = bed.checkouts.snapshots.snapshot(&gone, &bed.policy).await;
     assert!(matches!(gone, Err(CheckoutError::Gone(_))), "{gone:?}");
 }
 
@@ -272,7 +273,7 @@ async fn what_git_refuses_in_ignored_folders_leaves_the_rest_in_the_snapshot() {
     bed.git_in(&bed.top().join("data/nested"), &["init", "--quiet"]);
     let policy = KeepPolicy { ignored_max: 10, ..bed.policy.clone() };
     let order = bed.order(SnapshotCause::End("lch_1".parse().unwrap()));
-    let taken = bed.checkouts.snapshot(&order, &policy).await.unwrap();
+    let taken = bed.checkouts.snapshots.snapshot(&order, &policy).await.unwrap();
     let mut left_out = taken.left_out;
     left_out.sort();
     assert_eq!(left_out.len(), 3, "{left_out:?}");

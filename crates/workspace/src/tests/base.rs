@@ -5,7 +5,7 @@ use super::*;
 impl Bed {
     async fn prepare_at(&self, id: &str, base: &str) -> Result<Prepared, CheckoutError> {
         let base = Some(base.to_owned());
-        self.checkouts.prepare(&Order { base, ..self.order(id) }).await
+        self.checkouts.clones.prepare(&Order { base, ..self.order(id) }).await
     }
 
     pub(super) fn head(&self, folder: &Path) -> String {
@@ -86,16 +86,16 @@ async fn work_begins_at_the_results_that_it_depends_on_if_they_fit() {
         Order { dependencies, ..bed.order(id) }
     };
     let [one, two, three] = results.as_slice() else { panic!("{results:?}") };
-    let single = bed.checkouts.prepare(&of("single", &[one])).await.unwrap();
+    let single = bed.checkouts.clones.prepare(&of("single", &[one])).await.unwrap();
     assert_eq!(single.base_commit.as_ref(), Some(one), "no commit is made for one result");
-    let both = bed.checkouts.prepare(&of("both", &[one, two])).await.unwrap();
+    let both = bed.checkouts.clones.prepare(&of("both", &[one, two])).await.unwrap();
     let tree = bed.tree("both");
     assert!(tree.join("one.txt").exists() && tree.join("two.txt").exists());
     assert_eq!(both.base_commit, Some(bed.head(&tree)), "the diff shows the own work only");
-    let conflict = bed.checkouts.prepare(&of("conflict", &[one, two, three])).await.unwrap();
+    let conflict = bed.checkouts.clones.prepare(&of("conflict", &[one, two, three])).await.unwrap();
     assert_eq!(conflict.base_commit, Some(main));
     let unknown = "0123456789012345678901234567890123456789".to_owned();
-    let gone = bed.checkouts.prepare(&of("gone", &[&unknown, one])).await.unwrap();
+    let gone = bed.checkouts.clones.prepare(&of("gone", &[&unknown, one])).await.unwrap();
     assert_eq!(gone.base_commit.as_ref(), Some(one));
 }
 

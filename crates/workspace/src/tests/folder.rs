@@ -5,7 +5,7 @@ use super::*;
 use domain::workspace::{Folder, FolderRepository};
 
 async fn repository(bed: &Bed, folder: &Path) -> FolderRepository {
-    match bed.checkouts.look_at(folder).await {
+    match bed.checkouts.clones.look_at(folder).await {
         Folder::InRepository(repository) => repository,
         other => panic!("{other:?}"),
     }
@@ -15,18 +15,18 @@ async fn repository(bed: &Bed, folder: &Path) -> FolderRepository {
 async fn a_folder_that_agents_cannot_work_in_is_told_apart() {
     let bed = Bed::new();
     let file = bed.source().join("main.txt");
-    assert_eq!(bed.checkouts.look_at(Path::new("source")).await, Folder::NotAbsolute);
-    assert_eq!(bed.checkouts.look_at(Path::new("")).await, Folder::NotAbsolute);
-    assert_eq!(bed.checkouts.look_at(Path::new("/proc/..")).await, Folder::Root);
-    assert_eq!(bed.checkouts.look_at(&file).await, Folder::NotAFolder);
-    assert_eq!(bed.checkouts.look_at(&file.join("below")).await, Folder::NotAFolder);
+    assert_eq!(bed.checkouts.clones.look_at(Path::new("source")).await, Folder::NotAbsolute);
+    assert_eq!(bed.checkouts.clones.look_at(Path::new("")).await, Folder::NotAbsolute);
+    assert_eq!(bed.checkouts.clones.look_at(Path::new("/proc/..")).await, Folder::Root);
+    assert_eq!(bed.checkouts.clones.look_at(&file).await, Folder::NotAFolder);
+    assert_eq!(bed.checkouts.clones.look_at(&file.join("below")).await, Folder::NotAFolder);
     let missing = bed.folder.path().join("missing");
-    assert_eq!(bed.checkouts.look_at(&missing).await, Folder::Missing);
+    assert_eq!(bed.checkouts.clones.look_at(&missing).await, Folder::Missing);
     let long = Path::new("/").join("x".repeat(300));
-    assert!(matches!(bed.checkouts.look_at(&long).await, Folder::Failed(_)));
+    assert!(matches!(bed.checkouts.clones.look_at(&long).await, Folder::Failed(_)));
     let plain = bed.folder.path().join("plain");
     std::fs::create_dir(&plain).unwrap();
-    assert_eq!(bed.checkouts.look_at(&plain).await, Folder::Plain);
+    assert_eq!(bed.checkouts.clones.look_at(&plain).await, Folder::Plain);
     assert_eq!(of_rights(false, true), Folder::Closed);
     assert_eq!(of_rights(true, false), Folder::ReadOnly);
     if rustix::process::geteuid().is_root() {
@@ -34,10 +34,10 @@ async fn a_folder_that_agents_cannot_work_in_is_told_apart() {
         return;
     }
     std::fs::set_permissions(&plain, std::fs::Permissions::from_mode(0o500)).unwrap();
-    assert_eq!(bed.checkouts.look_at(&plain).await, Folder::ReadOnly);
+    assert_eq!(bed.checkouts.clones.look_at(&plain).await, Folder::ReadOnly);
     std::fs::set_permissions(&plain, std::fs::Permissions::from_mode(0o000)).unwrap();
-    assert_eq!(bed.checkouts.look_at(&plain).await, Folder::Closed);
-    assert_eq!(bed.checkouts.look_at(&plain.join("below")).await, Folder::Closed);
+    assert_eq!(bed.checkouts.clones.look_at(&plain).await, Folder::Closed);
+    assert_eq!(bed.checkouts.clones.look_at(&plain.join("below")).await, Folder::Closed);
 }
 
 #[tokio::test]

@@ -52,10 +52,11 @@ async fn the_result_is_found_wherever_the_agent_left_it() {
         assert_eq!(counts, (1, 1, 0, 0), "{way}: {kept:?}");
         assert!(kept.proof.is_some() && !kept.is_undecided, "{way}: {kept:?}");
         if way == "on a branch without history" {
-            let refused = bed.checkouts.merge(&bed.merge_order(&id, &made)).await.unwrap_err();
+            let refused =
+                bed.checkouts.results.merge(&bed.merge_order(&id, &made)).await.unwrap_err();
             assert!(refused.to_string().contains("no commit in common"), "{refused}");
         } else {
-            let merged = bed.checkouts.merge(&bed.merge_order(&id, &made)).await.unwrap();
+            let merged = bed.checkouts.results.merge(&bed.merge_order(&id, &made)).await.unwrap();
             assert_eq!(merged, Merged::Into { branch: "main".to_owned(), commit: head }, "{way}");
             assert_eq!(bed.read("work.txt"), "work\n");
         }
@@ -76,7 +77,7 @@ async fn a_branch_that_was_left_again_is_the_result_if_it_is_the_only_one() {
     assert_eq!((kept.n_uncommitted, kept.n_changed), (1, 0));
     // The merge takes the file that is in no commit with the result.
     let order = MergeOrder { with_uncommitted: true, ..bed.merge_order("one", &one) };
-    let merged = bed.checkouts.merge(&order).await.unwrap();
+    let merged = bed.checkouts.results.merge(&order).await.unwrap();
     assert!(matches!(merged, Merged::Into { .. }), "{merged:?}");
     assert_eq!(
         (bed.read("work.txt"), bed.read("left.txt")),
@@ -116,27 +117,27 @@ async fn what_the_result_lacks_is_named_and_what_nobody_prefers_waits_for_a_choi
     assert_eq!((kept.head_commit.as_ref(), kept.n_commits), (two.base_commit.as_ref(), 0));
     assert_eq!(others(&kept), [("x", 1), ("y", 1)]);
     let order = KeepOrder { chosen: Some(choice(&y, &kept)), ..Bed::keep_order("two", &two) };
-    let kept = bed.checkouts.keep(&order, &bed.policy).await.unwrap();
+    let kept = bed.checkouts.clones.keep(&order, &bed.policy).await.unwrap();
     assert_eq!((kept.head_commit.as_ref(), kept.is_undecided), (Some(&y), false));
     assert_eq!(others(&kept), [("x", 1)]);
     // The choice is taken back by name.
     let x = kept.other("x").unwrap().clone();
-    let chosen = bed.checkouts.choose_result(&order, x.clone(), kept).await.unwrap();
+    let chosen = bed.checkouts.clones.choose_result(&order, x.clone(), kept).await.unwrap();
     assert_eq!((chosen.head_commit.as_ref(), chosen.n_commits), (Some(&x.commit), 1));
     assert_eq!(others(&chosen), [("y", 1)]);
     let y = chosen.other("y").unwrap().clone();
-    let chosen = bed.checkouts.choose_result(&order, y.clone(), chosen).await.unwrap();
+    let chosen = bed.checkouts.clones.choose_result(&order, y.clone(), chosen).await.unwrap();
     assert_eq!((chosen.head_commit.as_ref(), others(&chosen)), (Some(&y.commit), vec![("x", 1)]));
     // A branch that is not needed is never the result, until it has more commits.
     let dropped = [x.commit.clone()].into();
     let order = KeepOrder { chosen: None, dropped, ..order };
-    let kept = bed.checkouts.keep(&order, &bed.policy).await.unwrap();
+    let kept = bed.checkouts.clones.keep(&order, &bed.policy).await.unwrap();
     assert_eq!((kept.head_commit.as_ref(), kept.is_undecided), (Some(&y.commit), false));
     assert_eq!((others(&kept), kept.open_others().count()), (vec![("x", 1)], 0));
     // A later launch works elsewhere, so the choice is to be made once more.
     let order = KeepOrder { chosen: chosen.choice(), ..order };
     bed.commit(&tree, "z.txt", "work\n");
-    let kept = bed.checkouts.keep(&order, &bed.policy).await.unwrap();
+    let kept = bed.checkouts.clones.keep(&order, &bed.policy).await.unwrap();
     assert_eq!((kept.is_undecided, kept.chosen.as_ref()), (true, None));
     assert_eq!(others(&kept), [("agents/two", 1), ("x", 1), ("y", 1)]);
 }
@@ -156,7 +157,7 @@ async fn what_is_in_no_commit_comes_without_the_commits_that_it_was_left_beside(
         assert_eq!(kept.head_commit.unwrap(), bed.git(&tree, &["rev-parse", &branch]), "{file}");
         assert_eq!(kept.n_uncommitted, 1, "{file}");
         let order = MergeOrder { with_uncommitted: true, ..bed.merge_order(&id, &made) };
-        let merged = bed.checkouts.merge(&order).await;
+        let merged = bed.checkouts.results.merge(&order).await;
         assert!(!bed.source().join("experiment.txt").exists(), "{file}");
         if fits {
             assert!(matches!(merged, Ok(Merged::Into { .. })), "{merged:?}");
@@ -191,13 +192,13 @@ async fn what_is_in_no_commit_of_a_linked_work_tree_is_counted_named_and_merged(
         result: None,
         of: DiffKind::Uncommitted,
     };
-    let diff = String::from_utf8(bed.checkouts.diff(&order).await.unwrap()).unwrap();
+    let diff = String::from_utf8(bed.checkouts.results.diff(&order).await.unwrap()).unwrap();
     for file in ["left.txt", "main.txt", "own.txt"] {
         assert!(diff.contains(&format!("+++ b/{file}")), "{file}: {diff}");
     }
     assert!(!diff.contains("work.txt"), "{diff}");
     let order = MergeOrder { with_uncommitted: true, ..bed.merge_order("one", &one) };
-    let merged = bed.checkouts.merge(&order).await.unwrap();
+    let merged = bed.checkouts.results.merge(&order).await.unwrap();
     assert!(matches!(merged, Merged::Into { .. }), "{merged:?}");
     for (file, content) in [
         ("left.txt", "in no commit\n"),
@@ -228,7 +229,7 @@ async fn changes_of_two_work_trees_that_do_not_fit_together_are_all_counted() {
     assert_eq!((kept.n_commits, kept.n_uncommitted), (0, 2));
     // Those of the clone itself are merged.
     let order = MergeOrder { with_uncommitted: true, ..bed.merge_order("one", &one) };
-    bed.checkouts.merge(&order).await.unwrap();
+    bed.checkouts.results.merge(&order).await.unwrap();
     assert_eq!(bed.read("left.txt"), tree.to_str().unwrap());
 }
 
@@ -265,7 +266,7 @@ async fn a_clone_comes_back_as_it_was_left_with_its_result_elsewhere() {
         }
         std::fs::remove_dir_all(tree.parent().unwrap()).unwrap();
         let order = Order { restores: Some(restored), ..bed.order("one") };
-        let again = bed.checkouts.prepare(&order).await.unwrap();
+        let again = bed.checkouts.clones.prepare(&order).await.unwrap();
         assert_eq!(bed.git(&tree, &["status", "--porcelain"]), "", "{way}");
         let all = bed.git(&tree, &["for-each-ref", "--format=%(objectname)"]);
         assert!(all.contains(&result), "{way}: {all}");
@@ -309,10 +310,11 @@ async fn a_merged_result_comes_back_with_its_linked_work_tree_and_is_the_base() 
     assert_eq!(kept.head_commit, Some(result.clone()));
     assert_eq!(others(&kept), [("backup", 1)]);
     assert_eq!(kept.n_uncommitted, 1, "in the linked work tree");
-    bed.checkouts.merge(&bed.merge_order("one", &one)).await.unwrap();
+    bed.checkouts.results.merge(&bed.merge_order("one", &one)).await.unwrap();
     std::fs::remove_dir_all(tree.parent().unwrap()).unwrap();
     let restores = Some(Restored { base_commit: None, ..restored(&kept, &one) });
-    let again = bed.checkouts.prepare(&Order { restores, ..bed.order("one") }).await.unwrap();
+    let again =
+        bed.checkouts.clones.prepare(&Order { restores, ..bed.order("one") }).await.unwrap();
     assert_eq!(std::fs::read_to_string(tree.join("linked/left.txt")).unwrap(), "in no commit\n");
     let kept = bed.keep("one", &again).await;
     assert_eq!((kept.head_commit.as_ref(), kept.n_commits), (Some(&result), 0), "nothing is new");
@@ -328,18 +330,18 @@ async fn a_repeated_squash_or_rebase_writes_no_empty_commit() {
         bed.keep("one", &one).await;
         bed.commit(&bed.source(), "other.txt", "of a person\n");
         let order = MergeOrder { style, ..bed.merge_order("one", &one) };
-        let merged = bed.checkouts.merge(&order).await.unwrap();
+        let merged = bed.checkouts.results.merge(&order).await.unwrap();
         assert!(matches!(merged, Merged::Into { .. }), "{merged:?}");
         let head = bed.head(&bed.source());
         for style in [style, MergeStyle::Squash, MergeStyle::Merge] {
             let order = MergeOrder { style, ..order.clone() };
-            let again = bed.checkouts.merge(&order).await.unwrap();
+            let again = bed.checkouts.results.merge(&order).await.unwrap();
             assert!(matches!(again, Merged::Already { .. }), "{style:?}: {again:?}");
             assert_eq!(bed.head(&bed.source()), head, "{style:?}");
         }
         // After a revert it is merged again.
         bed.git(&bed.source(), &["revert", "--no-edit", "HEAD"]);
-        let again = bed.checkouts.merge(&order).await.unwrap();
+        let again = bed.checkouts.results.merge(&order).await.unwrap();
         assert!(matches!(again, Merged::Into { .. }), "{style:?}: {again:?}");
         assert_eq!(bed.read("one.txt"), "one\n");
     }
@@ -379,7 +381,7 @@ async fn a_clone_of_an_earlier_version_keeps_its_result_after_a_merge() {
     std::fs::write(&made, without.to_string()).unwrap();
     let kept = bed.keep("one", &one).await;
     assert_eq!(kept.head_commit, Some(bed.head(&tree)));
-    bed.checkouts.merge(&bed.merge_order("one", &one)).await.unwrap();
+    bed.checkouts.results.merge(&bed.merge_order("one", &one)).await.unwrap();
     bed.prepare("two").await;
     let kept = bed.keep("one", &one).await;
     assert_eq!(kept.head_commit, Some(bed.head(&tree)), "the source has it now");
@@ -401,13 +403,13 @@ async fn a_choice_that_contains_the_result_before_can_be_taken_back() {
     let kept = bed.keep("one", &one).await;
     let order = Bed::keep_order("one", &one);
     let backup = kept.other("backup").unwrap().clone();
-    let chosen = bed.checkouts.choose_result(&order, backup.clone(), kept).await.unwrap();
+    let chosen = bed.checkouts.clones.choose_result(&order, backup.clone(), kept).await.unwrap();
     assert_eq!((chosen.n_commits, others(&chosen)), (2, vec![("agents/one", 0)]));
     let order = KeepOrder { chosen: chosen.choice(), ..order };
-    let kept = bed.checkouts.keep(&order, &bed.policy).await.unwrap();
+    let kept = bed.checkouts.clones.keep(&order, &bed.policy).await.unwrap();
     assert_eq!(kept.head_commit, Some(backup.commit.clone()));
     let former = kept.other("agents/one").unwrap().clone();
-    let back = bed.checkouts.choose_result(&order, former, kept).await.unwrap();
+    let back = bed.checkouts.clones.choose_result(&order, former, kept).await.unwrap();
     assert_eq!((back.head_commit.as_ref(), others(&back)), (Some(&result), vec![("backup", 1)]));
 }
 
@@ -429,10 +431,10 @@ async fn a_branch_whose_changes_are_in_the_chosen_result_is_not_named_any_more()
     for (taken, other) in [("merged", "picked"), ("picked", "merged")] {
         let order = Bed::keep_order("one", &one);
         let tip = kept.other(taken).unwrap().clone();
-        let chosen = bed.checkouts.choose_result(&order, tip, kept.clone()).await.unwrap();
+        let chosen = bed.checkouts.clones.choose_result(&order, tip, kept.clone()).await.unwrap();
         assert_eq!(others(&chosen), [(other, 1), ("agents/one", 0)], "{taken}");
         let order = KeepOrder { chosen: chosen.choice(), ..order };
-        let again = bed.checkouts.keep(&order, &bed.policy).await.unwrap();
+        let again = bed.checkouts.clones.keep(&order, &bed.policy).await.unwrap();
         assert_eq!(others(&again), [("agents/one", 0), (other, 1)], "{taken}");
     }
 }

@@ -86,7 +86,7 @@ impl Template {
         for (root, uid) in ROOTS.into_iter().zip([AGENT, 0]) {
             let checkouts = Checkouts::new(folder.join(root));
             let order = Order { run_as: (uid != 0).then(agent), ..bed.order("one") };
-            let prepared = checkouts.prepare(&order).await.unwrap();
+            let prepared = checkouts.clones.prepare(&order).await.unwrap();
             let tree = checkouts.places.directory(&order.project, &order.id, "");
             std::fs::write(tree.join("one.txt"), "one\n").unwrap();
             for step in [&["add", "."][..], &["commit", "--quiet", "-m", "one"]] {
@@ -94,7 +94,7 @@ impl Template {
             }
             give(&tree, uid);
             let order = Bed::keep_order("one", &prepared);
-            let kept = checkouts.keep(&order, &bed.policy).await.unwrap();
+            let kept = checkouts.clones.keep(&order, &bed.policy).await.unwrap();
             clones.push((prepared, kept));
         }
         Self { bed, private, crafted, clones }
@@ -175,7 +175,7 @@ async fn take(
     let keep = Bed::keep_order("one", prepared);
     match step {
         "keep" => {
-            let result = checkouts.keep(&keep, &bed.policy).await;
+            let result = checkouts.clones.keep(&keep, &bed.policy).await;
             if let Ok(content) = &result {
                 kept.clone_from(content);
             }
@@ -190,7 +190,7 @@ async fn take(
                 agent: "dev".parse().unwrap(),
                 protected: vec!["*.txt".to_owned(), "lib/**".to_owned()],
             };
-            shown(checkouts.prepare_clean(&order).await)
+            shown(checkouts.clones.prepare_clean(&order).await)
         }
         "publish" => {
             let order = PublishOrder {
@@ -201,14 +201,14 @@ async fn take(
                 commit: kept.head_commit.clone().unwrap(),
                 last: None,
             };
-            shown(checkouts.publish_branch(&order).await)
+            shown(checkouts.results.publish_branch(&order).await)
         }
-        "merge" => shown(checkouts.merge(&bed.merge_order("one", prepared)).await),
-        "snapshot" => shown(checkouts.snapshot(&snapshot_order(bed), &bed.policy).await),
+        "merge" => shown(checkouts.results.merge(&bed.merge_order("one", prepared)).await),
+        "snapshot" => shown(checkouts.snapshots.snapshot(&snapshot_order(bed), &bed.policy).await),
         "write" | "write through a link" => {
             let home = bed.folder.path().join(if step == "write" { "home" } else { "home/link" });
             let to = home.join(at.to_string());
-            shown(checkouts.write_kept_to(&project, &id, &kept.kept_commit, &to).await)
+            shown(checkouts.results.write_kept_to(&project, &id, &kept.kept_commit, &to).await)
         }
         "behind" => {
             let order = BehindOrder {
@@ -217,13 +217,15 @@ async fn take(
                 base_commit: prepared.base_commit.clone().unwrap(),
                 head_commit: kept.head_commit.clone(),
             };
-            shown(checkouts.behind(&order).await)
+            shown(checkouts.results.behind(&order).await)
         }
-        "look" => format!("{:?}", checkouts.look_at(&bed.source()).await),
+        "look" => format!("{:?}", checkouts.clones.look_at(&bed.source()).await),
         "diff" => {
             let of = if at % 2 == 0 { DiffKind::Committed } else { DiffKind::Uncommitted };
-            let diff =
-                checkouts.diff(&DiffOrder { keep, is_in_use: at % 2 == 0, result: None, of }).await;
+            let diff = checkouts
+                .results
+                .diff(&DiffOrder { keep, is_in_use: at % 2 == 0, result: None, of })
+                .await;
             shown(diff.map(|diff| String::from_utf8_lossy(&diff).into_owned()))
         }
         prepare => {
@@ -235,7 +237,7 @@ async fn take(
                 base: prepare.ends_with("tree").then(|| "working_tree".to_owned()),
                 ..bed.order(&name)
             };
-            shown(checkouts.prepare(&order).await)
+            shown(checkouts.clones.prepare(&order).await)
         }
     }
 }

@@ -17,7 +17,8 @@ const HANDOVER: &str = "AGENT_COORDINATOR_TEST_HANDOVER";
 
 /// Returns the workspaces in the folder of a bed, for a daemon that has a keeper.
 fn kept_in(folder: &Path) -> Checkouts {
-    Checkouts::new(folder.join("workspaces")).with_keeper(Some((KEEPER, KEEPER)))
+    let settings = HostSettings::new(folder.join("workspaces"));
+    Checkouts::with_settings(HostSettings { keeper: Some((KEEPER, KEEPER)), ..settings })
 }
 
 /// Returns all entries of a folder and itself, a folder after all that is in it.
@@ -114,7 +115,7 @@ async fn the_repositories_of_a_new_project_belong_to_the_keeper() {
             give(&bed.source(), PERSON);
         }
         let order = Order { run_as: user, ..bed.order("one") };
-        let one = bed.checkouts.prepare(&order).await.unwrap();
+        let one = bed.checkouts.clones.prepare(&order).await.unwrap();
         let tree = bed.tree("one");
         let borrowed = std::fs::read_to_string(tree.join(".git/objects/info/alternates")).unwrap();
         assert_eq!(borrowed, format!("../../../../lent-{uid}/objects\n"));
@@ -129,23 +130,28 @@ async fn the_repositories_of_a_new_project_belong_to_the_keeper() {
             agent: "dev".parse().unwrap(),
             protected: vec!["main.txt".to_owned()],
         };
-        bed.checkouts.prepare_clean(&order_of_check).await.unwrap();
+        bed.checkouts.clones.prepare_clean(&order_of_check).await.unwrap();
         let fresh = bed.checkouts.places.clean_directory(&order_of_check, "");
         assert_eq!(fresh.join("one.txt").metadata().unwrap().uid(), uid);
-        bed.checkouts.remove_clean(&order_of_check.project, &order_of_check.id).await.unwrap();
-        let merged = bed.checkouts.merge(&bed.merge_order("one", &one)).await.unwrap();
+        bed.checkouts
+            .clones
+            .remove_clean(&order_of_check.project, &order_of_check.id)
+            .await
+            .unwrap();
+        let merged = bed.checkouts.results.merge(&bed.merge_order("one", &one)).await.unwrap();
         assert!(matches!(merged, Merged::Into { .. }), "{merged:?}");
         assert_eq!(bed.read("one.txt"), "work\n");
-        let taken = bed.checkouts.snapshot(&snapshot_order(&bed), &bed.policy).await.unwrap();
+        let taken =
+            bed.checkouts.snapshots.snapshot(&snapshot_order(&bed), &bed.policy).await.unwrap();
         assert_eq!(taken.left_out, [] as [String; 0]);
         std::fs::remove_dir_all(tree.parent().unwrap()).unwrap();
         let restores = Some(restored(&kept, &one));
-        bed.checkouts.prepare(&Order { restores, ..order }).await.unwrap();
+        bed.checkouts.clones.prepare(&Order { restores, ..order }).await.unwrap();
         assert_eq!(std::fs::read_to_string(tree.join("open.txt")).unwrap(), "open\n");
         assert_eq!(tree.join("open.txt").metadata().unwrap().uid(), uid);
         let to = bed.folder.path().join("restored");
         let (project, id) = ("shop".parse().unwrap(), "one".parse().unwrap());
-        bed.checkouts.write_kept_to(&project, &id, &kept.kept_commit, &to).await.unwrap();
+        bed.checkouts.results.write_kept_to(&project, &id, &kept.kept_commit, &to).await.unwrap();
         assert_eq!(std::fs::read_to_string(to.join("open.txt")).unwrap(), "open\n");
         // Git reads the files of each user with these settings.
         let mark = write_program_as_keeper(&bed);
@@ -188,7 +194,7 @@ async fn git_reads_no_files_with_settings_of_another_user() {
         let Some(bed) = bed_of_root() else { return };
         let uid = user.as_ref().map_or(0, |user| user.uid);
         let order = Order { run_as: user, ..bed.order("one") };
-        let one = bed.checkouts.prepare(&order).await.unwrap();
+        let one = bed.checkouts.clones.prepare(&order).await.unwrap();
         work(&bed, "one", "work\n", uid);
         let files = bed.keep_repository().with_file_name("files.git");
         lchown(files.join(changed), Some(PERSON), None).unwrap();
@@ -196,7 +202,8 @@ async fn git_reads_no_files_with_settings_of_another_user() {
         assert_all_belong_to(&bed, 0);
         lchown(&files, Some(PERSON), None).unwrap();
         let place = bed.checkouts.places.place(&order.project, &order.id);
-        let refused = bed.checkouts.on_files(&place, &[], &place.index()).map(drop).unwrap_err();
+        let refused =
+            bed.checkouts.files.on_files(&place, &[], &place.index()).map(drop).unwrap_err();
         assert!(refused.needs_person() && chain(&refused).contains("files.git"), "{refused}");
     }
 }
@@ -209,7 +216,7 @@ async fn what_is_lent_by_another_user_than_the_owner_of_what_is_kept_is_refused_
             bed.checkouts = kept_in(bed.folder.path());
         }
         let order = Order { run_as: Some(agent()), ..bed.order("one") };
-        let one = bed.checkouts.prepare(&order).await.unwrap();
+        let one = bed.checkouts.clones.prepare(&order).await.unwrap();
         work(&bed, "one", "work\n", AGENT);
         let lent = bed.keep_repository().with_file_name(format!("lent-{AGENT}"));
         let before: BTreeSet<PathBuf> = entries_of(&lent).into_iter().collect();
@@ -221,8 +228,8 @@ async fn what_is_lent_by_another_user_than_the_owner_of_what_is_kept_is_refused_
         let keep_order = Bed::keep_order("one", &one);
         let advice = format!("`chown -R {keeper} {}`", lent.display());
         for refused in [
-            bed.checkouts.prepare(&order).await.unwrap_err(),
-            bed.checkouts.keep(&keep_order, &bed.policy).await.unwrap_err(),
+            bed.checkouts.clones.prepare(&order).await.unwrap_err(),
+            bed.checkouts.clones.keep(&keep_order, &bed.policy).await.unwrap_err(),
         ] {
             let text = chain(&refused);
             assert!(refused.needs_person() && text.contains(&advice), "{text}");
@@ -233,7 +240,7 @@ async fn what_is_lent_by_another_user_than_the_owner_of_what_is_kept_is_refused_
             assert_eq!(path.symlink_metadata().unwrap().uid(), other, "{}", path.display());
             lchown(path, Some(keeper), None).unwrap();
         }
-        bed.checkouts.prepare(&order).await.unwrap();
+        bed.checkouts.clones.prepare(&order).await.unwrap();
         assert!(bed.keep("one", &one).await.proof.is_some());
         assert_all_belong_to(&bed, keeper);
     }
@@ -243,12 +250,12 @@ async fn what_is_lent_by_another_user_than_the_owner_of_what_is_kept_is_refused_
 async fn what_root_has_lent_goes_to_the_keeper_also_after_the_keep_repository_was_lost() {
     let Some(mut bed) = bed_of_root() else { return };
     let order = Order { run_as: Some(agent()), ..bed.order("one") };
-    bed.checkouts.prepare(&order).await.unwrap();
+    bed.checkouts.clones.prepare(&order).await.unwrap();
     std::fs::remove_dir_all(bed.keep_repository()).unwrap();
     bed.checkouts = kept_in(bed.folder.path());
     for (id, uid) in [("two", 0), ("three", KEEPER)] {
         let order = Order { run_as: Some(agent()), ..bed.order(id) };
-        bed.checkouts.prepare(&order).await.unwrap();
+        bed.checkouts.clones.prepare(&order).await.unwrap();
         assert_all_belong_to(&bed, uid);
     }
 }
@@ -259,7 +266,7 @@ async fn bed_before() -> Option<(Bed, [Prepared; 2])> {
     let bed = bed_of_root()?;
     let (old, _) = bed.prepare("old").await;
     let order = Order { run_as: Some(agent()), ..bed.order("one") };
-    let one = bed.checkouts.prepare(&order).await.unwrap();
+    let one = bed.checkouts.clones.prepare(&order).await.unwrap();
     work(&bed, "old", "work\n", 0);
     bed.keep("old", &old).await;
     work(&bed, "one", "work\n", AGENT);
@@ -295,7 +302,7 @@ async fn check_handover(bed: &mut Bed, [old, one]: &[Prepared; 2]) {
     work(bed, "old", "more work\n", 0);
     let kept = bed.keep("old", old).await;
     assert!(kept.proof.is_some(), "{:?}", kept.left_out);
-    let merged = bed.checkouts.merge(&bed.merge_order("old", old)).await.unwrap();
+    let merged = bed.checkouts.results.merge(&bed.merge_order("old", old)).await.unwrap();
     assert!(matches!(merged, Merged::Into { .. }), "{merged:?}");
     assert_all_belong_to(bed, KEEPER);
     check_objects(bed);
@@ -306,19 +313,19 @@ async fn what_root_has_kept_goes_to_the_keeper_at_the_first_use() {
     let Some((mut bed, prepared)) = bed_before().await else { return };
     // A pack may have got its second name after the upgrade from 0.1.0.
     std::fs::write(bed.keep_repository().join("mended"), "").unwrap();
-    let found = kept_in(bed.folder.path()).list_upgrades();
+    let found = kept_in(bed.folder.path()).keep.list_upgrades();
     assert!(found.len() == 1 && found[0].n_bytes > 0, "{found:?}");
     check_handover(&mut bed, &prepared).await;
-    assert!(bed.checkouts.list_upgrades().is_empty());
+    assert!(bed.checkouts.keep.list_upgrades().is_empty());
 }
 
 #[tokio::test]
 async fn a_handover_that_was_cut_off_is_completed_and_nothing_is_lost() {
     if let Some(folder) = std::env::var_os(HANDOVER) {
         let checkouts = kept_in(Path::new(&folder));
-        checkouts.git.check().await.unwrap();
+        checkouts.keep.git.check().await.unwrap();
         let place = checkouts.places.place(&"shop".parse().unwrap(), &"one".parse().unwrap());
-        checkouts.make_keep("sha1", &place).await.unwrap();
+        checkouts.keep.make_keep("sha1", &place).await.unwrap();
         return;
     }
     // The process dies after the first entry. The later states are made by hand.
@@ -363,33 +370,33 @@ async fn only_the_user_in_a_whole_mark_gets_what_root_has_kept() {
     let place = bed.checkouts.places.place(&project, &id);
     // An earlier build gave only these settings away. They show no handover.
     lchown(keep.with_file_name("files.git"), Some(PERSON), Some(PERSON)).unwrap();
-    drop(bed.checkouts.lock_keep(&project, &place).await.unwrap());
+    drop(bed.checkouts.keep.lock_keep(&project, &place).await.unwrap());
     bed.prepare("two").await;
     assert_all_belong_to(&bed, 0);
     // The process died before it had written the whole mark.
     std::fs::write(&mark, format!("{KEEPER}:{KEEPER}")).unwrap();
-    drop(bed.checkouts.lock_keep(&project, &place).await.unwrap());
+    drop(bed.checkouts.keep.lock_keep(&project, &place).await.unwrap());
     assert!(!mark.exists());
     assert_all_belong_to(&bed, 0);
     std::fs::write(&mark, format!("{KEEPER}:{KEEPER}\n")).unwrap();
     let away = bed.folder.path().join("away");
     std::fs::rename(&keep, &away).unwrap();
     symlink(&away, &keep).unwrap();
-    let refused = bed.checkouts.lock_keep(&project, &place).await.unwrap_err();
+    let refused = bed.checkouts.keep.lock_keep(&project, &place).await.unwrap_err();
     assert!(refused.needs_person() && refused.to_string().contains("put back"), "{refused}");
     assert_all_belong_to(&bed, 0);
     std::fs::remove_file(&keep).unwrap();
-    drop(bed.checkouts.lock_keep(&project, &place).await.unwrap());
+    drop(bed.checkouts.keep.lock_keep(&project, &place).await.unwrap());
     assert!(!mark.exists(), "there is nothing to hand over");
 }
 
 #[tokio::test]
 async fn what_root_has_kept_in_an_open_folder_is_closed_before_others_can_enter() {
     let Some(mut bed) = bed_of_root() else { return };
-    bed.checkouts.snapshot(&snapshot_order(&bed), &bed.policy).await.unwrap();
+    bed.checkouts.snapshots.snapshot(&snapshot_order(&bed), &bed.policy).await.unwrap();
     mode(&bed.keep_repository(), 0o755);
     bed.checkouts = kept_in(bed.folder.path());
-    bed.checkouts.snapshot(&snapshot_order(&bed), &bed.policy).await.unwrap();
+    bed.checkouts.snapshots.snapshot(&snapshot_order(&bed), &bed.policy).await.unwrap();
     assert_all_belong_to(&bed, KEEPER);
 }
 
@@ -408,19 +415,19 @@ async fn a_keep_repository_that_the_keeper_cannot_see_is_not_missing() {
     // A person closes a folder above those of the daemon.
     mode(bed.folder.path(), 0o700);
     for refused in [
-        bed.checkouts.forget(&forget).await.unwrap_err(),
-        bed.checkouts.prepare(&bed.order("two")).await.unwrap_err(),
+        bed.checkouts.keep.forget(&forget).await.unwrap_err(),
+        bed.checkouts.clones.prepare(&bed.order("two")).await.unwrap_err(),
     ] {
         let text = chain(&refused);
         assert!(refused.needs_person() && text.contains("may not enter"), "{text}");
     }
-    bed.checkouts.expire(Timestamp::from_millis(1_000_000)).await.unwrap_err();
+    bed.checkouts.keep.expire(Timestamp::from_millis(1_000_000)).await.unwrap_err();
     assert_eq!(bed.keep_repository().metadata().unwrap().ino(), inode);
     mode(bed.folder.path(), 0o711);
     // The daemon opens its own folders.
     mode(&bed.folder.path().join("workspaces"), 0o700);
     bed.prepare("two").await;
-    bed.checkouts.forget(&forget).await.unwrap();
+    bed.checkouts.keep.forget(&forget).await.unwrap();
     assert_all_belong_to(&bed, KEEPER);
 }
 
@@ -451,7 +458,7 @@ async fn what_a_person_moved_to_another_disk_stays_with_root() {
         let root = bed.folder.path().join("workspaces");
         assert_eq!(root.metadata().unwrap().mode() & 0o777, 0o700, "no other user needs a way");
         let order = Order { run_as: Some(agent()), ..bed.order("four") };
-        bed.checkouts.prepare(&order).await.unwrap();
+        bed.checkouts.clones.prepare(&order).await.unwrap();
         assert_eq!(root.metadata().unwrap().mode() & 0o777, 0o711);
         let is_open = elsewhere.metadata().unwrap().mode() & 0o077 != 0;
         assert_eq!(is_open, !moved.is_empty(), "what is behind `keep.git` is closed with it");
@@ -485,7 +492,7 @@ async fn no_agent_runs_in_the_group_of_root_while_that_can_enter_what_is_kept() 
     for (gid, groups) in [(0, vec![0]), (AGENT, vec![AGENT, 0])] {
         let user = RunAs { gid, groups, ..agent() };
         let order = Order { run_as: Some(user), ..bed.order("three") };
-        let refused = bed.checkouts.prepare(&order).await.unwrap_err();
+        let refused = bed.checkouts.clones.prepare(&order).await.unwrap_err();
         assert!(refused.needs_person() && chain(&refused).contains("group of root"), "{refused}");
         assert!(!bed.tree("three").exists());
     }
@@ -494,7 +501,11 @@ async fn no_agent_runs_in_the_group_of_root_while_that_can_enter_what_is_kept() 
     bed.prepare("four").await;
     assert_eq!(bed.keep_repository().metadata().unwrap().mode() & 0o777, 0o700);
     let user = RunAs { groups: vec![AGENT, 0], ..agent() };
-    bed.checkouts.prepare(&Order { run_as: Some(user), ..bed.order("three") }).await.unwrap();
+    bed.checkouts
+        .clones
+        .prepare(&Order { run_as: Some(user), ..bed.order("three") })
+        .await
+        .unwrap();
 }
 
 #[tokio::test]
@@ -505,7 +516,7 @@ async fn no_agent_runs_as_the_owner_of_what_is_kept() {
     // The account was renamed, so that the configuration has another name for it.
     let user = RunAs { name: "bin".to_owned(), uid: KEEPER, gid: KEEPER, groups: vec![KEEPER] };
     let order = Order { run_as: Some(user), ..bed.order("two") };
-    let refused = bed.checkouts.prepare(&order).await.unwrap_err();
+    let refused = bed.checkouts.clones.prepare(&order).await.unwrap_err();
     assert!(refused.needs_person() && refused.to_string().contains("owns `"), "{refused}");
     assert!(!bed.tree("two").exists());
     bed.prepare("three").await;

@@ -80,7 +80,7 @@ async fn a_kept_state_is_written_only_into_a_new_folder() {
     let write = |to: PathBuf| {
         let (checkouts, kept) = (&bed.checkouts, &kept.kept_commit);
         let (project, id): (&ProjectId, &WorkspaceId) = (&project, &id);
-        async move { checkouts.write_kept_to(project, id, kept, &to).await }
+        async move { checkouts.results.write_kept_to(project, id, kept, &to).await }
     };
     write(to.clone()).await.unwrap();
     assert_eq!(std::fs::read_to_string(to.join("open.txt")).unwrap(), "in no commit");
@@ -114,13 +114,13 @@ async fn kept_states_that_are_given_up_go_after_14_days() {
     let n = refs("one");
     assert!(n >= 5, "base, branch, uncommitted, kept and tag: {n}");
     for _ in 0..2 {
-        bed.checkouts.forget(&order).await.unwrap();
+        bed.checkouts.keep.forget(&order).await.unwrap();
         let expired = "refs/agent-coordinator/expired/1000000/one/";
         assert_eq!((refs(expired), refs("one")), (n, n));
     }
-    assert_eq!(bed.checkouts.expire(decided_at + 13 * day).await.unwrap(), 0);
+    assert_eq!(bed.checkouts.keep.expire(decided_at + 13 * day).await.unwrap(), 0);
     assert_eq!(refs("one"), n);
-    assert_eq!(bed.checkouts.expire(decided_at + 14 * day).await.unwrap(), n);
+    assert_eq!(bed.checkouts.keep.expire(decided_at + 14 * day).await.unwrap(), n);
     assert_eq!((refs("one"), refs("source")), (0, 2));
     let fsck = bed.git(&bed.keep_repository(), &["fsck", "--no-dangling"]);
     assert_eq!(fsck, "");
@@ -134,14 +134,15 @@ async fn a_project_that_cannot_be_read_holds_up_no_other_one() {
     let decided_at = Timestamp::from_millis(1_000_000);
     let (id, project) = ("one".parse().unwrap(), "shop".parse().unwrap());
     let order = ForgetOrder { id, project, branch: one.branch, decided_at };
-    bed.checkouts.forget(&order).await.unwrap();
+    bed.checkouts.keep.forget(&order).await.unwrap();
     // The order of the projects is that of the folder.
     for n in 0..20 {
         let folder = bed.folder.path().join(format!("workspaces/broken{n}"));
         std::fs::create_dir(&folder).unwrap();
         std::fs::write(folder.join("keep.git"), "not a folder").unwrap();
     }
-    let error = bed.checkouts.expire(decided_at + 14 * Duration::from_hours(24)).await.unwrap_err();
+    let error =
+        bed.checkouts.keep.expire(decided_at + 14 * Duration::from_hours(24)).await.unwrap_err();
     let CheckoutError::Io { path, .. } = error else { panic!("{error:?}") };
     assert!(path.ends_with("keep.git"), "{}", path.display());
     let list = ["for-each-ref", "refs/agent-coordinator/expired/"];

@@ -4,7 +4,8 @@ use super::*;
 
 /// Returns the workspaces of the bed for a daemon that was started again with these limits.
 fn limited(bed: &Bed, limits: GitLimits) -> Checkouts {
-    Checkouts::new(bed.folder.path().join("workspaces")).with_limits(limits)
+    let settings = HostSettings::new(bed.folder.path().join("workspaces"));
+    Checkouts::with_settings(HostSettings { limits, ..settings })
 }
 
 #[test]

@@ -55,7 +55,7 @@ impl Task {
     }
 
     async fn merge(&self, style: MergeStyle, repeat: Repeat) -> Merged {
-        self.bed.checkouts.merge(&self.order(style, repeat)).await.unwrap()
+        self.bed.checkouts.results.merge(&self.order(style, repeat)).await.unwrap()
     }
 
     /// Merges what is to be merged, and returns the new commit.
@@ -71,7 +71,7 @@ impl Task {
         let order = self.order(MergeStyle::Merge, Repeat::Once);
         let MergeOrder { id, project, branch, source, base_ref, .. } = order;
         let order = RevertOrder { id, project, branch, source, base_ref, merge: merge.to_owned() };
-        let found = self.bed.checkouts.revert_of(&order).await.unwrap()?;
+        let found = self.bed.checkouts.results.revert_of(&order).await.unwrap()?;
         assert_eq!(found.branch, self.git(&["branch", "--show-current"]));
         Some(found.by)
     }
@@ -237,7 +237,7 @@ async fn a_merge_is_by_the_identity_of_the_repository() {
         task.git(&["config", "user.email", "bo@example.org"]);
         let mut order = task.order(style, Repeat::Once);
         order.message.summary = Some("All done.\nSigned-off-by: Bo <bo@example.org>".to_owned());
-        let merged = task.bed.checkouts.merge(&order).await.unwrap();
+        let merged = task.bed.checkouts.results.merge(&order).await.unwrap();
         assert!(matches!(merged, Merged::Into { .. }), "{merged:?}");
         let said = task.git(&["show", "--no-patch", format, "HEAD"]);
         let own = "Bo Example <bo@example.org>";
@@ -309,7 +309,7 @@ async fn a_merge_by_an_earlier_version_counts() {
     std::fs::remove_dir_all(notes).unwrap();
     task.git(&["revert", "--no-edit", "--mainline", "1", &merge]);
     let order = MergeOrder { merged: Some(merge), ..task.order(MergeStyle::Merge, Repeat::Once) };
-    let merged = task.bed.checkouts.merge(&order).await.unwrap();
+    let merged = task.bed.checkouts.results.merge(&order).await.unwrap();
     assert!(matches!(merged, Merged::Reverted { .. }), "{merged:?}");
 }
 
@@ -363,7 +363,7 @@ async fn a_revert_is_looked_for_on_the_branch_that_got_the_result() {
         task.git(&["checkout", "--quiet", "-b", "release"]);
         let order = task.order(style, Repeat::Once);
         let order = MergeOrder { into: Some("release".to_owned()), ..order };
-        let merged = task.bed.checkouts.merge(&order).await.unwrap();
+        let merged = task.bed.checkouts.results.merge(&order).await.unwrap();
         let Merged::Into { commit, .. } = merged else { panic!("{style:?}: {merged:?}") };
         assert_eq!(task.revert_of(&commit).await, None, "{style:?}");
         let mainline = ["revert", "--no-edit", "--mainline", "1", &commit];
@@ -380,7 +380,7 @@ async fn a_squash_with_more_has_the_result_and_an_unchanged_task_brings_nothing(
     task.keep().await;
     let order = task.order(MergeStyle::Squash, Repeat::Once);
     let order = MergeOrder { with_uncommitted: true, ..order };
-    let merged = task.bed.checkouts.merge(&order).await.unwrap();
+    let merged = task.bed.checkouts.results.merge(&order).await.unwrap();
     assert!(matches!(merged, Merged::Into { .. }), "{merged:?}");
     task.of_person("work.txt", "edited\n");
     let merged = task.merge(MergeStyle::Squash, Repeat::Once).await;
@@ -392,7 +392,7 @@ async fn a_squash_with_more_has_the_result_and_an_unchanged_task_brings_nothing(
     let is_unchanged = bed.keep("one", &one).await.is_unchanged();
     bed.git(&bed.source(), &["reset", "--quiet", "--hard", "HEAD^"]);
     let order = MergeOrder { is_unchanged, ..bed.merge_order("one", &one) };
-    let merged = bed.checkouts.merge(&order).await.unwrap();
+    let merged = bed.checkouts.results.merge(&order).await.unwrap();
     assert!(matches!(merged, Merged::Unchanged { .. }), "{merged:?}");
     assert!(!bed.source().join("bad.txt").exists());
 }
@@ -412,9 +412,9 @@ async fn newer_commits_follow_the_squash_into_a_repository_without_commits() {
             bed.commit(&tree, "one.txt", content);
             bed.keep("one", &one).await;
         }
-        let merged = bed.checkouts.merge(&order).await.unwrap();
+        let merged = bed.checkouts.results.merge(&order).await.unwrap();
         assert!(matches!(merged, Merged::Into { .. }), "{merged:?}");
-        let again = bed.checkouts.merge(&order).await.unwrap();
+        let again = bed.checkouts.results.merge(&order).await.unwrap();
         assert!(matches!(again, Merged::Already { .. }), "{again:?}");
         assert_eq!(bed.read("one.txt"), content);
     }
@@ -427,7 +427,7 @@ async fn a_lock_of_another_git_is_named_with_its_user_and_its_age() {
     std::fs::write(&lock, "").unwrap();
     let before = task.head();
     let order = task.order(MergeStyle::Merge, Repeat::Once);
-    let said = task.bed.checkouts.merge(&order).await.unwrap_err().to_string();
+    let said = task.bed.checkouts.results.merge(&order).await.unwrap_err().to_string();
     assert!(said.contains("index.lock") && said.contains(" ago"), "{said}");
     assert_eq!(task.head(), before);
     std::fs::remove_file(lock).unwrap();

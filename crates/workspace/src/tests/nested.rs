@@ -58,7 +58,7 @@ impl Bed {
         let keep = Self::keep_order(id, prepared);
         let proof = kept.proof.clone().unwrap();
         let order = RemoveOrder { keep, proof, kept_commit: kept.kept_commit.clone() };
-        let removal = self.checkouts.remove(&order, &self.policy).await.unwrap();
+        let removal = self.checkouts.clones.remove(&order, &self.policy).await.unwrap();
         assert_eq!((removal, self.tree(id).exists()), (Removal::Removed, false));
     }
 }
@@ -228,7 +228,7 @@ async fn names_that_git_refuses_are_kept_and_come_back() {
     assert_eq!(files_in(&tree), before);
     let to = bed.folder.path().join("to");
     let (project, id) = ("shop".parse().unwrap(), "one".parse().unwrap());
-    bed.checkouts.write_kept_to(&project, &id, &kept.kept_commit, &to).await.unwrap();
+    bed.checkouts.results.write_kept_to(&project, &id, &kept.kept_commit, &to).await.unwrap();
     let files = files_in(&to);
     assert!(
         before.iter().filter(|(path, _)| !path.starts_with(".git")).all(|it| files.contains(it))
@@ -315,7 +315,7 @@ async fn repositories_that_cannot_be_kept_are_named_and_their_files_are_kept() {
     assert_eq!(kept.left_out.len(), 6, "{:?}", kept.left_out);
     let to = bed.folder.path().join("to");
     let (project, id) = ("shop".parse().unwrap(), "one".parse().unwrap());
-    bed.checkouts.write_kept_to(&project, &id, &kept.kept_commit, &to).await.unwrap();
+    bed.checkouts.results.write_kept_to(&project, &id, &kept.kept_commit, &to).await.unwrap();
     for name in ["link", "elsewhere", "broken", "borrowed", "other_ids"] {
         assert_eq!(std::fs::read_to_string(to.join(name).join("file.txt")).unwrap(), name);
     }
@@ -445,7 +445,7 @@ async fn nothing_of_a_repository_inside_runs() {
     bed.remove("one", &one, &kept).await;
     bed.prepare_again("one", &one, &kept).await.unwrap();
     let base = Some(domain::workspace::BASE_WORKING_TREE.to_owned());
-    let made = bed.checkouts.prepare(&Order { base, ..bed.order("two") }).await.unwrap();
+    let made = bed.checkouts.clones.prepare(&Order { base, ..bed.order("two") }).await.unwrap();
     assert!(!mark.exists());
     assert_eq!(bed.git(&bed.tree("two"), &["status", "--porcelain"]), "");
     assert!(made.base_commit.is_some());
@@ -464,7 +464,7 @@ async fn a_repository_inside_that_an_earlier_version_kept_comes_back() {
     bed.git(&source, &["init", "--quiet", "--initial-branch=main"]);
     bed.git(&source, &["pull", "--quiet", BEFORE, "refs/agent-coordinator/source/heads/main"]);
     let order = |id: &str| Order { source: source.clone(), ..bed.order(id) };
-    bed.checkouts.prepare(&order("other")).await.unwrap();
+    bed.checkouts.clones.prepare(&order("other")).await.unwrap();
     let keep = bed.keep_repository();
     let fetch = ["fetch", "--quiet", BEFORE, "refs/agent-coordinator/kept/*:refs/before/*"];
     bed.git(&keep, &fetch);
@@ -477,7 +477,7 @@ async fn a_repository_inside_that_an_earlier_version_kept_comes_back() {
         base_ref: Some("refs/heads/main".to_owned()),
         base_commit: Some(bed.git(&source, &["rev-parse", "main"])),
     });
-    let one = bed.checkouts.prepare(&Order { restores, ..order("one") }).await.unwrap();
+    let one = bed.checkouts.clones.prepare(&Order { restores, ..order("one") }).await.unwrap();
     let tree = bed.tree("one");
     let lib = tree.join("lib");
     let read = |name: &str| std::fs::read_to_string(tree.join(name)).unwrap();
@@ -495,7 +495,7 @@ async fn a_repository_inside_that_an_earlier_version_kept_comes_back() {
     assert_eq!(bed.git(&tree, &["status", "--porcelain"]), "?? lib/\n?? linked/");
     let to = bed.folder.path().join("to");
     let (project, id) = ("shop".parse().unwrap(), "one".parse().unwrap());
-    bed.checkouts.write_kept_to(&project, &id, &kept, &to).await.unwrap();
+    bed.checkouts.results.write_kept_to(&project, &id, &kept, &to).await.unwrap();
     assert_eq!(std::fs::read_to_string(to.join("lib/second.txt")).unwrap(), "second\n");
     // What came back is kept again.
     let again = bed.keep("one", &one).await;

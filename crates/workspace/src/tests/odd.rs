@@ -24,7 +24,7 @@ impl Bed {
     async fn written(&self, id: &str, kept: &Content) -> PathBuf {
         let to = self.folder.path().join("written");
         let (project, id) = ("shop".parse().unwrap(), id.parse().unwrap());
-        self.checkouts.write_kept_to(&project, &id, &kept.kept_commit, &to).await.unwrap();
+        self.checkouts.results.write_kept_to(&project, &id, &kept.kept_commit, &to).await.unwrap();
         to
     }
 }
@@ -195,11 +195,11 @@ async fn without_its_keep_repository_nothing_is_removed() {
     let order = Bed::keep_order("one", &one);
     let proof = kept.proof.unwrap();
     let removal = RemoveOrder { keep: order.clone(), proof, kept_commit: kept.kept_commit };
-    bed.checkouts.remove(&removal, &bed.policy).await.unwrap_err();
+    bed.checkouts.clones.remove(&removal, &bed.policy).await.unwrap_err();
     assert!(tree.join("work.txt").exists(), "its files are all that there is");
     // Nor with another repository in its place.
     bed.git(bed.folder.path(), &["init", "--quiet", "--bare", keep.to_str().unwrap()]);
-    let refused = bed.checkouts.remove(&removal, &bed.policy).await.unwrap_err();
+    let refused = bed.checkouts.clones.remove(&removal, &bed.policy).await.unwrap_err();
     assert!(refused.needs_person() && refused.to_string().contains("keep.git"), "{refused}");
     assert!(tree.join("work.txt").exists());
     std::fs::remove_dir_all(&keep).unwrap();
@@ -208,8 +208,8 @@ async fn without_its_keep_repository_nothing_is_removed() {
         if garbage {
             std::fs::write(&keep, "garbage").unwrap();
         }
-        bed.checkouts.keep(&order, &bed.policy).await.unwrap_err();
-        bed.checkouts.remove(&removal, &bed.policy).await.unwrap_err();
+        bed.checkouts.clones.keep(&order, &bed.policy).await.unwrap_err();
+        bed.checkouts.clones.remove(&removal, &bed.policy).await.unwrap_err();
         assert!(tree.join("late.txt").exists() && tree.join("work.txt").exists());
     }
     std::fs::remove_file(&keep).unwrap();
@@ -300,7 +300,7 @@ async fn git_refuses_to_prune_what_clones_may_borrow() {
     let proof = kept.proof.clone().unwrap();
     let kept_commit = kept.kept_commit.clone();
     let order = RemoveOrder { keep: Bed::keep_order("one", &one), proof, kept_commit };
-    bed.checkouts.remove(&order, &bed.policy).await.unwrap();
+    bed.checkouts.clones.remove(&order, &bed.policy).await.unwrap();
     assert!(call(&["prune", "--expire=now"]).0);
     bed.prepare_again("one", &one, &kept).await.unwrap();
     assert_eq!(std::fs::read_to_string(tree.join("borrowed.txt")).unwrap(), "borrowed");
@@ -312,7 +312,7 @@ async fn git_may_prune_after_the_only_clone_went_unused() {
     let bed = Bed::new();
     bed.prepare("one").await;
     let (project, id) = ("shop".parse().unwrap(), "one".parse().unwrap());
-    bed.checkouts.remove_unused(&project, &id).await.unwrap();
+    bed.checkouts.clones.remove_unused(&project, &id).await.unwrap();
     assert!(!bed.tree("one").exists());
     bed.git(&bed.keep_repository(), &["prune", "--expire=now"]);
 }

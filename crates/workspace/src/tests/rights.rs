@@ -124,13 +124,13 @@ async fn what_the_repository_of_a_person_brings_along_never_runs_as_root() {
         commit: kept.head_commit.clone().unwrap(),
         last: None,
     };
-    bed.checkouts.publish_branch(&order).await.unwrap();
-    let merged = bed.checkouts.merge(&bed.merge_order("one", &one)).await.unwrap();
+    bed.checkouts.results.publish_branch(&order).await.unwrap();
+    let merged = bed.checkouts.results.merge(&bed.merge_order("one", &one)).await.unwrap();
     assert!(matches!(merged, Merged::Into { .. }), "{merged:?}");
-    bed.checkouts.look_at(&bed.source()).await;
-    bed.checkouts.snapshot(&snapshot_order(&bed), &bed.policy).await.unwrap();
+    bed.checkouts.clones.look_at(&bed.source()).await;
+    bed.checkouts.snapshots.snapshot(&snapshot_order(&bed), &bed.policy).await.unwrap();
     let base = Order { base: Some("working_tree".to_owned()), ..bed.order("two") };
-    bed.checkouts.prepare(&base).await.unwrap();
+    bed.checkouts.clones.prepare(&base).await.unwrap();
     assert!(marks.join(PERSON.to_string()).exists(), "the filter of the person ran");
     assert!(!marks.join("0").exists(), "something ran as root");
     // The files that the merge made belong to the person, who can go on.
@@ -185,10 +185,10 @@ async fn a_repository_that_leads_to_a_private_one_gives_nothing_of_it() {
         make();
         give(&bed.source(), AGENT);
         let id = format!("way{n}");
-        let refused = bed.checkouts.prepare(&bed.order(&id)).await;
+        let refused = bed.checkouts.clones.prepare(&bed.order(&id)).await;
         let said = refused.as_ref().err().map(chain).unwrap_or_default();
         assert!(refused.is_err() && !said.contains(SECRET), "{way}: {refused:?}");
-        let taken = bed.checkouts.snapshot(&snapshot_order(&bed), &bed.policy).await;
+        let taken = bed.checkouts.snapshots.snapshot(&snapshot_order(&bed), &bed.policy).await;
         assert!(!format!("{taken:?}").contains(SECRET), "{way}");
         assert!(!has_secret(&bed), "{way}");
         if git.symlink_metadata().unwrap().is_dir() {
@@ -209,19 +209,19 @@ async fn root_runs_no_git_in_a_repository_of_root_that_others_can_change() {
     {
         let before = path.metadata().unwrap().permissions();
         mode(&path, what);
-        let refused = bed.checkouts.prepare(&bed.order("one")).await.unwrap_err();
+        let refused = bed.checkouts.clones.prepare(&bed.order("one")).await.unwrap_err();
         let said = chain(&refused);
         assert!(refused.needs_person() && said.contains("chown -R USER"), "{said}");
         std::fs::set_permissions(&path, before).unwrap();
     }
     bed.prepare("one").await;
     lchown(bed.source().join(".git/config"), Some(AGENT), None).unwrap();
-    let refused = bed.checkouts.prepare(&bed.order("two")).await.unwrap_err();
+    let refused = bed.checkouts.clones.prepare(&bed.order("two")).await.unwrap_err();
     assert!(chain(&refused).contains(".git/config"), "{refused}");
     // A git directory of a third user is refused by name.
     give(&bed.source(), PERSON);
     lchown(bed.source().join(".git"), Some(AGENT), None).unwrap();
-    let refused = bed.checkouts.prepare(&bed.order("two")).await.unwrap_err();
+    let refused = bed.checkouts.clones.prepare(&bed.order("two")).await.unwrap_err();
     assert!(chain(&refused).contains("give both to one user"), "{}", chain(&refused));
 }
 
@@ -273,7 +273,7 @@ async fn a_tree_that_hides_a_path_is_neither_taken_from_a_clone_nor_checked_out(
     let crafted = crafted_tree(&bed, &bed.source(), &beside, "file");
     let commit = bed.git(&bed.source(), &["commit-tree", &crafted, "-p", "HEAD", "-m", "crafted"]);
     bed.git(&bed.source(), &["update-ref", "refs/heads/main", &commit]);
-    let refused = bed.checkouts.prepare(&bed.order("two")).await.unwrap_err();
+    let refused = bed.checkouts.clones.prepare(&bed.order("two")).await.unwrap_err();
     assert!(refused.needs_person() && chain(&refused).contains(&commit), "{refused}");
     assert_eq!(std::fs::read_dir(&beside).unwrap().count(), 0);
 }
@@ -304,7 +304,7 @@ async fn a_commit_with_more_files_than_a_disk_has_costs_little_and_is_named_once
     // A clone does not begin there, either.
     bed.git(&bed.source(), &["fetch", "--quiet", tree.to_str().unwrap(), &commit]);
     bed.git(&bed.source(), &["update-ref", "refs/heads/main", &commit]);
-    let refused = bed.checkouts.prepare(&bed.order("two")).await.unwrap_err();
+    let refused = bed.checkouts.clones.prepare(&bed.order("two")).await.unwrap_err();
     assert!(refused.needs_person() && chain(&refused).contains(&commit), "{refused}");
 }
 
@@ -338,7 +338,7 @@ async fn a_source_of_another_user_does_not_get_what_agents_left_by_naming_it() {
         let named = bed.source().join(format!(".git/refs/heads/x{n}"));
         std::fs::write(&named, format!("{id}\n")).unwrap();
         give(&named, PERSON);
-        let refused = bed.checkouts.prepare(&bed.order("two")).await.unwrap_err();
+        let refused = bed.checkouts.clones.prepare(&bed.order("two")).await.unwrap_err();
         assert!(chain(&refused).contains("lacks objects"), "{}", chain(&refused));
         let list = ["for-each-ref", "--format=%(refname)", "--contains", id];
         let reached = bed.git(&bed.keep_repository(), &list);
@@ -363,7 +363,7 @@ async fn a_clone_of_another_user_does_not_get_what_agents_left_by_naming_it() {
         for is_forged in [false, true] {
             let name = format!("two{n}{is_forged}");
             let order = Order { run_as: Some(agent()), ..bed.order(&name) };
-            let two = bed.checkouts.prepare(&order).await.unwrap();
+            let two = bed.checkouts.clones.prepare(&order).await.unwrap();
             let tree = bed.tree(&name);
             let head = tree.join(format!(".git/refs/heads/agents/{name}"));
             std::fs::write(&head, format!("{id}\n")).unwrap();
@@ -390,7 +390,7 @@ async fn a_clone_of_another_user_does_not_get_what_agents_left_by_naming_it() {
             assert!(!private.iter().any(|id| reached.contains(id)), "{name}");
             std::fs::remove_dir_all(tree.parent().unwrap()).unwrap();
             let restores = Some(restored(&kept, &two));
-            bed.checkouts.prepare(&Order { restores, ..order }).await.unwrap();
+            bed.checkouts.clones.prepare(&Order { restores, ..order }).await.unwrap();
             let lent = bed.keep_repository().parent().unwrap().join(format!("lent-{AGENT}/tips"));
             assert!(!std::fs::read_to_string(lent).unwrap().contains(id), "{name}");
         }
@@ -435,7 +435,7 @@ async fn attributes_of_a_result_change_no_protected_file() {
         agent: "dev".parse().unwrap(),
         protected: vec!["ci/**".to_owned()],
     };
-    bed.checkouts.prepare_clean(&order).await.unwrap();
+    bed.checkouts.clones.prepare_clean(&order).await.unwrap();
     let fresh = bed.checkouts.places.clean_directory(&order, "");
     let read = |name: &str| std::fs::read_to_string(fresh.join(name)).unwrap();
     assert_eq!(read("ci/check.sh"), "exit +AD0- 1\n");
@@ -444,7 +444,7 @@ async fn attributes_of_a_result_change_no_protected_file() {
     assert_eq!(read("sub/.gitattributes"), "* text eol=crlf\n");
     assert_eq!(Some(bed.git(&fresh, &["rev-parse", "HEAD"])), kept.head_commit);
     assert!(bed.checkouts.places.has_first_attributes(&order), "the output of the check says so");
-    bed.checkouts.remove_clean(&order.project, &order.id).await.unwrap();
+    bed.checkouts.clones.remove_clean(&order.project, &order.id).await.unwrap();
 }
 
 #[tokio::test]
@@ -452,9 +452,9 @@ async fn a_pipe_in_a_repository_is_named_at_once() {
     let bed = Bed::new();
     let pipe = bed.source().join(".git/objects/pack/pack-x.idx");
     nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
-    let refused = bed.checkouts.prepare(&bed.order("one")).await.unwrap_err();
+    let refused = bed.checkouts.clones.prepare(&bed.order("one")).await.unwrap_err();
     assert!(refused.needs_person() && chain(&refused).contains("pack-x.idx"), "{refused}");
-    let taken = bed.checkouts.snapshot(&snapshot_order(&bed), &bed.policy).await;
+    let taken = bed.checkouts.snapshots.snapshot(&snapshot_order(&bed), &bed.policy).await;
     assert!(chain(&taken.unwrap_err()).contains("pack-x.idx"));
 }
 
@@ -467,11 +467,11 @@ async fn snapshots_of_a_person_are_taken_with_the_rights_of_the_person() {
     std::fs::copy(bed.folder.path().join("secret"), bed.source().join("root.txt")).unwrap();
     mode(&bed.source().join("root.txt"), 0o600);
     let order = snapshot_order(&bed);
-    let taken = bed.checkouts.snapshot(&order, &bed.policy).await.unwrap();
+    let taken = bed.checkouts.snapshots.snapshot(&order, &bed.policy).await.unwrap();
     assert!(taken.left_out.join("\n").contains("root.txt"), "{:?}", taken.left_out);
     assert!(!has_secret(&bed));
     bed.put("work.txt", "changed\n");
-    let again = bed.checkouts.snapshot(&order, &bed.policy).await.unwrap();
+    let again = bed.checkouts.snapshots.snapshot(&order, &bed.policy).await.unwrap();
     let keep = bed.keep_repository();
     let shown = |commit: &str| bed.git(&keep, &["show", &format!("{commit}:worktree/work.txt")]);
     assert_eq!(
@@ -490,7 +490,7 @@ async fn snapshots_of_a_person_are_taken_with_the_rights_of_the_person() {
 async fn a_clone_of_another_user_is_made_kept_and_restored_as_that_user() {
     let Some(bed) = bed_of_root() else { return };
     let order = Order { run_as: Some(agent()), ..bed.order("one") };
-    let one = bed.checkouts.prepare(&order).await.unwrap();
+    let one = bed.checkouts.clones.prepare(&order).await.unwrap();
     let tree = bed.tree("one");
     for made in ["main.txt", ".git/HEAD", ".git/config", ".git/objects/info/alternates"] {
         assert_eq!(tree.join(made).symlink_metadata().unwrap().uid(), AGENT, "{made}");
@@ -502,7 +502,7 @@ async fn a_clone_of_another_user_is_made_kept_and_restored_as_that_user() {
     assert!(kept.proof.is_some(), "{:?}", kept.left_out);
     std::fs::remove_dir_all(tree.parent().unwrap()).unwrap();
     let restores = Some(restored(&kept, &one));
-    bed.checkouts.prepare(&Order { restores, ..order }).await.unwrap();
+    bed.checkouts.clones.prepare(&Order { restores, ..order }).await.unwrap();
     assert_eq!(std::fs::read_to_string(tree.join("open.txt")).unwrap(), "open\n");
     assert!(!tree.join("main.txt").exists());
     assert_eq!(tree.join("open.txt").metadata().unwrap().uid(), AGENT);
@@ -514,7 +514,7 @@ async fn a_clone_of_another_user_is_made_kept_and_restored_as_that_user() {
     let id = "one".parse().unwrap();
     let to = home.join("restored");
     let commit = &kept.kept_commit;
-    bed.checkouts.write_kept_to(&project, &id, commit, &to).await.unwrap();
+    bed.checkouts.results.write_kept_to(&project, &id, commit, &to).await.unwrap();
     assert_eq!(to.join("open.txt").metadata().unwrap().uid(), PERSON);
 }
 
@@ -548,13 +548,13 @@ async fn what_an_earlier_version_left_is_mended_once() {
     }
     symlink(bed.folder.path().join("secret"), bed.source().join("link")).unwrap();
 
-    let before = bed.checkouts.list_upgrades();
+    let before = bed.checkouts.keep.list_upgrades();
     let n_bytes: u64 = [&pack, &index].map(|file| file.metadata().unwrap().len()).iter().sum();
     assert_eq!((before.len(), before[0].n_bytes, before[0].left.len()), (1, n_bytes, 0));
 
-    let merged = bed.checkouts.merge(&bed.merge_order("one", &one)).await.unwrap();
+    let merged = bed.checkouts.results.merge(&bed.merge_order("one", &one)).await.unwrap();
     assert!(matches!(merged, Merged::Into { .. }), "{merged:?}");
-    let after = bed.checkouts.list_upgrades().pop().unwrap();
+    let after = bed.checkouts.keep.list_upgrades().pop().unwrap();
     let named: BTreeSet<&Path> = after.left.iter().map(Path::new).collect();
     let link = bed.source().join("link");
     assert_eq!(named, [&secret, &named_twice, &link].map(PathBuf::as_path).into());
@@ -572,6 +572,6 @@ async fn what_an_earlier_version_left_is_mended_once() {
     bed.git(&keep, &["fsck", "--no-dangling"]);
     // It is done once: what root leaves later is a person's own matter.
     lchown(bed.source().join("main.txt"), Some(0), Some(0)).unwrap();
-    bed.checkouts.prepare(&bed.order("two")).await.unwrap();
+    bed.checkouts.clones.prepare(&bed.order("two")).await.unwrap();
     assert_eq!(bed.source().join("main.txt").metadata().unwrap().uid(), 0);
 }

@@ -31,7 +31,7 @@ async fn a_source_in_the_place_of_another_one_and_a_dirty_one_give_what_their_he
     let bed = Bed::new();
     let (one, _) = bed.prepare("one").await;
     std::fs::rename(bed.source(), bed.folder.path().join("moved")).unwrap();
-    let refused = bed.checkouts.prepare(&bed.order("gone")).await;
+    let refused = bed.checkouts.clones.prepare(&bed.order("gone")).await;
     assert!(refused.is_err(), "the source exists again as an empty folder");
     bed.git(&bed.source(), &["init", "--quiet", "--initial-branch=main"]);
     bed.put("other.txt", "committed\n");
@@ -54,7 +54,7 @@ async fn a_partial_source_is_refused_with_the_reason_and_fetches_nothing() {
     let clone = ["clone", "--quiet", "--no-checkout", "--filter=blob:none", &from, "partial"];
     bed.git(bed.folder.path(), &clone);
     let order = Order { source: bed.folder.path().join("partial"), ..bed.order("one") };
-    let refused = bed.checkouts.prepare(&order).await.unwrap_err();
+    let refused = bed.checkouts.clones.prepare(&order).await.unwrap_err();
     let message = runtime::telemetry::ErrorChain(&refused).to_string();
     assert!(message.contains("partial clone"), "{message}");
     assert!(refused.needs_person());
@@ -79,7 +79,7 @@ async fn what_a_killed_git_left_in_the_keep_repository_is_in_nobodys_way() {
     std::fs::create_dir_all(keep.parent().unwrap().join(".q-one/objects")).unwrap();
     std::fs::write(tree.join(".git/index.lock"), "of the agent").unwrap();
     let next = Checkouts::new(bed.folder.path().join("workspaces"));
-    let kept = next.keep(&Bed::keep_order("one", &one), &bed.policy).await.unwrap();
+    let kept = next.clones.keep(&Bed::keep_order("one", &one), &bed.policy).await.unwrap();
     assert!(kept.proof.is_some(), "{kept:?}");
     assert!(remains.iter().all(|name| !keep.join(name).exists()));
     assert!(!keep.parent().unwrap().join(".q-one").exists());
@@ -119,18 +119,20 @@ async fn clones_and_the_source_are_not_in_each_other() {
     for (root, expected) in
         [(&inside, [&inside, &source]), (&folder, [&source, &folder]), (&link, [&link, &real])]
     {
-        bed.checkouts = Checkouts::with_configured_root(root.clone());
-        let refused = bed.checkouts.check_source(&bed.source()).await.unwrap_err();
+        let settings = HostSettings::new(root.clone());
+        let settings = HostSettings { is_root_configured: true, ..settings };
+        bed.checkouts = Checkouts::with_settings(settings);
+        let refused = bed.checkouts.clones.check_source(&bed.source()).await.unwrap_err();
         assert!(refused.needs_person());
         let named = expected.map(|path| format!("`{}`", path.display()));
         let message = refused.to_string();
         assert!(named.iter().all(|path| message.contains(path)), "{message}");
-        let refused = bed.checkouts.prepare(&bed.order("one")).await.unwrap_err();
+        let refused = bed.checkouts.clones.prepare(&bed.order("one")).await.unwrap_err();
         assert_eq!(refused.to_string(), message);
     }
     // Without a setting, a folder of the state may be in the repository.
     bed.checkouts = Checkouts::new(inside);
-    bed.checkouts.prepare(&bed.order("one")).await.unwrap();
+    bed.checkouts.clones.prepare(&bed.order("one")).await.unwrap();
 }
 
 #[tokio::test]
@@ -143,7 +145,8 @@ async fn a_branch_that_is_being_rebased_is_in_use() {
     bed.commit(&source, "second.txt", "second");
     let linked = bed.folder.path().join("linked");
     let stop = ["-c", "sequence.editor=sed -i 1ibreak", "rebase", "-i", "HEAD~1"];
-    let merge = || async { bed.checkouts.merge(&bed.merge_order("one", &one)).await.unwrap() };
+    let merge =
+        || async { bed.checkouts.results.merge(&bed.merge_order("one", &one)).await.unwrap() };
     for folder in [&source, &linked] {
         if *folder == linked {
             bed.git(&source, &["checkout", "--quiet", "-b", "other"]);

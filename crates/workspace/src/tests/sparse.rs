@@ -24,12 +24,12 @@ impl Bed {
         order: &Order,
         calls: &[&[&str]],
     ) -> Result<Prepared, CheckoutError> {
-        let prepared = self.checkouts.prepare_for_hook(order).await?;
+        let prepared = self.checkouts.clones.prepare_for_hook(order).await?;
         let tree = self.checkouts.places.directory(&order.project, &order.id, "");
         for call in calls {
             self.git(&tree, call);
         }
-        self.checkouts.note_hook_passed(order).await?;
+        self.checkouts.clones.note_hook_passed(order).await?;
         Ok(prepared)
     }
 
@@ -48,7 +48,7 @@ impl Bed {
     async fn uncommitted(&self, id: &str, prepared: &Prepared) -> String {
         let keep = Self::keep_order(id, prepared);
         let order = DiffOrder { keep, is_in_use: false, result: None, of: DiffKind::Uncommitted };
-        String::from_utf8(self.checkouts.diff(&order).await.unwrap()).unwrap()
+        String::from_utf8(self.checkouts.results.diff(&order).await.unwrap()).unwrap()
     }
 }
 
@@ -75,7 +75,7 @@ async fn a_clone_of_some_folders_takes_no_other_file_for_removed() {
     let diff = bed.uncommitted("one", &one).await;
     assert!(!diff.contains("b/other"), "{diff}");
     let order = MergeOrder { with_uncommitted: true, ..bed.merge_order("one", &one) };
-    let merged = bed.checkouts.merge(&order).await.unwrap();
+    let merged = bed.checkouts.results.merge(&order).await.unwrap();
     assert!(matches!(merged, Merged::Into { .. }), "{merged:?}");
     let read = |name: &str| std::fs::read_to_string(bed.source().join(name)).unwrap_or_default();
     let found = ["a/x", "a/y", "b/other", "b/y", "b/new", "c/d/z"].map(read);
@@ -121,7 +121,7 @@ async fn a_clone_of_some_folders_comes_back_with_these_folders() {
     let kept = bed.keep("one", &one).await;
     let to = bed.folder.path().join("copy");
     let (project, id) = ("shop".parse().unwrap(), "one".parse().unwrap());
-    bed.checkouts.write_kept_to(&project, &id, &kept.kept_commit, &to).await.unwrap();
+    bed.checkouts.results.write_kept_to(&project, &id, &kept.kept_commit, &to).await.unwrap();
     assert!(to.join("b/new").exists() && !to.join("b/other").exists());
     // A hook that chooses nothing changes nothing.
     let restores = Some(restored(&kept, &one));
@@ -130,7 +130,7 @@ async fn a_clone_of_some_folders_comes_back_with_these_folders() {
         let again = if has_hook {
             bed.prepare_with_hook(&order, &[]).await.unwrap()
         } else {
-            bed.checkouts.prepare(&order).await.unwrap()
+            bed.checkouts.clones.prepare(&order).await.unwrap()
         };
         assert_eq!(bed.present(id), ["a/x"], "{id}");
         let tree = bed.tree(id);
@@ -145,7 +145,7 @@ async fn a_clone_of_some_folders_comes_back_with_these_folders() {
     let kept = bed.keep("four", &four).await;
     let restores = Some(restored(&kept, &four));
     let order = Order { restores, ..bed.order("five") };
-    let five = bed.checkouts.prepare(&order).await.unwrap();
+    let five = bed.checkouts.clones.prepare(&order).await.unwrap();
     assert_eq!(bed.present("five"), FILES);
     assert_eq!(bed.keep("five", &five).await.n_uncommitted, 0);
 }

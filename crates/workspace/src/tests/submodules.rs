@@ -33,7 +33,7 @@ impl Bed {
 
     async fn prepare_with(&self, id: &str) -> Result<Prepared, CheckoutError> {
         let order = Order { submodules: true, ..self.order(id) };
-        self.checkouts.prepare(&order).await
+        self.checkouts.clones.prepare(&order).await
     }
 }
 
@@ -71,11 +71,11 @@ async fn new_clones_have_the_files_of_submodules_and_of_those_in_them() {
         let keep = Bed::keep_order(&id, &one);
         let (proof, kept_commit) = (kept.proof.clone().unwrap(), kept.kept_commit.clone());
         let order = RemoveOrder { keep, proof, kept_commit };
-        let removal = bed.checkouts.remove(&order, &bed.policy).await.unwrap();
+        let removal = bed.checkouts.clones.remove(&order, &bed.policy).await.unwrap();
         assert_eq!(removal, Removal::Removed);
         let restores = Some(restored(&kept, &one));
         let order = Order { restores, submodules: true, ..bed.order(&id) };
-        bed.checkouts.prepare(&order).await.unwrap();
+        bed.checkouts.clones.prepare(&order).await.unwrap();
         assert_eq!(std::fs::read_to_string(sub.join("new.txt")).unwrap(), "in a submodule");
         assert_eq!(std::fs::read_to_string(inner.join("inner.txt")).unwrap(), "inner");
         assert_eq!(bed.git(&tree, &["status", "--porcelain"]), "");
@@ -153,13 +153,13 @@ async fn submodules_at_a_forge_are_fetched_from_its_host_only() {
         is_of_fork: false,
     });
     let order = Order { forge, submodules: true, ..bed.order("item") };
-    let refused = chain(&bed.checkouts.prepare(&order).await.unwrap_err());
+    let refused = chain(&bed.checkouts.clones.prepare(&order).await.unwrap_err());
     assert!(refused.starts_with("submodule `lib`: its commit"), "{refused}");
     // The fetch from the forge notes why.
     let remote = Remote { url: upstream, user: "git", token: Secret::new("hunter2") };
     let project: ProjectId = "shop".parse().unwrap();
-    bed.checkouts.note_submodules(&project, &commit, &remote).await.unwrap();
-    let refused = chain(&bed.checkouts.prepare(&order).await.unwrap_err());
+    bed.checkouts.remotes.note_submodules(&project, &commit, &remote).await.unwrap();
+    let refused = chain(&bed.checkouts.clones.prepare(&order).await.unwrap_err());
     assert!(refused.contains("the project's own host is `git.example`"), "{refused}");
 }
 
@@ -228,7 +228,7 @@ async fn a_file_of_lfs_is_no_change_if_it_is_the_one_of_its_pointer() {
     let keep = Bed::keep_order("one", &one);
     let (proof, kept_commit) = (kept.proof.clone().unwrap(), kept.kept_commit.clone());
     let order = RemoveOrder { keep, proof, kept_commit };
-    bed.checkouts.remove(&order, &bed.policy).await.unwrap();
+    bed.checkouts.clones.remove(&order, &bed.policy).await.unwrap();
     bed.prepare_again("one", &one, &kept).await.unwrap();
     assert_eq!(std::fs::read_to_string(tree.join("one.bin")).unwrap(), "ONE");
     assert!(old.join("aabb").exists() && store.join(&id).exists());
@@ -242,7 +242,7 @@ async fn new_clones_have_the_files_of_lfs_that_the_source_has() {
     bed.git(&bed.source(), &["add", "."]);
     bed.git(&bed.source(), &["commit", "--quiet", "-m", "an address"]);
     let order = Order { lfs: true, ..bed.order("one") };
-    let one = bed.checkouts.prepare(&order).await.unwrap();
+    let one = bed.checkouts.clones.prepare(&order).await.unwrap();
     let tree = bed.tree("one");
     let read = |name: &str| std::fs::read_to_string(tree.join(name)).unwrap();
     let is_there = has_lfs();
@@ -267,9 +267,9 @@ async fn new_clones_have_the_files_of_lfs_that_the_source_has() {
     let keep = Bed::keep_order("one", &one);
     let (proof, kept_commit) = (kept.proof.clone().unwrap(), kept.kept_commit.clone());
     let remove = RemoveOrder { keep, proof, kept_commit };
-    bed.checkouts.remove(&remove, &bed.policy).await.unwrap();
+    bed.checkouts.clones.remove(&remove, &bed.policy).await.unwrap();
     let again = Order { restores: Some(restored(&kept, &one)), ..order };
-    bed.checkouts.prepare(&again).await.unwrap();
+    bed.checkouts.clones.prepare(&again).await.unwrap();
     assert_eq!((read("one.bin"), read("four.bin")), ("one".into(), "four".into()));
     assert_eq!(bed.git(&tree, &["config", "filter.lfs.required"]), "true");
     assert_eq!(bed.git(&tree, &["status", "--porcelain"]), "");

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::symlink;
 
 use super::*;
+use crate::Checkouts;
 
 #[test]
 fn an_upgrade_without_room_changes_nothing_and_names_the_bytes() {
@@ -52,14 +53,14 @@ fn an_upgrade_tells_how_much_it_has_copied() {
     let project = "shop".parse().unwrap();
     let said = std::cell::RefCell::new(BTreeSet::new());
     let note = |copying: Copying| {
-        lock(&checkouts.upgrading).insert(folder.path().join("shop"), copying);
-        said.borrow_mut().extend(checkouts.upgrade_progress(&project));
+        lock(&checkouts.keep.upgrading).insert(folder.path().join("shop"), copying);
+        said.borrow_mut().extend(checkouts.keep.upgrade_progress(&project));
     };
     let shared = shared_files(&objects, None).unwrap();
     replace_shared(&objects, shared, || None, note).unwrap();
     let said = said.into_inner();
     assert!(said.contains("the upgrade has copied 0 B of 12 B") && said.len() == 2, "{said:?}");
-    assert_eq!(checkouts.upgrade_progress(&"other".parse().unwrap()), None);
+    assert_eq!(checkouts.keep.upgrade_progress(&"other".parse().unwrap()), None);
 }
 
 #[test]

@@ -21,7 +21,7 @@ impl Task {
     }
 
     async fn merge_wish(&self, style: MergeStyle, wish: HookWish) -> Merged {
-        self.bed.checkouts.merge(&self.with_wish(style, wish)).await.unwrap()
+        self.bed.checkouts.results.merge(&self.with_wish(style, wish)).await.unwrap()
     }
 
     async fn run(&self, style: MergeStyle) -> Merged {
@@ -67,7 +67,7 @@ impl Task {
             }
         };
         tokio::select! {
-            merged = self.bed.checkouts.merge(&order) => panic!("{merged:?}"),
+            merged = self.bed.checkouts.results.merge(&order) => panic!("{merged:?}"),
             () = begun => {}
         }
         assert!(self.record().exists() && self.has("work.txt"));
@@ -77,13 +77,13 @@ impl Task {
     /// Returns the files of each merge that was left, as the next daemon finds them.
     async fn left(&self) -> Vec<Vec<String>> {
         let next = Checkouts::new(self.bed.folder.path().join("workspaces"));
-        next.left_merges().await.into_iter().map(|merge| merge.files).collect()
+        next.trees.left_merges().await.into_iter().map(|merge| merge.files).collect()
     }
 
     /// Does what the next daemon does first.
     async fn restart(&self) {
         let next = Checkouts::new(self.bed.folder.path().join("workspaces"));
-        next.end_interrupted_merges().await;
+        next.trees.end_interrupted_merges().await;
         assert!(!self.record().exists());
     }
 }
@@ -152,7 +152,7 @@ async fn only_hooks_that_judge_are_named_and_nothing_changes() {
         {
             let hooks = HookRule { setting, wish, ..own };
             let order = MergeOrder { hooks, ..task.order(style, Repeat::Once) };
-            let merged = task.bed.checkouts.merge(&order).await.unwrap();
+            let merged = task.bed.checkouts.results.merge(&order).await.unwrap();
             assert!(matches!(merged, Merged::HooksAsk { may_run: false, .. }), "{merged:?}");
         }
     }
@@ -323,7 +323,7 @@ async fn a_hook_that_never_ends_is_ended_with_all_its_processes() {
         HookRule { wish: HookWish::Run, timeout: Duration::from_secs(2), ..HookRule::default() };
     let before = task.state();
     let order = MergeOrder { hooks, ..task.order(MergeStyle::Merge, Repeat::Once) };
-    let merged = task.bed.checkouts.merge(&order).await.unwrap();
+    let merged = task.bed.checkouts.results.merge(&order).await.unwrap();
     let Merged::HookRefused { said, .. } = merged else { panic!("{merged:?}") };
     assert!(said.contains("did not end within 2 s"), "{said}");
     assert_eq!(task.state(), before);
@@ -450,7 +450,7 @@ async fn a_merge_waits_until_an_earlier_one_is_undone() {
     task.cut_off().await;
     std::fs::write(task.lock(), "").unwrap();
     let order = task.with_wish(MergeStyle::Merge, HookWish::Skip);
-    let refused = task.bed.checkouts.merge(&order).await.unwrap_err().to_string();
+    let refused = task.bed.checkouts.results.merge(&order).await.unwrap_err().to_string();
     assert!(refused.contains("index.lock") && refused.contains(" ago"), "{refused}");
     assert!(task.record().exists());
     std::fs::remove_file(task.lock()).unwrap();
@@ -514,7 +514,7 @@ async fn a_hook_runs_as_the_owner_of_the_repository() {
     give(&task.bed.source(), PERSON);
     let hooks = HookRule { wish: HookWish::Run, agents_have_users: true, ..HookRule::default() };
     let order = MergeOrder { hooks, ..task.order(MergeStyle::Merge, Repeat::Once) };
-    let merged = task.bed.checkouts.merge(&order).await.unwrap();
+    let merged = task.bed.checkouts.results.merge(&order).await.unwrap();
     assert!(matches!(merged, Merged::Into { .. }), "{merged:?}");
     assert_eq!(task.bed.read(".git/uid"), format!("{PERSON}\n"));
     for name in ["work.txt", ".git/uid", ".git/index"] {

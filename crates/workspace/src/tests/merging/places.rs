@@ -83,7 +83,7 @@ async fn merge_as(at: At, owner: Option<u32>, wish: HookWish) {
     };
     settle();
     let order = Order { source: source.clone(), ..bed.order("one") };
-    let prepared = bed.checkouts.prepare(&order).await.unwrap();
+    let prepared = bed.checkouts.clones.prepare(&order).await.unwrap();
     bed.commit(&bed.tree("one"), "work.txt", "work\n");
     let result = bed.keep("one", &prepared).await.head_commit.unwrap();
     for (way, style, n_parents) in WAYS {
@@ -98,7 +98,7 @@ async fn merge_as(at: At, owner: Option<u32>, wish: HookWish) {
         let order = bed.merge_order("one", &prepared);
         let hooks = HookRule { wish, ..HookRule::default() };
         let order = MergeOrder { style, source: source.clone(), into, hooks, ..order };
-        let merged = bed.checkouts.merge(&order).await.unwrap();
+        let merged = bed.checkouts.results.merge(&order).await.unwrap();
         let Merged::Into { branch, commit } = merged else { panic!("{said}: {merged:?}") };
         assert_eq!((branch.as_str(), &tip()), (way, &commit), "{said}");
         assert_eq!(commit == result, way == "ff", "{said}");
@@ -114,7 +114,7 @@ async fn merge_as(at: At, owner: Option<u32>, wish: HookWish) {
             let found = place.join("work.txt").metadata().unwrap().uid();
             assert_eq!(found, owner.unwrap_or(found), "{said}");
         }
-        let again = bed.checkouts.merge(&order).await.unwrap();
+        let again = bed.checkouts.results.merge(&order).await.unwrap();
         assert!(matches!(again, Merged::Already { .. }), "{said}: {again:?}");
         let judged = std::fs::read_to_string(common.join("judged")).unwrap_or_default();
         let _ = std::fs::remove_file(common.join("judged"));

@@ -84,7 +84,7 @@ async fn merge_with_key(owner: Option<u32>) {
         }
         let hooks = HookRule { wish: HookWish::Run, ..HookRule::default() };
         let order = MergeOrder { hooks, ..task.order(style, Repeat::Once) };
-        let merged = task.bed.checkouts.merge(&order).await.unwrap();
+        let merged = task.bed.checkouts.results.merge(&order).await.unwrap();
         assert!(matches!(merged, Merged::Into { .. }), "{style:?} {owner:?}: {merged:?}");
         let (n_made, good) = if style == MergeStyle::Rebase { ("-2", "G\nG") } else { ("-1", "G") };
         let signatures = task.git(&["log", "--first-parent", "--format=%G?", n_made]);
@@ -108,7 +108,7 @@ async fn a_key_with_a_passphrase_refuses_the_merge() {
     }
     let before = task.head();
     let order = task.order(MergeStyle::Squash, Repeat::Once);
-    let refused = task.bed.checkouts.merge(&order).await.unwrap_err().to_string();
+    let refused = task.bed.checkouts.results.merge(&order).await.unwrap_err().to_string();
     assert!(refused.contains("`commit.gpgsign`"), "{refused}");
     assert_eq!((task.head(), task.has("work.txt")), (before, false));
 }
@@ -119,7 +119,7 @@ async fn a_merge_that_cannot_be_signed_is_refused_in_the_words_of_git() {
     task.signs_by("cat >/dev/null; echo no secret key >&2; exit 2");
     let before = task.head();
     let order = task.order(MergeStyle::Merge, Repeat::Once);
-    let refused = task.bed.checkouts.merge(&order).await.unwrap_err().to_string();
+    let refused = task.bed.checkouts.results.merge(&order).await.unwrap_err().to_string();
     assert!(refused.contains("`commit.gpgsign`") && refused.contains("no secret key"), "{refused}");
     assert_eq!((task.head(), task.has("work.txt")), (before, false));
 }
