@@ -11,11 +11,11 @@ use rustix::fs::{Access, access};
 
 use super::git::GitError;
 use super::objects::open;
-use super::refs::read_text;
 use super::repository::Repository;
 use super::rights::run_as;
 use super::source::Source;
 use super::temporary::{Settings, TemporaryRepository};
+use super::text::read_text;
 use super::{CheckoutError, Clones, Result, blocking};
 use domain::workspace::{Folder, FolderRepository};
 

@@ -16,10 +16,10 @@ use super::git::GitError;
 use super::handover::finish_handover;
 use super::lending::let_others_enter;
 use super::objects::{is_folder, names_in};
-use super::refs::read_text;
 use super::rights::{Owner, give, run_as};
 use super::source::{Head, Source};
 use super::temporary::{Settings, make_repository, remove_remains};
+use super::text::{read_text, value_of};
 use super::upgrade::MENDED;
 use super::{
     CheckoutError, Git, KeepRepositories, KeepState, LENT, Place, Result, make_folder,
@@ -189,8 +189,8 @@ impl KeepRepositories {
     /// of the project.
     pub(super) async fn guard_objects(&self, place: &Place) -> Result<()> {
         let text = place.as_keeper(|keep| Ok(read_text(&keep.join("config"))))?;
-        let text = text.unwrap_or_default();
-        let is_guarded = text.to_ascii_lowercase().contains("preciousobjects");
+        let is_guarded =
+            text.is_some_and(|text| value_of(&text, "extensions", "preciousObjects").is_some());
         let has_clone = || {
             let mut names = names_in(&place.project).into_iter();
             names.any(|name| place.project.join(name).join("tree").is_dir())

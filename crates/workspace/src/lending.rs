@@ -23,9 +23,9 @@ use std::path::{Path, PathBuf};
 use super::keep_repository::{SOURCE, make_new};
 use super::keeping::uncommitted_ref;
 use super::objects::{lines, names_in};
-use super::refs::read_text;
 use super::remote::FORGE;
 use super::rights::{Owner, give, open_passage, run_as, set_mode};
+use super::text::{borrowed_folders, read_text};
 use super::transfer::revisions;
 use super::{
     CheckoutError, Clones, Git, KeepRepositories, LENT, Place, Result, SCRATCH, WorkFiles,
@@ -49,7 +49,7 @@ pub(super) fn alternates(owner: Option<Owner>) -> String {
 /// Returns whether the clone with these files borrows from the keep repository.
 pub(super) fn borrows_from_keep(tree: &Path) -> bool {
     let borrowed = read_text(&tree.join(".git/objects/info/alternates"));
-    borrowed.is_some_and(|text| text.contains("/keep.git/"))
+    borrowed.is_some_and(|text| borrowed_folders(&text).any(|folder| folder.contains("/keep.git/")))
 }
 
 impl Clones {

@@ -66,6 +66,7 @@ mod sparse;
 mod strays;
 mod submodules;
 mod temporary;
+mod text;
 mod transfer;
 mod trees;
 mod upgrade;

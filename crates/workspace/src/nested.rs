@@ -31,9 +31,10 @@ use std::path::{Path, PathBuf};
 use super::git::GitError;
 use super::keeping::{Files, size_of};
 use super::objects::{lines, open};
-use super::refs::{Refs, read_text, refs_in};
+use super::refs::{Refs, refs_in};
 use super::repository::Repository;
 use super::rights::{blocking_as, open_passage, run_as};
+use super::text::{borrowed_folders, read_text};
 use super::walk::Walk;
 use super::{CheckoutError, Git, KeepPolicy, Place, Result, WorkFiles, make_folder};
 use domain::workspace::KeepOrder;
@@ -154,7 +155,7 @@ impl Texts {
 
     /// Returns why objects are missing.
     fn missing(&self) -> String {
-        match self.borrowed.as_deref().and_then(|text| text.lines().next()) {
+        match self.borrowed.as_deref().and_then(|text| borrowed_folders(text).next()) {
             Some(folder) => {
                 format!("some of its objects are missing; it borrows those of `{folder}`")
             }

@@ -6,9 +6,9 @@
 use std::path::PathBuf;
 
 use super::objects::names_in;
-use super::refs::read_text;
 use super::rights::blocking_as;
 use super::source::Source;
+use super::text::{only_line, read_text};
 use super::{CheckoutError, Place, Result, Results, SourceTrees};
 use domain::workspace::{PublishOrder, Published, fitting, numbered};
 use machine::crash_point::{self, CrashPoint};
@@ -100,7 +100,7 @@ impl SourceTrees {
             let is_there = |own: PathBuf| {
                 ["rebase-merge", "rebase-apply"].into_iter().any(|rebase| {
                     let name = read_text(&own.join(rebase).join("head-name"));
-                    name.is_some_and(|name| name.trim_end() == wanted)
+                    name.is_some_and(|name| only_line(&name) == wanted)
                 })
             };
             Ok(all.chain([common]).any(is_there))

@@ -4,13 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::Path;
 
-use super::objects::{is_folder, names_in, open};
+use super::objects::{is_folder, names_in};
 use super::rights::blocking_as;
+use super::text::{id_of_ref, is_id, only_line, packed_refs, read_text, ref_of_head};
 use super::{Place, Result};
 use domain::workspace::{CheckedOut, Tip};
 
-/// The largest file of refs or logs that is read, in bytes.
-const MAX_TEXT: u64 = 16 * 1024 * 1024;
 /// The longest name of a branch that is used, in bytes.
 const MAX_NAME: usize = 255;
 /// The files of `.git` that name commits beside `refs` and `logs`.
@@ -54,7 +53,7 @@ impl Refs {
         let mut seen = BTreeSet::new();
         let mut tips: Vec<Tip> = Vec::new();
         for (head, place) in here.chain(linked) {
-            let name = head.strip_prefix("ref: ").map(str::trim);
+            let name = ref_of_head(head);
             let at = name.map_or(Some(head.trim()), |name| self.refs.get(name).map(String::as_str));
             seen.extend(name);
             if let Some(commit) = at.filter(|id| is_id(id)) {
@@ -100,8 +99,8 @@ impl Refs {
 
     pub(super) fn head_commit(&self) -> Option<&String> {
         let head = self.head.as_deref()?;
-        match head.strip_prefix("ref: ") {
-            Some(name) => self.refs.get(name.trim()),
+        match ref_of_head(head) {
+            Some(name) => self.refs.get(name),
             None => self.named.get(head.trim()),
         }
     }
@@ -139,7 +138,7 @@ pub(super) fn refs_in(own: &Path, common: &Path) -> Refs {
         let text = read_text(&common.join(&head));
         // Git notes a work tree also after its folder was removed.
         let own = common.join("worktrees").join(&worktree);
-        let place = read_text(&own.join("gitdir")).map(|place| own.join(place.trim()));
+        let place = read_text(&own.join("gitdir")).map(|place| own.join(only_line(&place)));
         let is_there = place.is_some_and(|place| place.exists());
         refs.linked.extend(text.clone().map(|head| (head, is_there)));
         refs.note(&head, text);
@@ -152,13 +151,6 @@ pub(super) fn refs_in(own: &Path, common: &Path) -> Refs {
         refs.note_below(own, Path::new("refs"));
     }
     refs
-}
-
-pub(super) fn read_text(path: &Path) -> Option<String> {
-    use std::io::Read as _;
-    let mut bytes = Vec::new();
-    open(path).ok()?.take(MAX_TEXT).read_to_end(&mut bytes).ok()?;
-    Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 impl Refs {
@@ -184,7 +176,7 @@ impl Refs {
             self.named.insert(word.to_owned());
         }
         if name.starts_with("refs/")
-            && let Some(id) = text.split_whitespace().next().filter(|id| is_id(id))
+            && let Some(id) = id_of_ref(&text)
         {
             self.refs.insert(name.to_owned(), id.to_owned());
         }
@@ -192,11 +184,8 @@ impl Refs {
     }
 
     fn note_packed(&mut self, text: Option<String>) {
-        for line in text.iter().flat_map(|text| text.lines()) {
-            if let Some((id, name)) = line.split_once(' ').filter(|(id, _)| is_id(id)) {
-                self.refs.insert(name.to_owned(), id.to_owned());
-            }
-        }
+        let packed = text.iter().flat_map(|text| packed_refs(text));
+        self.refs.extend(packed.map(|(name, id)| (name.to_owned(), id.to_owned())));
         self.note("packed-refs", text);
     }
 
@@ -225,11 +214,4 @@ fn branch_in(name: &str) -> Option<String> {
     let is_plain =
         branch.len() <= MAX_NAME && !branch.contains(|c: char| c.is_whitespace() || c.is_control());
     is_plain.then(|| branch.to_owned())
-}
-
-/// Returns whether a word is the id of an object, by SHA-1 or SHA-256.
-pub(super) fn is_id(word: &str) -> bool {
-    matches!(word.len(), 40 | 64)
-        && word.bytes().all(|b| b.is_ascii_hexdigit())
-        && word.bytes().any(|b| b != b'0')
 }

@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use super::objects::is_folder;
-use super::refs::read_text;
+use super::text::{named_repository, only_line, read_text, value_of};
 
 /// The folders of a repository that belong to one work tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,10 +31,10 @@ impl Repository {
         let own = if entry.metadata().ok()?.is_dir() {
             entry
         } else {
-            top.join(read_text(&entry)?.strip_prefix("gitdir: ")?.trim_end())
+            top.join(named_repository(&read_text(&entry)?)?)
         };
         let common = match read_text(&own.join("commondir")) {
-            Some(common) => own.join(common.trim_end()),
+            Some(common) => own.join(only_line(&common)),
             None => own.clone(),
         };
         let is_repository = own.join("HEAD").is_file() && common.join("objects").is_dir();
@@ -80,9 +80,9 @@ impl Repository {
     /// Returns the format of its ids: `sha1` or `sha256`.
     pub(super) fn format(&self) -> &'static str {
         let config = read_text(&self.common.join("config")).unwrap_or_default();
-        let is_format = |line: &&str| line.to_ascii_lowercase().contains("objectformat");
-        let is_long = |line: &str| line.to_ascii_lowercase().contains("sha256");
-        if config.lines().find(is_format).is_some_and(is_long) { "sha256" } else { "sha1" }
+        let format = value_of(&config, "extensions", "objectFormat");
+        let is_long = format.is_some_and(|format| format.eq_ignore_ascii_case("sha256"));
+        if is_long { "sha256" } else { "sha1" }
     }
 
     /// Returns whether its refs are in a database, which cannot be read as text.
@@ -131,7 +131,7 @@ pub fn git_folders(directory: &Path) -> Vec<PathBuf> {
         let Repository { own, common } = Repository::of(&top).filter(|_| kind.is_file())?;
         let own = own.canonicalize().ok()?;
         let common = common.canonicalize().ok()?;
-        let back = own.join(read_text(&own.join("gitdir"))?.trim_end()).canonicalize().ok()?;
+        let back = own.join(only_line(&read_text(&own.join("gitdir"))?)).canonicalize().ok()?;
         let is_around = own.parent() == Some(common.join("worktrees").as_path());
         (is_around && back == entry).then(|| vec![common, own])
     });
@@ -212,6 +212,22 @@ mod tests {
         assert_eq!(git_folders(&below), [] as [PathBuf; 0], "their link back names another file");
         std::fs::remove_file(&git).unwrap();
         assert_eq!(git_folders(&folder), [] as [PathBuf; 0], "no repository");
+    }
+
+    #[test]
+    fn the_format_of_ids_is_that_of_the_setting() {
+        let folder = tempfile::tempdir().unwrap();
+        for (config, format) in [
+            ("[core]\n\tbare = true\n", "sha1"),
+            ("[extensions]\n\tobjectformat = sha256\n", "sha256"),
+            ("[extensions]\n\tobjectFormat = sha1\n\tobjectFormat = sha256\n", "sha256"),
+            ("# objectFormat = sha256\n", "sha1"),
+            ("[user]\n\tobjectFormat = sha256\n", "sha1"),
+        ] {
+            std::fs::write(folder.path().join("config"), config).unwrap();
+            let repository = Repository::bare(folder.path().to_owned());
+            assert_eq!(repository.format(), format, "{config:?}");
+        }
     }
 
     #[test]

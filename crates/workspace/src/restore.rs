@@ -10,6 +10,7 @@ use super::refs::Refs;
 use super::rights::{Owner, blocking_as};
 use super::source::entries;
 use super::temporary::{Settings, TemporaryRepository};
+use super::text::ref_of_head;
 use super::{Place, Result, WorkFiles, blocking};
 use domain::workspace::{Order, Restored};
 
@@ -74,7 +75,7 @@ impl WorkFiles {
                 on_own(&["update-ref", &beside, result]).run().await?;
             }
         }
-        if let Some(name) = head.strip_prefix("ref: ") {
+        if let Some(name) = ref_of_head(head) {
             let find = ["show-ref", "--verify", "--quiet", name];
             if !is_wanted(name) || !refs.iter().any(|(other, _)| other == name) {
                 return Ok(());

@@ -24,11 +24,12 @@ use super::git::GitError;
 use super::keep_repository::ATTRIBUTES;
 use super::keeping::Files;
 use super::objects::{names_in, open};
-use super::refs::{Refs, is_id, read_text, refs_in};
+use super::refs::{Refs, refs_in};
 use super::repository::Repository;
 use super::rights::{Owner, blocking_as, is_root_here};
 use super::source::{Source, check_entries, check_folders, owner_of_work_tree};
 use super::temporary::{Settings, TemporaryRepository};
+use super::text::{is_id, read_text};
 use super::walk::{find_refused, find_unreadable, path_within};
 use super::{
     CheckoutError, KeepPolicy, Place, Result, Snapshots, WorkFiles, blocking, make_folder, rename,

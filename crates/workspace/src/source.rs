@@ -10,9 +10,9 @@ use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 use super::git::{Call, Ended, Git, GitError};
-use super::refs::is_id;
 use super::repository::{Repository, find_work_tree};
 use super::rights::{Owner, is_open_to_others, is_root_here, run_as};
+use super::text::is_id;
 use super::{CheckoutError, Result, blocking};
 use machine::sys::ownership::is_changed_by_others;
 use machine::sys::user_names::name_of;

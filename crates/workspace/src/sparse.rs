@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 
 use super::create::{MADE, read_made};
 use super::inside::{InTheWay, Inside};
-use super::refs::read_text;
 use super::rights::{Owner, blocking_as};
 use super::source::entries;
+use super::text::{read_text, value_of};
 use super::{CheckoutError, Clones, Place, Result, WorkFiles, write};
 use domain::workspace::{Cone, Prepared};
 
@@ -173,10 +173,7 @@ pub(super) async fn make_beginning(subdirectory: &str, made: &Place) -> Result<(
 fn read_cone(own: &Path) -> Option<Cone> {
     let is_sparse = |file: &str| {
         let text = read_text(&own.join(file))?;
-        let settings = text.lines().filter_map(|line| line.split_once('='));
-        let mut set =
-            settings.filter(|(name, _)| name.trim().eq_ignore_ascii_case("sparseCheckout"));
-        Some(set.next_back()?.1.trim() == "true")
+        value_of(&text, "core", "sparseCheckout").map(|value| value == "true")
     };
     // Git writes the setting for one work tree, which comes before that of the repository.
     if !is_sparse("config.worktree").or_else(|| is_sparse("config")).unwrap_or(false) {

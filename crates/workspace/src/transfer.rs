@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use super::git::{Call, GitError};
 use super::keep_repository::SOURCE;
 use super::objects::lines;
-use super::refs::{is_id, read_text};
 use super::rights::blocking_as;
 use super::source::{Head, Source};
+use super::text::{ids_of_lines, is_id, read_text};
 use super::{CheckoutError, Git, Place, Result, rename, write};
 use machine::sys::user_names::name_of;
 
@@ -161,7 +161,7 @@ impl Git {
     ) -> Result<BTreeSet<String>> {
         let check = ["cat-file", "--batch-check=%(objectname)"];
         let listed = source.git(self, check).input(lines(ids)).long().text().await?;
-        Ok(listed.lines().filter(|line| is_id(line)).map(str::to_owned).collect())
+        Ok(ids_of_lines(&listed).map(str::to_owned).collect())
     }
 
     /// Returns whether the keep repository has all that `wanted` reach. It has what `known` reach.
@@ -269,8 +269,7 @@ impl Git {
         let ours = place.as_keeper(|keep| Ok(read_text(&keep.join("shallow"))))?;
         let ours = ours.unwrap_or_default();
         // A commit that is there already, perhaps of an agent, keeps its parents.
-        let theirs: BTreeSet<String> =
-            theirs.lines().filter(|line| is_id(line)).map(str::to_owned).collect();
+        let theirs: BTreeSet<String> = ids_of_lines(&theirs).map(str::to_owned).collect();
         let there = self.kinds(place, theirs.iter()).await?;
         let new = theirs.iter().filter(|id| !there.contains_key(*id)).map(String::as_str);
         let all: BTreeSet<&str> = ours.lines().chain(new).collect();

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use crate::git::Call;
 use crate::nested::Nested;
-use crate::refs::is_id;
 use crate::rights::{Owner, blocking_as};
 use crate::source::entries;
+use crate::text::is_id;
 use crate::{CheckoutError, KeepPolicy, Place, Result, WorkFiles, remove_folder};
 
 /// The trees of the files.

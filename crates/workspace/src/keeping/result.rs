@@ -6,9 +6,10 @@ use crate::git::GitError;
 use crate::keep_repository::SOURCE;
 use crate::keeping::count;
 use crate::objects::lines;
-use crate::refs::{Refs, is_id};
+use crate::refs::Refs;
 use crate::remote::FORGE;
 use crate::sparse::find_made;
+use crate::text::ids_of_lines;
 use crate::transfer::revisions;
 use crate::{CheckoutError, Clones, Place, Result};
 use domain::workspace::{Content, Found, KeepOrder, NewCommits, Order, OtherTip, Tip, find_result};
@@ -114,7 +115,7 @@ impl Clones {
         // Work that an earlier version kept has no such list.
         Ok((listed.code == Some(0)).then(|| {
             let listed = String::from_utf8_lossy(&listed.stdout);
-            listed.lines().filter(|line| is_id(line)).map(str::to_owned).collect()
+            ids_of_lines(&listed).map(str::to_owned).collect()
         }))
     }
 

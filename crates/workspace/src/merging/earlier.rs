@@ -8,8 +8,8 @@
 use std::path::PathBuf;
 
 use super::{BranchMove, MergeOrder, Merged, ON_THE_WAY, Sides};
-use crate::refs::is_id;
 use crate::source::Source;
+use crate::text::is_id;
 use crate::{Clones, Place, Result, Results};
 use domain::workspace::{Commit, EarlierMerges, REVERTS, Repeat, Reverted, find_reverted};
 use domain::{ProjectId, WorkspaceId};

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::objects::names_in;
-use crate::refs::read_text;
+use crate::text::read_text;
 use crate::{CheckoutError, Result, rename, write};
 use domain::WorkspaceId;
 

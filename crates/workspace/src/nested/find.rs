@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use super::{IS_LINK, PARTS, Part, PartKind};
 use crate::Place;
 use crate::objects::short_hash;
-use crate::refs::read_text;
 use crate::repository::Repository;
 use crate::rights::may_read;
+use crate::text::{named_repository, only_line, read_text};
 
 /// The longest file of a name that git refuses, in bytes. It is held in memory while it is taken.
 const MAX_FILE: u64 = 64 << 20;
@@ -82,10 +82,10 @@ fn repository_at(
     let mut own = path.to_owned();
     if kind.is_file() {
         let text = read_text(&tree.join(path)).unwrap_or_default();
-        let Some(named) = text.strip_prefix("gitdir: ") else {
+        let Some(named) = named_repository(&text) else {
             return Ok(None);
         };
-        let folder = tree.join(path.parent().unwrap_or(path)).join(named.trim_end());
+        let folder = tree.join(path.parent().unwrap_or(path)).join(named);
         if !folder.exists() {
             return Ok(None);
         }
@@ -97,7 +97,7 @@ fn repository_at(
         return Ok(None);
     };
     let common = match read_text(&folder.join("commondir")) {
-        Some(named) => inside(folder.join(named.trim_end()))
+        Some(named) => inside(folder.join(only_line(&named)))
             .ok_or("the repository that it belongs to is not in the clone")?,
         None => own.clone(),
     };

@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 
 use super::{MAX_PARTS, Nested, Part, PartKind, path_in};
 use crate::objects::is_folder;
-use crate::refs::is_id;
 use crate::rights::{blocking_as, may_read};
 use crate::source::entries;
+use crate::text::is_id;
 use crate::{Place, Result, WorkFiles};
 
 /// The index for the tree with the submodules, which earlier versions left in the folder of a

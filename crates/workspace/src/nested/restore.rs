@@ -9,10 +9,11 @@ use super::{LFS, PARTS, path_in, raw_objects};
 use crate::inside::{InTheWay, Inside};
 use crate::lending::alternates;
 use crate::objects::lines;
-use crate::refs::{Refs, is_id};
+use crate::refs::Refs;
 use crate::restore::Writer;
 use crate::rights::{Owner, blocking_as};
 use crate::source::entries;
+use crate::text::{is_id, ref_of_head};
 use crate::{Place, Result, WorkFiles};
 
 /// A part of a kept commit.
@@ -194,7 +195,7 @@ impl WorkFiles {
             }
         }
         let head = refs.head.as_deref().map(str::trim).unwrap_or_default();
-        if let Some(name) = head.strip_prefix("ref: ") {
+        if let Some(name) = ref_of_head(head) {
             on_own(&["symbolic-ref", "HEAD", name]).end().await?;
         } else if there.contains(head) {
             on_own(&["update-ref", "--no-deref", "HEAD", head]).end().await?;
