@@ -202,8 +202,8 @@ async fn git_reads_no_files_with_settings_of_another_user() {
         assert_all_belong_to(&bed, 0);
         lchown(&files, Some(PERSON), None).unwrap();
         let place = bed.checkouts.places.place(&order.project, &order.id);
-        let refused =
-            bed.checkouts.files.on_files(&place, &[], &place.index()).map(drop).unwrap_err();
+        let files = &bed.checkouts.clones.files;
+        let refused = files.on_files(&place, &[], &place.index()).map(drop).unwrap_err();
         assert!(refused.needs_person() && chain(&refused).contains("files.git"), "{refused}");
     }
 }
