@@ -157,6 +157,36 @@ fn a_task_is_told_of_results_that_conflict() {
 }
 
 #[test]
+fn a_task_that_needs_a_result_to_be_chosen_says_so_and_begins_after_the_choice() {
+    let parts: &[&str] = &[
+        "authenticate",
+        "get-my-task",
+        "run:git checkout -qb x; echo x >x.txt; git add x.txt; git commit -qm x",
+        "run:git checkout -qb y HEAD^; echo y >y.txt; git add y.txt; git commit -qm y",
+        "run:git checkout -q agents/prj-1",
+        "report:success",
+    ];
+    let bed = Bed::new(&[("one", parts), ("two", APART), ("three", LOOKS)]);
+    let daemon = &bed.daemon;
+    daemon.task("tsk_1", "prj", "one");
+    daemon.task("tsk_2", "prj", "two");
+    bed.task_after("three", ["tsk_1", "tsk_2"]);
+    let told = "PRJ-1 has several results; `task result PRJ-1 --take BRANCH` takes one";
+    until("the task says why it waits", || {
+        daemon.json(&["task", "show", "tsk"])["waiting"]["text"] == told
+    });
+    assert_eq!(daemon.json(&["task", "show", "tsk"])["waiting"]["reason"], "result_to_choose");
+    assert_eq!(daemon.json(&["workspace", "show", "tsk"])["reason"], told);
+    assert!(daemon.done(&["why", "three", "prj"]).contains(told));
+    let page = daemon.page("/ui/tasks/PRJ-3", "ja");
+    assert!(page.contains("PRJ-1 に結果が複数あり"), "{page}");
+    daemon.done(&["task", "result", "tsk_1", "--take", "y"]);
+    until("the task is done", || daemon.task_status("tsk") == "done");
+    let seen = bed.seen("tsk");
+    assert!(!seen.contains("x.txt"), "{seen}");
+}
+
+#[test]
 fn a_subtask_of_another_agent_begins_at_the_commit_above_and_gives_its_own_back() {
     let asks = "call get_my_task_progress '{}'";
     let waits =

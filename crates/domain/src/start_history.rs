@@ -13,6 +13,7 @@ use super::fnv;
 use super::id::{LaunchId, TaskId, WorkspaceId};
 use super::key::{InstanceKey, Purpose};
 use super::launch::{LaunchState, Verdict};
+use super::short_id::ShortId;
 use super::task::{Priority, Task};
 use super::time::Timestamp;
 use super::workspace::{Hook, Workspace, WorkspaceMode, WorkspaceState};
@@ -215,6 +216,8 @@ pub struct NeededClone {
     pub workspace: Option<Workspace>,
     /// The reason, for people, why there is no disk space for one that is to be made.
     pub no_room: Option<String>,
+    /// A task with several results. The clone is made after a person has chosen one of them.
+    pub to_choose: Option<ShortId>,
 }
 
 impl NeededClone {
@@ -225,9 +228,17 @@ impl NeededClone {
 
     /// Returns why there is no disk space for it. A clone that was made already needs none.
     fn no_room(&self) -> Option<&String> {
+        self.no_room.as_ref().filter(|_| self.is_wanted())
+    }
+
+    /// Returns the task whose result a person is to choose before it can be made.
+    pub fn to_choose(&self) -> Option<&ShortId> {
+        self.to_choose.as_ref().filter(|_| self.is_wanted())
+    }
+
+    fn is_wanted(&self) -> bool {
         let workspace = self.workspace.as_ref();
-        let is_wanted = workspace.is_some_and(|it| it.state == WorkspaceState::Wanted);
-        self.no_room.as_ref().filter(|_| is_wanted)
+        workspace.is_some_and(|it| it.state == WorkspaceState::Wanted)
     }
 }
 
@@ -376,7 +387,7 @@ impl StartFacts {
     }
 
     /// Returns the ruling of every rule on this key, in the order of the rules.
-    pub fn rulings(&self, backoff: Backoff, now: Timestamp) -> [Ruling; 15] {
+    pub fn rulings(&self, backoff: Backoff, now: Timestamp) -> [Ruling; 16] {
         let ruling = |reason, keeps| Ruling { keeps, ..Ruling::free(reason) };
         let is_active =
             self.agent.as_ref().is_none_or(|(status, _)| *status == AgentStatus::Active)
@@ -397,6 +408,7 @@ impl StartFacts {
         let is_unready = self.clone.as_ref().is_some_and(|clone| !clone.is_ready());
         let waits_for_hook = workspace.is_some_and(Workspace::waits_for_hook);
         let has_no_room = self.clone.as_ref().is_some_and(|clone| clone.no_room().is_some());
+        let waits_for_choice = self.clone.as_ref().is_some_and(|clone| clone.to_choose().is_some());
         let parked_until = match self.account.state_at(now) {
             // A check does not use the account.
             _ if self.key.purpose == Purpose::Check => None,
@@ -418,6 +430,7 @@ impl StartFacts {
             ruling(StartReason::WorkspaceBroken, is_broken),
             ruling(StartReason::WorkspaceDisk, has_no_room),
             ruling(StartReason::HookFailed, waits_for_hook),
+            ruling(StartReason::ResultToChoose, waits_for_choice),
             ruling(StartReason::PreparingWorkspace, is_unready),
         ];
         let is_about_clone = |it: &&mut Ruling| it.keeps && it.reason.row().is_about_clone;

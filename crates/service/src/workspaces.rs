@@ -176,7 +176,7 @@ impl Workspaces {
                 workspaces::list(tx, project.as_ref())?
             };
             for mut workspace in rows {
-                explain(&mut workspace, no_room.as_ref());
+                explain(tx, &mut workspace, no_room.as_ref())?;
                 if let Some(task) = tasks::get(tx, &workspace.task)? {
                     found.push((workspace, task));
                 }
@@ -195,7 +195,8 @@ impl Workspaces {
         let (checkouts, max_disk) = self.measured();
         let read = self.core.read(move |tx| {
             let (mut workspace, task) = find(tx, &of)?;
-            explain(&mut workspace, no_room(tx, &checkouts, max_disk)?.as_ref());
+            let no_room = no_room(tx, &checkouts, max_disk)?;
+            explain(tx, &mut workspace, no_room.as_ref())?;
             Ok::<_, ServiceError>((workspace, task))
         });
         let (workspace, task) = read.await?;
@@ -278,7 +279,14 @@ pub(super) fn look_up(
         if has_clones || remotes::base_of_task(tx, &owner.id)?.is_some() {
             let workspace = newest.filter(|workspace| workspace.state != WorkspaceState::Removed);
             let no_room = no_room.map(str::to_owned);
-            facts.clone = Some(NeededClone { task: task.id.clone(), workspace, no_room });
+            let is_wanted = |it: &Workspace| it.state == WorkspaceState::Wanted;
+            let to_choose = if workspace.as_ref().is_some_and(is_wanted) {
+                dependencies_of(tx, owner)?.to_choose
+            } else {
+                None
+            };
+            let task = task.id.clone();
+            facts.clone = Some(NeededClone { task, workspace, no_room, to_choose });
         }
     }
     Ok(())

@@ -256,7 +256,7 @@ fn a_key_with_clones_starts_when_the_clone_of_its_next_task_is_ready() {
         Workspace { state, ..Workspace::wanted(id, project, task.clone(), branch, at) }
     };
     let with_room = |workspace, no_room| StartFacts {
-        clone: Some(NeededClone { task: task.clone(), workspace, no_room }),
+        clone: Some(NeededClone { task: task.clone(), workspace, no_room, to_choose: None }),
         ..ready()
     };
     let with = |workspace| with_room(workspace, None);
@@ -277,4 +277,13 @@ fn a_key_with_clones_starts_when_the_clone_of_its_next_task_is_ready() {
     check(&waits, StartReason::WorkspaceDisk);
     let candidate = waits.candidate(BACKOFF, Duration::from_mins(1), NOW);
     assert_eq!(candidate.and_then(|candidate| candidate.detail), full());
+    // A clone that is there has its results already.
+    let undecided = |state| {
+        let facts = with(Some(workspace(state)));
+        let to_choose = Some("PRJ-1".parse().expect("a short id"));
+        let clone = facts.clone.map(|clone| NeededClone { to_choose, ..clone });
+        StartFacts { clone, ..ready() }
+    };
+    check(&undecided(WorkspaceState::Wanted), StartReason::ResultToChoose);
+    check(&undecided(WorkspaceState::Ready), StartReason::Ready);
 }

@@ -22,6 +22,8 @@ pub struct WaitFacts {
     pub stopped_by: Option<String>,
     /// The time since which all starts are paused.
     pub paused_since: Option<Timestamp>,
+    /// The task that it depends on and whose result a person is to choose.
+    pub dependency: Option<String>,
     /// The limit of running agents that keeps it from starting.
     pub in_use: Option<InUse>,
     /// The host that defers the start, if people named it.
@@ -70,6 +72,7 @@ impl WaitFacts {
             "project" => self.project.clone(),
             "provider" => self.ai_type.clone(),
             "inactive" => self.inactive_name().cloned(),
+            "dependency" => self.dependency.clone(),
             "person" => self.stopped_by.clone(),
             "host" => self.host.clone(),
             "running" => self.in_use.map(|in_use| in_use.n_running.to_string()),

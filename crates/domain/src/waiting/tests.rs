@@ -95,6 +95,7 @@ fn a_sentence_names_the_person_the_objects_and_the_limit() {
         held_since: Some(Timestamp::from_millis(1)),
         stopped_by: Some("Ann".to_owned()),
         paused_since: Some(Timestamp::from_millis(2)),
+        dependency: Some("SHOP-1".to_owned()),
         in_use: Some(InUse { n_running: 2, limit: 2 }),
         host: Some("build-1".to_owned()),
         n_ahead: 3,
@@ -110,7 +111,7 @@ fn a_sentence_names_the_person_the_objects_and_the_limit() {
         let waiting = Waiting { facts, ..Waiting::of(reason) };
         assert_eq!(
             waiting.begins_with_name(),
-            ["Ann", "Ada", "Shop", "build", "claude"]
+            ["Ann", "Ada", "Shop", "SHOP-1", "build", "claude"]
                 .iter()
                 .any(|name| waiting.sentence(Language::English).starts_with(name)),
             "{waiting:?}"
@@ -134,6 +135,11 @@ fn a_sentence_names_the_person_the_objects_and_the_limit() {
     check(start(StartReason::LowDisk), disk.0, disk.1, None);
     let memory = ("Too little memory free on build-1", "build-1 のメモリーの空き不足");
     check(start(StartReason::LowMemory), memory.0, memory.1, None);
+    let choice = (
+        "SHOP-1 has several results; `task result SHOP-1 --take BRANCH` takes one",
+        "SHOP-1 に結果が複数あり、`task result SHOP-1 --take BRANCH` での選択待ち",
+    );
+    check(start(StartReason::ResultToChoose), choice.0, choice.1, None);
     let queue = ("No free slot", "空きスロットなし（先に 3 件）");
     check(start(StartReason::NoFreeSlot), queue.0, queue.1, None);
     let limit = |name: &str| format!("{name} は上限 2 件中 2 件を実行中");
@@ -156,6 +162,7 @@ fn each_placeholder_of_a_sentence_has_a_value() {
         ai_type: Some("claude".to_owned()),
         inactive: Some(Inactive::Agent),
         stopped_by: Some("Ann".to_owned()),
+        dependency: Some("SHOP-1".to_owned()),
         in_use: Some(InUse { n_running: 2, limit: 2 }),
         host: Some("build-1".to_owned()),
         n_ahead: 3,

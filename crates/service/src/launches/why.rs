@@ -7,6 +7,7 @@ use crate::people;
 use domain::agent::{AgentStatus, ProjectStatus};
 use domain::id::{AgentId, CoordinatorId, ProjectId};
 use domain::plan::{Deferred, SlotUse};
+use domain::start_history::NeededClone;
 use domain::waiting::{ChatInSlot, Inactive, SilentHost, WaitFacts};
 use domain::why::{Why, all_rules};
 use domain::{InstanceKey, Launch, LaunchState, Outcome, Purpose, StartFacts, Timestamp};
@@ -139,6 +140,7 @@ impl Launches {
             Some(machine) => Some(machine.name),
             None => Some(id.to_string()).filter(|id| !id.starts_with(CoordinatorId::PREFIX)),
         });
+        let to_choose = facts.clone.as_ref().and_then(NeededClone::to_choose);
         let of_server = facts.rulings(self.core.settings().backoff, at).into();
         Why {
             at,
@@ -152,6 +154,7 @@ impl Launches {
                 inactive: inactive_of(&facts),
                 held_since: facts.record.held_since,
                 stopped_by,
+                dependency: to_choose.map(ToString::to_string),
                 host,
                 in_use: deferred.as_ref().and_then(|deferred| deferred.in_use),
                 n_ahead: deferred.as_ref().map_or(0, |deferred| deferred.n_ahead),

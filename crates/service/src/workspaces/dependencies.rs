@@ -2,7 +2,7 @@
 
 use crate::tasks::rules::graph_above;
 use domain::workspace::{WorkspaceState, owner};
-use domain::{Task, TaskId, TaskStatus, WorkspaceId};
+use domain::{ShortId, Task, TaskId, TaskStatus, WorkspaceId};
 use store::rows::{tasks, workspaces};
 use store::{Read, StoreError};
 
@@ -20,6 +20,8 @@ pub(crate) struct Dependencies {
     pub(crate) results: Vec<DependencyResult>,
     /// One of them is finished, and its content is not kept yet.
     pub(super) is_being_kept: bool,
+    /// A task with several results of which a person is to choose one.
+    pub(super) to_choose: Option<ShortId>,
 }
 
 /// Returns the results of the tasks that a task depends on, apart from those in its own clone.
@@ -41,8 +43,9 @@ pub(crate) fn dependencies_of(tx: &mut Read<'_>, task: &Task) -> Result<Dependen
         // A part is in the clone of the task above, whose agent may be waiting for this task.
         found.is_being_kept |= workspace.state == WorkspaceState::InUse && !owner.status.is_open();
         let content = workspace.content.filter(|_| workspace.discarded_at.is_none());
-        // It waits for the choice of a person.
-        found.is_being_kept |= content.as_ref().is_some_and(|content| content.is_undecided);
+        if content.as_ref().is_some_and(|content| content.is_undecided) {
+            found.to_choose.get_or_insert(dependency.short_id);
+        }
         let commit = content.and_then(|content| content.result().cloned());
         let result = commit.map(|commit| DependencyResult { task: id.clone(), commit });
         found.results.extend(result);

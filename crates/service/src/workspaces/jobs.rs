@@ -83,8 +83,8 @@ fn wanted_jobs(tx: &mut Read<'_>, settings: &config::Workspace) -> Result<Vec<Jo
             Some(parent) => newest_above(tx, parent)?,
             None => None,
         };
-        let Dependencies { results, is_being_kept } = dependencies_of(tx, &task)?;
-        if is_being_kept {
+        let Dependencies { results, is_being_kept, to_choose } = dependencies_of(tx, &task)?;
+        if is_being_kept || to_choose.is_some() {
             continue;
         }
         let forge = remotes::base_of_task(tx, &task.id)?;

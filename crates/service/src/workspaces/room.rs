@@ -1,12 +1,13 @@
-//! Says why there is no disk space for another clone.
+//! Says why a clone is not made now.
 
-use domain::Workspace;
 use domain::printable::bytes;
+use domain::start_history::StartReason;
 use domain::workspace::WorkspaceState;
+use domain::{Language, Workspace};
 use store::rows::{tasks, workspaces};
 use store::{Read, StoreError};
 
-use super::OwnCheckouts;
+use super::{OwnCheckouts, dependencies_of};
 
 /// Returns why no clone can be made, if the clones of this host use the disk space that they may.
 pub(crate) fn no_room(
@@ -38,9 +39,24 @@ pub(crate) fn no_room(
     )))
 }
 
-/// Says of a workspace that is to be made that there is no room for it.
-pub(super) fn explain(workspace: &mut Workspace, no_room: Option<&String>) {
-    if workspace.state == WorkspaceState::Wanted && no_room.is_some() {
-        workspace.reason = no_room.cloned();
+/// Says of a workspace that is to be made why that is not possible now: there is no room for it, or
+/// a task that its task depends on has several results.
+pub(super) fn explain(
+    tx: &mut Read<'_>,
+    workspace: &mut Workspace,
+    no_room: Option<&String>,
+) -> Result<(), StoreError> {
+    if workspace.state != WorkspaceState::Wanted {
+        return Ok(());
     }
+    if no_room.is_some() {
+        workspace.reason = no_room.cloned();
+    } else if let Some(task) = tasks::get(tx, &workspace.task)?
+        && let Some(dependency) = dependencies_of(tx, &task)?.to_choose
+    {
+        let value = |_: &str| Some(dependency.to_string());
+        let reason = StartReason::ResultToChoose.named_sentence(Language::English, value);
+        workspace.reason = reason.or(workspace.reason.take());
+    }
+    Ok(())
 }

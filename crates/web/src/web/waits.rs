@@ -243,6 +243,7 @@ mod tests {
             held_since: Some(at),
             stopped_by: Some("Ann".to_owned()),
             paused_since: Some(at),
+            dependency: None,
             in_use: Some(InUse { n_running: 2, limit: 2 }),
             host: None,
             n_ahead: 0,

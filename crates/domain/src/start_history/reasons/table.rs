@@ -154,6 +154,15 @@ reasons! {
                  上限は `workspace.max_disk`";
             with inbox: Some(AttentionKind::Workspace), is_about_clone: true;
         }
+        /// A task that its task depends on has several results, and a person is to choose one.
+        ResultToChoose = "result_to_choose", ends: ByPerson, item: Place {
+            sentence: "A task that it depends on has several results", "依存するタスクに結果が複数あり、選択待ち";
+            named: "{dependency} has several results; \
+                    `task result {dependency} --take BRANCH` takes one",
+                "{dependency} に結果が複数あり、`task result {dependency} --take BRANCH` での選択待ち";
+            demand: "The results that it begins with are chosen", "前提となる結果が選択されている";
+            rule: "no task that its task depends on has several results (`task result` takes one)";
+        }
         /// The clone for its task is on the host of another coordinator.
         OnOtherHost = "on_other_host", ends: ByItself, item: Place {
             sentence: "Its clone is on another host", "クローンは別のホストにある";
