@@ -172,13 +172,15 @@ impl Workspaces {
     /// Measures how long it takes to keep a workspace in which some files were changed.
     async fn keep(&self, figures: &mut Vec<Figure>) -> Result<()> {
         let order = self.order("kept")?;
-        let Prepared { branch, base_commit, .. } = self.checkouts.clones.prepare(&order).await?;
+        let prepared = self.checkouts.clones.prepare(&order).await?;
+        let Prepared { branch, base_ref, base_commit, .. } = prepared;
         let tree = self.tree(&order);
         let Order { id, project, agent, .. } = order;
         let keep = KeepOrder {
             id,
             project,
             branch,
+            base_ref,
             base_commit,
             agent,
             launch: None,

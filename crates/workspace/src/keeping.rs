@@ -319,7 +319,7 @@ impl Clones {
             // The agent committed or removed the files that an earlier launch had left.
             self.git.on(&keep, ["update-ref", "-d", &uncommitted]).run().await?;
         }
-        self.git.count_changes(place, order.base_commit.as_deref(), result, content).await
+        self.git.count_changes(place, order, result, content).await
     }
 }
 
@@ -483,11 +483,12 @@ impl Git {
         })
     }
 
-    /// Counts the commits and the changes of a result since its base.
+    /// Counts the commits and the changes of a result since its base, without what came from the
+    /// branch of the source meanwhile.
     async fn count_changes(
         &self,
         place: &Place,
-        base: Option<&str>,
+        order: &KeepOrder,
         result: Option<&str>,
         content: &mut Content,
     ) -> Result<()> {
@@ -496,15 +497,17 @@ impl Git {
         content.n_files = 0;
         content.n_additions = 0;
         content.n_deletions = 0;
-        if let Some(result) = result.filter(|result| base != Some(result)) {
+        if let Some(result) = result.filter(|result| order.base_commit.as_deref() != Some(result)) {
+            let begin = self.begin_of(place, order, result).await?;
             // Without a base, all commits are those of the work.
-            let (commits, changes) = match base {
-                Some(base) => {
-                    (format!("{base}..{result}"), self.changes(place, base, result).await?)
-                }
-                None => (result.to_owned(), vec![self.empty_tree(place).await?, result.to_owned()]),
+            let changes = match &begin {
+                Some(begin) => self.changes(place, begin, result).await?,
+                None => vec![self.empty_tree(place).await?, result.to_owned()],
             };
-            let n = self.on(&keep, ["rev-list", "--count", &commits]).text().await?;
+            let since: BTreeSet<&String> = begin.iter().chain(&order.base_commit).collect();
+            let since = since.into_iter().map(|commit| format!("^{commit}"));
+            let list = ["rev-list", "--count", result].map(str::to_owned).into_iter();
+            let n = self.on(&keep, list.chain(since)).text().await?;
             content.n_commits = n.parse().unwrap_or(0);
             let list = ["diff", "--no-ext-diff", "--no-textconv", "--numstat", "--end-of-options"];
             let list = list.into_iter().chain(changes.iter().map(String::as_str));

@@ -3,6 +3,7 @@
 //! A merge is made in the keep repository. The source only gets a commit that continues its own
 //! branch, and never by force. Files that a person has changed are not overwritten.
 
+mod begin;
 mod conflict;
 mod deliver;
 mod earlier;
@@ -318,7 +319,7 @@ impl Results {
         target: &str,
         result: &str,
     ) -> Result<Way> {
-        let is_related = self.common(place, target, result).await?.is_some();
+        let is_related = self.git.common(place, target, result).await?.is_some();
         if !is_related && self.has_same_files(place, target, result).await? {
             return Ok(Way::HasResult);
         }
@@ -341,13 +342,6 @@ impl Results {
              `git merge --allow-unrelated-histories` in your repository"
                 .to_owned(),
         ))
-    }
-
-    /// Returns the newest commit that two commits have in common.
-    async fn common(&self, place: &Place, one: &str, other: &str) -> Result<Option<String>> {
-        let found = self.git.on(&place.keep(), ["merge-base", one, other]).end().await?;
-        let commit = String::from_utf8_lossy(&found.stdout).trim().to_owned();
-        Ok(Some(commit).filter(|_| found.code == Some(0)))
     }
 
     /// Returns the commit that a branch without commits gets.
@@ -435,6 +429,13 @@ impl SourceTrees {
 }
 
 impl Git {
+    /// Returns the newest commit that two commits have in common.
+    async fn common(&self, place: &Place, one: &str, other: &str) -> Result<Option<String>> {
+        let found = self.on(&place.keep(), ["merge-base", one, other]).end().await?;
+        let commit = String::from_utf8_lossy(&found.stdout).trim().to_owned();
+        Ok(Some(commit).filter(|_| found.code == Some(0)))
+    }
+
     /// Merges two commits without files. Returns the tree, or the files that conflict as an error.
     pub(super) async fn merged_tree(
         &self,

@@ -40,15 +40,15 @@ impl Results {
     /// Git cannot be run, or does not know the commits.
     pub async fn diff(&self, order: &DiffOrder) -> Result<Vec<u8>> {
         self.git.check().await?;
-        let KeepOrder { id, project, branch, base_commit, .. } = &order.keep;
+        let KeepOrder { id, project, branch, .. } = &order.keep;
         let place = self.places.place(project, id);
         let taken = if order.is_in_use { self.clones.take(project, id).await? } else { None };
         let result = match taken {
             None => self.result_or_branch(&place, order.result.as_ref(), branch).await?,
             taken => taken,
         };
-        let range = match (order.of, result, base_commit) {
-            (DiffKind::Uncommitted, _, _) => {
+        let range = match (order.of, result) {
+            (DiffKind::Uncommitted, _) => {
                 let left = self.git.resolve(&place, &uncommitted_ref(branch)).await?;
                 let Some(left) = left else {
                     return Ok(Vec::new());
@@ -59,11 +59,11 @@ impl Results {
                     None => vec![self.git.empty_tree(&place).await?, left],
                 }
             }
-            (_, Some(result), Some(base)) => self.git.changes(&place, base, &result).await?,
-            (_, Some(result), None) => {
-                vec![self.git.empty_tree(&place).await?, result]
-            }
-            (_, None, _) => return Ok(Vec::new()),
+            (_, Some(result)) => match self.git.begin_of(&place, &order.keep, &result).await? {
+                Some(begin) => self.git.changes(&place, &begin, &result).await?,
+                None => vec![self.git.empty_tree(&place).await?, result],
+            },
+            (_, None) => return Ok(Vec::new()),
         };
         let mut arguments = vec!["diff", "--no-ext-diff", "--no-textconv", "--no-color"];
         arguments.extend((order.of == DiffKind::Stat).then_some("--stat"));

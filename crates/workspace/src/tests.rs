@@ -115,6 +115,7 @@ impl Bed {
             id: id.parse().unwrap(),
             project: "shop".parse().unwrap(),
             branch: prepared.branch.clone(),
+            base_ref: prepared.base_ref.clone(),
             base_commit: prepared.base_commit.clone(),
             agent: "dev".parse().unwrap(),
             launch: None,

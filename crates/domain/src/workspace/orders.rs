@@ -73,6 +73,8 @@ pub struct KeepOrder {
     pub id: WorkspaceId,
     pub project: ProjectId,
     pub branch: String,
+    /// The branch of the source that the work began at, as a full ref.
+    pub base_ref: Option<String>,
     pub base_commit: Option<String>,
     /// The agent that the commits name.
     pub agent: AgentId,

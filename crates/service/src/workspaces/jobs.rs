@@ -216,6 +216,7 @@ pub(super) fn keep_order(workspace: &Workspace, agent: Option<&AgentId>) -> Keep
         id: workspace.id.clone(),
         project: workspace.project.clone(),
         branch: workspace.branch.clone(),
+        base_ref: workspace.base_ref.clone(),
         base_commit: workspace.base_commit.clone(),
         agent: agent.cloned().unwrap_or_else(nobody),
         launch: workspace.launch.clone(),

@@ -199,7 +199,7 @@ impl Clones {
                 self.n_more(&place, result, &other.commit, &begun, other.n_commits).await?;
             content.others.extend((other.n_commits > 0 || is_former).then_some(other));
         }
-        self.git.count_changes(&place, base, Some(&chosen.commit), &mut content).await?;
+        self.git.count_changes(&place, order, Some(&chosen.commit), &mut content).await?;
         // All that can fail comes before.
         let name = format!("refs/heads/{}", order.branch);
         self.git.on(&place.keep(), ["update-ref", &name, &chosen.commit]).run().await?;

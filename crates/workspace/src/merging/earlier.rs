@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use super::{BranchMove, MergeOrder, Merged, ON_THE_WAY, Sides};
 use crate::source::Source;
 use crate::text::is_id;
-use crate::{Clones, Place, Result, Results};
+use crate::{Clones, Git, Place, Result, Results};
 use domain::workspace::{Commit, EarlierMerges, REVERTS, Repeat, Reverted, find_reverted};
 use domain::{ProjectId, WorkspaceId};
 
@@ -48,11 +48,11 @@ pub struct FoundRevert {
 
 /// A merge that was made.
 #[derive(Debug)]
-struct Noted {
+pub(super) struct Noted {
     number: u32,
     new: String,
-    result: String,
-    target: String,
+    pub(super) result: String,
+    pub(super) target: String,
     /// The branch of the source; `None` if an earlier version made the merge.
     into: Option<String>,
 }
@@ -85,7 +85,7 @@ impl Results {
         moved: BranchMove<'_>,
     ) -> Result<()> {
         let BranchMove { branch: into, target, new } = moved;
-        let number = self.noted(place, branch).await?.first().map_or(1, |last| last.number + 1);
+        let number = self.git.noted(place, branch).await?.first().map_or(1, |last| last.number + 1);
         let tree = format!("{new}^{{tree}}");
         let mut parents = vec![new.clone(), result.to_owned()];
         // A branch without commits has none before.
@@ -95,17 +95,6 @@ impl Results {
         let name = format!("{}/{number}", merged_ref(branch));
         self.git.on(&place.keep(), ["update-ref", &name, &note]).run().await?;
         Ok(())
-    }
-
-    /// Returns the notes about merges, the newest first.
-    async fn noted(&self, place: &Place, branch: &str) -> Result<Vec<Noted>> {
-        let names = merged_ref(branch);
-        let list = ["for-each-ref", "--format=%(refname) %(subject)", &names];
-        let listed = self.git.on(&place.keep(), list).text().await?;
-        let lines = listed.lines().filter_map(|line| line.strip_prefix(&names));
-        let mut noted: Vec<Noted> = lines.filter_map(Noted::parse).collect();
-        noted.sort_by_key(|it| std::cmp::Reverse(it.number));
-        Ok(noted)
     }
 
     /// Returns the earlier merges of a result that the branch at `target` has.
@@ -126,7 +115,7 @@ impl Results {
         // The merges of which nothing is undone, the newest first.
         let mut valid: Vec<Noted> = Vec::new();
         for noted in self.merges_on(order, place, target, result).await? {
-            found.begin = self.common(place, &noted.target, result).await?;
+            found.begin = self.git.common(place, &noted.target, result).await?;
             let Some(undone) = self.undone_of(place, &noted, &reverted).await? else {
                 valid.push(noted);
                 continue;
@@ -184,7 +173,7 @@ impl Results {
         target: &str,
         result: &str,
     ) -> Result<Vec<Noted>> {
-        let mut all = self.noted(place, &order.branch).await?;
+        let mut all = self.git.noted(place, &order.branch).await?;
         if let Some(new) = order.merged.as_ref().filter(|_| all.is_empty()) {
             let [new, result, target] = [new, result, &format!("{new}^1")].map(str::to_owned);
             all.push(Noted { number: 0, new, result, target, into: None });
@@ -207,7 +196,7 @@ impl Results {
         self.git.check().await?;
         let RevertOrder { id, project, branch, source, base_ref, merge } = order;
         let place = self.places.place(project, id);
-        let all = self.noted(&place, branch).await?;
+        let all = self.git.noted(&place, branch).await?;
         let noted = all.iter().find(|noted| noted.new == *merge);
         let base = base_ref.as_deref().and_then(|name| name.strip_prefix("refs/heads/"));
         let Some(into) = noted.and_then(|noted| noted.into.as_deref()).or(base) else {
@@ -278,6 +267,19 @@ impl Results {
         let list = ["rev-list", &most, &range];
         let listed = self.git.on(&place.keep(), list).long().text().await?;
         Ok(listed.lines().map(str::to_owned).collect())
+    }
+}
+
+impl Git {
+    /// Returns the notes about merges, the newest first.
+    pub(super) async fn noted(&self, place: &Place, branch: &str) -> Result<Vec<Noted>> {
+        let names = merged_ref(branch);
+        let list = ["for-each-ref", "--format=%(refname) %(subject)", &names];
+        let listed = self.on(&place.keep(), list).text().await?;
+        let lines = listed.lines().filter_map(|line| line.strip_prefix(&names));
+        let mut noted: Vec<Noted> = lines.filter_map(Noted::parse).collect();
+        noted.sort_by_key(|it| std::cmp::Reverse(it.number));
+        Ok(noted)
     }
 }
 

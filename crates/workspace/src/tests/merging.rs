@@ -116,6 +116,36 @@ async fn a_merge_that_changes_nothing_names_the_earlier_one() {
 }
 
 #[tokio::test]
+async fn the_changes_of_a_result_are_without_those_that_it_merged_from_the_branch() {
+    for style in STYLES {
+        let task = Task::new().await;
+        task.of_person("work.txt", "of a person\n");
+        let merged = task.merge(style, Repeat::Once).await;
+        assert!(matches!(merged, Merged::Conflict { .. }), "{merged:?}");
+        let source = task.bed.source();
+        let pull = ["pull", "--quiet", "--no-rebase", "--no-edit", "--strategy-option=ours"];
+        let pull: Vec<&str> = pull.into_iter().chain([source.to_str().unwrap(), "main"]).collect();
+        task.bed.git(&task.tree, &pull);
+        let shown = async || {
+            let kept = task.bed.keep("one", &task.prepared).await;
+            let keep = Bed::keep_order("one", &task.prepared);
+            let order = DiffOrder { keep, is_in_use: false, result: None, of: DiffKind::Stat };
+            let diff =
+                String::from_utf8(task.bed.checkouts.results.diff(&order).await.unwrap()).unwrap();
+            ((kept.n_commits, kept.n_files, kept.n_additions, kept.n_deletions), diff)
+        };
+        let (counted, diff) = shown().await;
+        assert_eq!(counted, (2, 1, 1, 1), "{style:?}");
+        assert!(diff.contains("work.txt") && !diff.contains("other.txt"), "{style:?}: {diff}");
+        // It is the same after the merge, also with a later one into the branch.
+        task.merged(style, Repeat::Once).await;
+        task.of_person("later.txt", "later\n");
+        task.changes_nothing(style, Repeat::Once).await;
+        assert_eq!(shown().await, (counted, diff), "{style:?}");
+    }
+}
+
+#[tokio::test]
 async fn newer_commits_fit_to_an_earlier_squash_of_the_same_lines() {
     for first in [MergeStyle::Squash, MergeStyle::Rebase] {
         for second in STYLES {

@@ -6,6 +6,7 @@ fn job(id: &str) -> Job {
         id: id.parse().expect("an id"),
         project: "prj".parse().expect("an id"),
         branch: "agents/prj-1".to_owned(),
+        base_ref: None,
         base_commit: None,
         agent: "agt".parse().expect("an id"),
         launch: None,
