@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use super::judged::still_there;
 use super::{BranchMove, MergeOrder, Merged, Sides};
 use crate::git::GitError;
 use crate::rights::{Owner, blocking_as, is_open_to_others, is_root_here};
@@ -62,7 +63,20 @@ impl Results {
             Err(message) => return Ok(Err(message)),
             Ok(Some(folder)) => {
                 let merge = ["merge", "--ff-only", "--no-verify-signatures", "--quiet", new];
-                self.git.in_folder(&folder, merge).run_as(source.owner).long().run().await
+                let call = self.git.in_folder(&folder, merge).run_as(source.owner).long();
+                let answer = answer_of(call.run().await, source).await;
+                if matches!(answer, Ok(Ok(()))) {
+                    return answer;
+                }
+                let left = self.trees.put_back_unmoved(source, place, folder, moved).await?;
+                let left = still_there(&left);
+                return match answer {
+                    Ok(Err(message)) => Ok(Err(message + &left)),
+                    Err(CheckoutError::Refused(reason)) => {
+                        Err(CheckoutError::Refused(reason + &left))
+                    }
+                    other => other,
+                };
             }
             Ok(None) => {
                 let change = ["update-ref", &format!("refs/heads/{branch}"), new, target];

@@ -356,7 +356,7 @@ impl SourceTrees {
 }
 
 /// Returns the lines about a merge that could not be undone; none if it was.
-fn still_there(left: &[String]) -> String {
+pub(super) fn still_there(left: &[String]) -> String {
     if left.is_empty() {
         return String::new();
     }

@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 use super::deliver::answer_of;
 use super::judged::{COMPARE, names_of};
 use super::record::Record;
+use super::{BranchMove, is_none};
 use crate::git::GitError;
 use crate::inside::Inside;
 use crate::objects::names_in;
 use crate::rights::blocking_as;
 use crate::source::Source;
-use crate::{CheckoutError, Result, SourceTrees};
+use crate::{CheckoutError, Place, Result, SourceTrees};
 use runtime::telemetry::ErrorChain;
 
 /// The author of the commit that has the changes of a hook.
@@ -73,6 +74,38 @@ impl SourceTrees {
             Ok(()) => Ok(PutBack { saved, left: Vec::new() }),
             Err(message) => Ok(PutBack { saved, left: vec![message] }),
         }
+    }
+
+    /// Puts index and files back if git wrote those of a commit, and then could not move the branch
+    /// to it, such as because of a lock. Returns the reasons why they are still there.
+    pub(super) async fn put_back_unmoved(
+        &self,
+        source: &Source,
+        place: &Place,
+        folder: PathBuf,
+        moved: BranchMove<'_>,
+    ) -> Result<Vec<String>> {
+        let BranchMove { branch, target, new } = moved;
+        let has_none = is_none(target);
+        let record = Record {
+            directory: source.top.clone(),
+            folder: Some(folder.clone()),
+            branch: branch.to_owned(),
+            old: if has_none { self.git.empty_tree(place).await? } else { target.to_owned() },
+            new: new.clone(),
+        };
+        if self.is_at(source, &record, new).await? {
+            return Ok(Vec::new());
+        }
+        let planned = self.planned(source, &folder, &record, "--diff-filter=ADMT").await?;
+        let differing = self.differing_in_index(source, &folder, new).await?;
+        if planned.is_empty() || !planned.is_disjoint(&differing) {
+            // Git wrote nothing.
+            return Ok(Vec::new());
+        }
+        let arguments = ["read-tree", "-m", "-u", &record.new, &record.old];
+        let back = self.git.in_folder(&folder, arguments).run_as(source.owner).long().run().await;
+        Ok(answer_of(back, source).await?.err().into_iter().collect())
     }
 
     /// Returns whether the branch is at its old commit, and is checked out in the same work tree.

@@ -465,6 +465,26 @@ async fn a_lock_of_another_git_is_named_with_its_user_and_its_age() {
 }
 
 #[tokio::test]
+async fn a_branch_that_is_locked_leaves_nothing_of_the_result() {
+    for (name, style) in [("refs/heads/main.lock", MergeStyle::Merge), ("HEAD.lock", STYLES[1])] {
+        let task = Task::new().await;
+        task.of_agent("main.txt", "changed\n").await;
+        let lock = task.bed.source().join(".git").join(name);
+        std::fs::write(&lock, "").unwrap();
+        task.bed.put("mine.txt", "in no commit");
+        let before = task.head();
+        let order = task.order(style, Repeat::Once);
+        let said = task.bed.checkouts.results.merge(&order).await.unwrap_err().to_string();
+        assert!(said.contains(name) && !said.contains("still there"), "{said}");
+        assert_eq!(task.git(&["status", "--porcelain"]), "?? mine.txt");
+        assert_eq!((task.head(), task.has("work.txt")), (before, false));
+        std::fs::remove_file(lock).unwrap();
+        task.merged(style, Repeat::Once).await;
+        assert!(task.has("work.txt") && task.has("mine.txt"));
+    }
+}
+
+#[tokio::test]
 async fn a_conflict_of_a_reverted_result_is_not_one_that_a_merge_of_the_branch_resolves() {
     for (style, repeat) in [(MergeStyle::Merge, Repeat::Again), (MergeStyle::Squash, Repeat::Once)]
     {
