@@ -12,7 +12,7 @@ use crate::support::{git, until};
 use crate::workspaces::{Bed, COMMITS};
 
 impl Bed {
-    fn until_state(&self, task: &str, state: &str) -> Value {
+    pub(super) fn until_state(&self, task: &str, state: &str) -> Value {
         let mut last = Value::Null;
         until(&format!("the clone of {task} is {state}"), || {
             last = self.daemon.json(&["workspace", "show", task]);
@@ -24,7 +24,7 @@ impl Bed {
 
 impl Bed {
     /// Replaces the steps of an agent in the clone of a task, where its next launch reads them.
-    fn steps_in_clone(&self, task: &str, agent: &str, steps: &[&str]) {
+    pub(super) fn steps_in_clone(&self, task: &str, agent: &str, steps: &[&str]) {
         fs::write(self.tree(task).join(format!("{agent}.steps")), steps.join("\n") + "\n").unwrap();
     }
 }

@@ -165,6 +165,33 @@ fn a_conflict_is_known_until_the_result_is_merged() {
 }
 
 #[test]
+fn an_agent_that_begins_later_is_told_of_the_branch_as_it_is_then() {
+    let bed = Bed::new(&[("one", COMMITS)]);
+    let daemon = &bed.daemon;
+    daemon.task("tsk", "prj", "one");
+    bed.until_kept("tsk");
+    let work = daemon.work();
+    let moves = |content: &str| {
+        fs::write(work.join("common.txt"), content).unwrap();
+        git(&work, &["commit", "-qam", "mine"]);
+        git(&work, &["rev-parse", "main"])
+    };
+    let before = moves("common\nmine\n");
+    let steps = |last| ["authenticate", "get-my-task", last];
+    bed.steps_in_clone("tsk", "one", &steps("report:blocked"));
+    assert_ne!(daemon.cli(&["task", "merge", "tsk", "--ask-agent"]).code, 0);
+    until("the task is blocked", || daemon.task_status("tsk") == "blocked");
+    bed.until_state("tsk", "ready");
+    let later = moves("common\nmine\nlater\n");
+    daemon.done(&["task", "set", "tsk", "--status", "in_progress"]);
+    until("the agent has begun again", || daemon.ended("one").len() == 3);
+    let answers = daemon.done(&["logs", "one", "prj"]);
+    assert!(answers.contains(&format!("\"commit\":\"{later}\"")), "{answers}");
+    assert!(answers.contains(&format!("git merge {later}")), "{answers}");
+    assert!(!answers.contains(&before), "{answers}");
+}
+
+#[test]
 fn more_than_five_results_of_a_project_are_one_entry_that_leads_to_the_filter() {
     let bed = Bed::new(&[("one", COMMITS)]);
     let daemon = &bed.daemon;

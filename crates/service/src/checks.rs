@@ -97,6 +97,20 @@ fn of_project<'a>(
     settings.checks.iter().filter(|check| check.is_for(project))
 }
 
+/// Writes another text into the evidence of a conflict, if that is the newest evidence of a task.
+pub(super) fn renew_conflict(
+    tx: &mut Transaction<'_>,
+    task: &TaskId,
+    text: &str,
+) -> Result<(), StoreError> {
+    let newest = checks::list_of_task(tx, task)?.pop();
+    let is_meant = |check: &Check| check.name == CONFLICT && check.result == CheckResult::Failed;
+    if let Some(check) = newest.filter(is_meant) {
+        checks::put(tx, &Check { output: text.to_owned(), ..check })?;
+    }
+    Ok(())
+}
+
 /// Returns the check to run next for a task that is being checked.
 fn next_of<'a>(
     tx: &mut Read<'_>,

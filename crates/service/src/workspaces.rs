@@ -49,7 +49,7 @@ pub(super) use dependencies::{dependencies_of, own_result};
 pub(super) use jobs::{Room, jobs};
 pub(super) use kept::until_none_is_kept;
 pub(super) use remotes::{is_in_use, want_for_item};
-pub(super) use unmerged::list_unmerged;
+pub(super) use unmerged::{list_unmerged, renew_conflict};
 
 use jobs::{keep_order, publish_order};
 

@@ -17,7 +17,9 @@ use super::Tasks;
 use super::rules::graph_above;
 use crate::checks;
 use crate::sessions::caller::fence;
-use crate::workspaces::{DependencyResult, OwnCheckouts, dependencies_of, directory_of};
+use crate::workspaces::{
+    DependencyResult, OwnCheckouts, dependencies_of, directory_of, renew_conflict,
+};
 use crate::{Caller, ServiceError};
 
 /// A task as its agent sees it.
@@ -53,6 +55,10 @@ impl Tasks {
         let found = self.core.read(move |tx| find(tx, &first, &checkouts)).await?;
         if found.as_ref().is_none_or(TaskOfLaunch::is_bound) {
             return Ok(found.map(|found| found.answer));
+        }
+        // Its branch may have moved. It stays the same while the agent works.
+        if let Some(workspace) = found.and_then(|found| found.answer.workspace) {
+            Box::pin(renew_conflict(&self.core, &self.checkouts, &workspace)).await?;
         }
         let caller = caller.clone();
         let checkouts = Arc::clone(&self.checkouts);

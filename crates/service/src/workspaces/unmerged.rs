@@ -2,15 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use crate::ServiceError;
+use crate::core::Core;
+use crate::{ServiceError, catalog, checks};
 use domain::attention::{Attention, of_left};
 use domain::workspace::{Conflict, Content, MergeStep, MergeStyle, UnmergedResult};
 use domain::{ProjectId, TaskId, Workspace};
+use runtime::telemetry::ErrorChain;
 use store::rows::{forge_items, tasks, workspaces};
 use store::{Read, StoreError};
 use workspace::Merged;
 
-use super::{MergeWish, Workspaces};
+use super::{MergeWish, OwnCheckouts, Workspaces, keep_order};
 
 impl Workspaces {
     /// Returns the tasks whose results wait for a person, of all projects or of one, each with the
@@ -77,24 +79,68 @@ impl Workspaces {
             | Merged::Reverted { .. }
             | Merged::Nothing => None,
         };
-        let seen = of.content.clone();
-        if conflict.is_none() && seen.as_ref().is_none_or(|content| content.conflict.is_none()) {
+        let before = of.content.as_ref().and_then(|content| content.conflict.as_ref());
+        if conflict.is_none() && before.is_none() {
             return Ok(());
         }
-        let id = of.id.clone();
-        self.core
-            .write(move |tx| {
-                let Some(found) = workspaces::get(tx, &id)? else { return Ok(()) };
-                // It says nothing about content that was kept meanwhile.
-                let is_seen = found.is_kept_as(seen.as_ref());
-                if let Some(content) = found.content.clone().filter(|_| is_seen) {
-                    let content = Some(Content { conflict: conflict.clone(), ..content });
-                    workspaces::put(tx, &Workspace { content, ..found })?;
-                }
-                Ok(())
-            })
-            .await
+        store_conflict(&self.core, of, conflict, None).await
     }
+}
+
+/// Compares a result whose agent is asked to resolve a conflict with the branch as it is now. The
+/// branch may have moved since. If git cannot say that, the conflict stays as it was found.
+pub(crate) async fn renew_conflict(
+    core: &Core,
+    checkouts: &OwnCheckouts,
+    of: &Workspace,
+) -> Result<(), ServiceError> {
+    let asked = of.content.as_ref().and_then(Content::asked_conflict);
+    let Some((before, host)) = asked.zip(checkouts.get()) else { return Ok(()) };
+    let project = of.project.clone();
+    let directory = core.read(move |tx| catalog::project(tx, &project)).await?.working_directory;
+    let order = keep_order(of, None);
+    match Box::pin(host.clones.compare_anew(&order, &directory)).await {
+        Ok(now) if now.as_ref() == Some(before) => Ok(()),
+        Ok(now) => {
+            let text = now.as_ref().map(|Conflict { branch, commit, files, .. }| {
+                core.guidance().merge_conflict(branch, commit, files)
+            });
+            store_conflict(core, of, now, text).await
+        }
+        Err(error) => {
+            tracing::warn!(
+                workspace_id = %of.id, error = %ErrorChain(&error),
+                "could not compare a result with its branch"
+            );
+            Ok(())
+        }
+    }
+}
+
+/// Stores the conflict of a workspace as it was read, and `evidence` as the text of the conflict
+/// for its agent.
+async fn store_conflict(
+    core: &Core,
+    of: &Workspace,
+    conflict: Option<Conflict>,
+    evidence: Option<String>,
+) -> Result<(), ServiceError> {
+    let id = of.id.clone();
+    let seen = of.content.clone();
+    core.write(move |tx| {
+        let Some(found) = workspaces::get(tx, &id)? else { return Ok(()) };
+        // It says nothing about content that was kept meanwhile.
+        let is_seen = found.is_kept_as(seen.as_ref());
+        if let Some(content) = found.content.clone().filter(|_| is_seen) {
+            if let Some(text) = &evidence {
+                checks::renew_conflict(tx, &found.task, text)?;
+            }
+            let content = Some(Content { conflict: conflict.clone(), ..content });
+            workspaces::put(tx, &Workspace { content, ..found })?;
+        }
+        Ok(())
+    })
+    .await
 }
 
 /// Returns the results of finished tasks that wait for a person.

@@ -1,5 +1,9 @@
 //! Looks whether a conflict is over.
 
+use std::path::Path;
+
+use crate::keep_repository::SOURCE;
+use crate::source::Source;
 use crate::{Clones, Place, Result};
 use domain::workspace::{Conflict, KeepOrder};
 
@@ -21,5 +25,31 @@ impl Clones {
         let merged = self.git.merged_tree(place, &commit, result).await?;
         let result = Some(result.clone());
         Ok(merged.err().map(|files| Conflict { result, files, ..before.clone() }))
+    }
+
+    /// Returns the conflict that a result has with its branch as that is now in the repository at
+    /// `directory`; `None` if it has none any more. The workspace can merge the branch then.
+    ///
+    /// # Errors
+    /// Git cannot be run.
+    pub async fn compare_anew(
+        &self,
+        order: &KeepOrder,
+        directory: &Path,
+    ) -> Result<Option<Conflict>> {
+        let Some(before) = &order.conflict else { return Ok(None) };
+        self.git.check().await?;
+        let place = self.places.place(&order.project, &order.id);
+        let source = Source::find(&self.git, directory).await?;
+        let _locked = self.keep.lock_keep(&order.project, &place).await?;
+        self.keep.follow(&source, &place).await?;
+        let branch = format!("{SOURCE}/heads/{}", before.branch);
+        let Some(commit) = self.git.resolve(&place, &branch).await? else {
+            return Ok(Some(Conflict::clone(before)));
+        };
+        self.keep.lend_to_all(&place).await?;
+        let now = Box::new(Conflict { commit, ..Conflict::clone(before) });
+        let order = KeepOrder { conflict: Some(now), ..order.clone() };
+        self.conflict_left(&place, &order, before.result.as_ref()).await
     }
 }
