@@ -138,14 +138,10 @@ impl MergeTask {
         if form.json {
             return print_json(&merged);
         }
-        let MergedBody { branch, commit, was_merged, is_unchanged } = merged;
-        if is_unchanged {
+        if merged.is_unchanged {
             return print_line("the task changed nothing, so there is nothing to merge");
         }
-        let commit = commit.get(..12).unwrap_or(&commit);
-        let verb = if was_merged { "had the result before" } else { "has the result" };
-        let hint = if was_merged { " (`--again` merges it once more)" } else { "" };
-        print_line(&format!("{branch} {verb}: {commit}{hint}"))?;
+        print_line(&end_of(&merged, again))?;
         if remember {
             say("later merges in this project run no hooks either (`project show`)");
         }
@@ -160,6 +156,23 @@ impl MergeTask {
             ));
         }
         Ok(())
+    }
+}
+
+/// Returns the sentence about a merge. `is_again` says that all changes were to be merged once more.
+fn end_of(merged: &MergedBody, is_again: bool) -> String {
+    let MergedBody { branch, commit, was_merged, merge, .. } = merged;
+    let short = |commit: &String| commit.get(..12).unwrap_or(commit).to_owned();
+    match (was_merged, merge) {
+        (false, _) => format!("{branch} has the result: {}", short(commit)),
+        (true, _) if is_again => {
+            format!("{branch} has all changes of the result, so nothing is missing")
+        }
+        (true, merge) => {
+            let merge = merge.as_ref().map(|merge| format!(": {}", short(merge)));
+            let merge = merge.unwrap_or_default();
+            format!("{branch} had the result before{merge} (`--again` merges it once more)")
+        }
     }
 }
 

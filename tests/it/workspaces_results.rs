@@ -552,8 +552,11 @@ fn a_merge_and_its_revert_are_shown_and_the_result_is_merged_again() {
         assert!(asked.contains(word), "{word}: {asked}");
     }
     let newer = daemon.done(&["task", "merge", "tsk", "--only-new"]);
-    assert!(newer.contains("had the result before") && newer.contains("--again"), "{newer}");
+    let told = format!("had the result before: {} (`--again`", &merge[..12]);
+    assert!(newer.contains(&told), "{newer}");
     daemon.done(&["task", "merge", "tsk", "--again"]);
+    let more = daemon.done(&["task", "merge", "tsk", "--again"]);
+    assert!(more.contains("nothing is missing") && !more.contains("--again"), "{more}");
     assert_eq!(bed.read("one.txt"), "one\n");
     // Another branch gets the result, too.
     git(&daemon.work(), &["checkout", "--quiet", "-b", "release", &format!("{merge}^")]);

@@ -295,6 +295,9 @@ pub struct MergedBody {
     pub commit: String,
     /// Whether the branch had the result before.
     pub was_merged: bool,
+    /// The commit by which the branch got the result before, if it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub merge: Option<String>,
     /// Whether the task changed nothing.
     #[serde(default)]
     pub is_unchanged: bool,

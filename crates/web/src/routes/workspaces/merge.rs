@@ -30,16 +30,23 @@ pub(super) async fn merge(
         now,
         ask_agent,
     };
+    let body = |branch, commit, was_merged| MergedBody {
+        branch,
+        commit,
+        was_merged,
+        merge: None,
+        is_unchanged: false,
+    };
     match state.service.workspaces.merge(&task, &wish).await? {
         Merged::Into { branch, commit } => {
             tracing::info!(task_id = %task, branch, commit, "result merged");
-            Ok(Json(MergedBody { branch, commit, was_merged: false, is_unchanged: false }))
+            Ok(Json(body(branch, commit, false)))
         }
-        Merged::Already { branch, commit, .. } => {
-            Ok(Json(MergedBody { branch, commit, was_merged: true, is_unchanged: false }))
+        Merged::Already { branch, commit, merge } => {
+            Ok(Json(MergedBody { merge, ..body(branch, commit, true) }))
         }
         Merged::Unchanged { branch, commit } => {
-            Ok(Json(MergedBody { branch, commit, was_merged: true, is_unchanged: true }))
+            Ok(Json(MergedBody { is_unchanged: true, ..body(branch, commit, true) }))
         }
         refused @ Merged::Conflict { .. } if ask_agent => {
             tracing::info!(task_id = %task, "agent asked to resolve a conflict");

@@ -91,7 +91,10 @@ pub(super) fn message_of(w: &Words, merged: Merged) -> Message {
         Merged::Into { branch, commit } => {
             said("good", w.of_merged_into(&branch, short_commit(&commit)), none, None)
         }
-        Merged::Already { branch, .. } => said("good", w.of_merged_before(&branch), none, None),
+        Merged::Already { branch, merge, .. } => {
+            let merge = merge.as_deref().map(short_commit);
+            said("good", w.of_merged_before(&branch, merge), none, None)
+        }
         Merged::Unchanged { .. } => said("good", w.changed_nothing.to_owned(), none, None),
         Merged::Conflict { branch, files, result, is_again, .. } => {
             let hint = if is_again { w.merge_again_conflict_hint } else { w.merge_conflict_hint };

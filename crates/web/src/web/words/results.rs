@@ -94,10 +94,20 @@ impl Words {
         }
     }
 
-    pub(in crate::web) fn of_merged_before(&self, branch: &str) -> String {
-        match self.language {
-            Language::English => format!("Nothing to merge: {branch} already has the result."),
-            Language::Japanese => format!("マージ不要: {branch} には結果が含まれています。"),
+    pub(in crate::web) fn of_merged_before(&self, branch: &str, merge: Option<&str>) -> String {
+        match (self.language, merge) {
+            (Language::English, None) => {
+                format!("Nothing to merge: {branch} already has the result.")
+            }
+            (Language::English, Some(merge)) => {
+                format!("Nothing to merge: {branch} got the result with {merge}.")
+            }
+            (Language::Japanese, None) => {
+                format!("マージ不要: {branch} には結果が含まれています。")
+            }
+            (Language::Japanese, Some(merge)) => {
+                format!("マージ不要: {branch} には {merge} で結果がマージされました。")
+            }
         }
     }
 
