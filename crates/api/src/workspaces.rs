@@ -100,8 +100,8 @@ pub struct ContentBody {
 impl ContentBody {
     /// Returns whether the agent left only files in no commit.
     pub fn is_only_files(&self) -> bool {
-        let Self { n_commits, n_uncommitted, is_undecided, .. } = *self;
-        Content { n_commits, n_uncommitted, is_undecided, ..Content::default() }.is_only_files()
+        let Self { n_files, n_uncommitted, is_undecided, .. } = *self;
+        Content { n_files, n_uncommitted, is_undecided, ..Content::default() }.is_only_files()
     }
 }
 

@@ -70,10 +70,10 @@ impl Content {
         self.n_commits == 0 && self.n_uncommitted == 0 && self.others.is_empty()
     }
 
-    /// Returns whether the agent left only files in no commit. No merge takes them unasked, and no
-    /// forge gets them.
+    /// Returns whether the agent left only files in no commit, apart from commits without changes.
+    /// No merge takes them unasked, and no forge gets them.
     pub const fn is_only_files(&self) -> bool {
-        self.n_commits == 0 && self.n_uncommitted > 0 && !self.is_undecided
+        self.n_files == 0 && self.n_uncommitted > 0 && !self.is_undecided
     }
 
     /// Returns the entries about repositories that could not be kept: commits that are beyond a

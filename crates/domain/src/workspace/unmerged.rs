@@ -214,7 +214,10 @@ mod tests {
         assert_eq!(files.clone().merged("m".to_owned(), true).merge_step(&done, false), None);
         let discarded = Workspace { discarded_at: Some(AT), ..files };
         assert_eq!(discarded.merge_step(&done, false), None);
-        let beside = workspace(Content { n_uncommitted: 3, ..content() });
+        let empty = workspace(Content { n_commits: 1, n_uncommitted: 3, ..content() });
+        assert_eq!(empty.merge_step(&done, true), merge, "its commit has no changes");
+        let beside = workspace(Content { n_files: 1, n_uncommitted: 3, ..content() });
+        assert_eq!(beside.merge_step(&done, true), None);
         let merged = beside.merged("m".to_owned(), false);
         assert_eq!(merged.merge_step(&done, false), None, "the merge has named them");
     }

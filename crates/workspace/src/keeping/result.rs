@@ -218,7 +218,9 @@ impl Clones {
     ) -> Result<u32> {
         let range = result.map_or_else(|| tip.to_owned(), |result| format!("{result}...{tip}"));
         let compare = ["rev-list", "--count", "--no-merges", "--cherry-pick", "--right-only"];
-        let compare = self.git.on(&place.keep(), compare.into_iter().chain(["--stdin"]));
+        // With a path, git leaves out commits without changes.
+        let of_files = ["--full-history", "--stdin", "--", "."];
+        let compare = self.git.on(&place.keep(), compare.into_iter().chain(of_files));
         match compare.input(revisions([&range], begun)).text().await.map_err(CheckoutError::from) {
             Ok(counted) => Ok(counted.parse().unwrap_or(0)),
             Err(CheckoutError::Git(GitError::TimedOut { .. })) => Ok(otherwise),

@@ -100,6 +100,7 @@ async fn what_the_result_lacks_is_named_and_what_nobody_prefers_waits_for_a_choi
     bed.git(&tree, &["checkout", "--quiet", "-b", "same", "HEAD^"]);
     bed.git(&tree, &["cherry-pick", "--no-commit", &result]);
     bed.git(&tree, &["commit", "--quiet", "-m", "again"]);
+    bed.git(&tree, &["commit", "--quiet", "--allow-empty", "-m", "no change"]);
     bed.git(&tree, &["checkout", "--quiet", "agents/one"]);
     let kept = bed.keep("one", &one).await;
     assert_eq!(kept.head_commit, Some(result));
@@ -166,6 +167,24 @@ async fn what_is_in_no_commit_comes_without_the_commits_that_it_was_left_beside(
             assert!(merged.unwrap_err().to_string().contains("does not fit"), "{file}");
         }
     }
+}
+
+#[tokio::test]
+async fn a_file_in_no_commit_beside_a_commit_without_changes_is_all_there_is_to_merge() {
+    let bed = Bed::new();
+    let (one, tree) = bed.prepare("one").await;
+    bed.git(&tree, &["commit", "--quiet", "--allow-empty", "-m", "no change"]);
+    std::fs::write(tree.join("left.txt"), "in no commit\n").unwrap();
+    let kept = bed.keep("one", &one).await;
+    assert_eq!((kept.n_commits, kept.n_files, kept.n_uncommitted), (1, 0, 1));
+    assert!(kept.is_only_files(), "{kept:?}");
+    bed.commit(&bed.source(), "other.txt", "other\n");
+    let order = bed.merge_order("one", &one);
+    assert_eq!(bed.checkouts.results.merge(&order).await.unwrap(), Merged::Nothing);
+    let order = MergeOrder { with_uncommitted: true, ..order };
+    let merged = bed.checkouts.results.merge(&order).await.unwrap();
+    assert!(matches!(merged, Merged::Into { .. }), "{merged:?}");
+    assert_eq!(bed.read("left.txt"), "in no commit\n");
 }
 
 #[tokio::test]
