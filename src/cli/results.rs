@@ -16,6 +16,7 @@ use api::workspaces::{
 };
 use config::Environment;
 use domain::TaskId;
+use domain::printable::counted;
 use domain::workspace::WorkspaceState;
 
 /// The arguments of `task diff`.
@@ -149,9 +150,10 @@ impl MergeTask {
         let n_left = left.content.map_or(0, |content| content.n_uncommitted);
         if !with_uncommitted && n_left > 0 {
             let short_id = left.short_id;
-            let files = if n_left == 1 { "file is" } else { "files are" };
+            let verb = if n_left == 1 { "is" } else { "are" };
+            let files = counted(n_left, "file");
             say(&format!(
-                "{n_left} {files} in no commit and not merged: `task diff {short_id} \
+                "{files} {verb} in no commit and not merged: `task diff {short_id} \
                  --uncommitted` shows that, `task merge {short_id} --with-uncommitted` merges it"
             ));
         }

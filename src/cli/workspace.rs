@@ -12,6 +12,7 @@ use super::output::{Form, ListForm, Zone, or_dash, plain, print_json, print_line
 use super::screen::Rows;
 use api::workspaces::{ContentBody, OtherTipBody, RestoreRequest, SnapshotBody, WorkspaceBody};
 use config::Environment;
+use domain::printable::counted;
 use domain::workspace::{Moment, WorkspaceState};
 use domain::{LaunchId, ProjectId, TaskId};
 
@@ -137,11 +138,10 @@ pub(super) fn others(workspace: &WorkspaceBody) -> Vec<String> {
     };
     let line = |OtherTipBody { branch, commit, n_commits, is_dropped }: &OtherTipBody| {
         let name = branch.as_deref().unwrap_or_else(|| commit.get(..12).unwrap_or(commit));
-        let plural = if *n_commits == 1 { "" } else { "s" };
         let dropped = if *is_dropped { " (not needed)" } else { "" };
         match n_commits {
             0 => format!("`{}` has nothing more{dropped}", plain(name)),
-            _ => format!("`{}` has {n_commits} more commit{plural}{dropped}", plain(name)),
+            n => format!("`{}` has {}{dropped}", plain(name), counted(*n, "more commit")),
         }
     };
     let mut lines: Vec<String> = content.others.iter().map(line).collect();
@@ -301,14 +301,17 @@ pub(super) fn changes(workspace: &WorkspaceBody) -> String {
         n => format!(", {n} uncommitted"),
     };
     format!(
-        "{} commits, {} files +{} -{}{uncommitted}",
-        content.n_commits, content.n_files, content.n_additions, content.n_deletions
+        "{}, {} +{} -{}{uncommitted}",
+        counted(content.n_commits, "commit"),
+        counted(content.n_files, "file"),
+        content.n_additions,
+        content.n_deletions
     )
 }
 
 /// Returns the number of files that are in no commit.
 pub(super) fn in_no_commit(n_files: u32) -> String {
-    format!("{n_files} {} in no commit", if n_files == 1 { "file" } else { "files" })
+    format!("{} in no commit", counted(n_files, "file"))
 }
 
 fn state(workspace: &WorkspaceBody) -> String {

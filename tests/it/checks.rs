@@ -339,8 +339,8 @@ checks:
 #[test]
 fn a_check_that_changes_the_files_of_the_commit_fails() {
     let cases = [
-        ("echo more >>tries.txt", "The check changed 1 files of the commit."),
-        ("rm tries.txt", "The check changed 1 files of the commit."),
+        ("echo more >>tries.txt", "The check changed 1 file of the commit."),
+        ("rm tries.txt", "The check changed 1 file of the commit."),
         ("git commit -q --allow-empty -m mine", "The check moved the branch from "),
         ("git reset -q --hard HEAD~1", "The check moved the branch from "),
     ];

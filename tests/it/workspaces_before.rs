@@ -66,7 +66,7 @@ fn results_that_an_earlier_version_kept_are_listed_and_mean_the_same() {
     assert_eq!((step("tsk_2"), step("tsk_3")), (Value::Null, Value::Null));
     assert_eq!(daemon.status()["to_merge"], json!([{ "project_id": "prj", "n_results": 1 }]));
     assert_eq!(daemon.json(&["inbox", "--kind", "unmerged"]), json!([]));
-    let result = "result: 1 commits, 1 files +1 -0, 1 uncommitted on the branch agents/prj-1\n";
+    let result = "result: 1 commit, 1 file +1 -0, 1 uncommitted on the branch agents/prj-1\n";
     assert!(show(&daemon, "tsk_1").contains(result), "{}", show(&daemon, "tsk_1"));
     let diff = daemon.done(&["task", "diff", "tsk_1", "--stat"]);
     assert!(diff.contains("one.txt") && !diff.contains("two.txt"), "{diff}");

@@ -385,7 +385,7 @@ fn a_person_chooses_among_the_branches_that_an_agent_left() {
     let refused = daemon.cli(&["task", "result", "tsk", "--take", "z"]).stderr;
     assert!(refused.contains("no branch or commit `z`"), "{refused}");
     let told = daemon.done(&["task", "result", "tsk", "--take", "y"]);
-    assert!(told.contains("1 commits, 1 files +1 -0\n`x` has 1 more commit"), "{told}");
+    assert!(told.contains("1 commit, 1 file +1 -0\n`x` has 1 more commit"), "{told}");
     // Until it is merged, another one may be chosen.
     daemon.done(&["task", "result", "tsk", "--take", "x"]);
     let diff = daemon.cli(&["task", "diff", "tsk", "--stat"]);
@@ -537,7 +537,7 @@ fn a_merge_and_its_revert_are_shown_and_the_result_is_merged_again() {
     daemon.task("tsk", "prj", "one");
     bed.until_kept("tsk");
     let unmerged = daemon.done(&["task", "show", "tsk"]);
-    assert!(unmerged.contains("result: 1 commits, 1 files +1 -0 on the branch"), "{unmerged}");
+    assert!(unmerged.contains("result: 1 commit, 1 file +1 -0 on the branch"), "{unmerged}");
     daemon.done(&["task", "merge", "tsk"]);
     let merge = git(&daemon.work(), &["rev-parse", "HEAD"]);
     assert!(daemon.done(&["task", "show", "tsk"]).contains(&format!("merged as {merge}")));

@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use super::id::{CheckId, LaunchId, TaskId};
 use super::launch::{ExitStatus, Outcome};
+use super::printable::counted;
 use super::time::Timestamp;
 use super::words::words;
 use super::workspace::{CleanOrder, Content};
@@ -97,10 +98,10 @@ impl Check {
             ));
         }
         (content.n_changed > 0).then(|| {
+            let files = counted(content.n_changed, "file");
             format!(
-                "The check changed {} files of the commit. A check must leave them as they are, or \
-                 run with `clean: true`.",
-                content.n_changed
+                "The check changed {files} of the commit. A check must leave them as they are, or \
+                 run with `clean: true`."
             )
         })
     }

@@ -16,6 +16,12 @@ pub fn bytes(n: u64) -> String {
     }
 }
 
+/// Returns a number with what is counted, such as `1 file` or `2 files`.
+pub fn counted(n: u32, noun: &str) -> String {
+    let plural = if n == 1 { "" } else { "s" };
+    format!("{n} {noun}{plural}")
+}
+
 /// Returns whether a character would change how a terminal shows the rest: control characters (ANSI
 /// sequences begin with one), and characters that reorder text.
 pub fn is_unprintable(c: char) -> bool {
@@ -110,6 +116,12 @@ mod tests {
         assert!(!"aé日🦀 ~".chars().any(is_unprintable));
         assert!("\u{2028}\u{202a}\u{202e}\u{2066}\u{2069}".chars().all(is_reordering));
         assert!(!"\u{200e}\u{200f}\u{202f} \nא".chars().any(is_reordering));
+    }
+
+    #[test]
+    fn only_one_is_no_plural() {
+        let files = [0, 1, 2].map(|n| counted(n, "file"));
+        assert_eq!(files, ["0 files", "1 file", "2 files"]);
     }
 
     #[test]

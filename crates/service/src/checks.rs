@@ -12,6 +12,7 @@ use domain::event::NewEvent;
 use domain::guidance::Guidance;
 use domain::id::{AgentId, CheckId, CoordinatorId, LaunchId};
 use domain::launch::ReportResult;
+use domain::printable::counted;
 use domain::start_history::StartReason;
 use domain::task::{Actor, change};
 use domain::workspace::{CleanOrder, Conflict, Content, WorkspaceMode, WorkspaceState, owner};
@@ -143,7 +144,9 @@ fn unfinished(
         let output = format!("Several branches have work: {there}. Check out one with all of it.");
         Some((UNDECIDED, output))
     } else if n > 0 && of_round.iter().all(|check| check.launch.is_none()) {
-        let output = format!("{n} files have changes that are in no commit. Commit them.");
+        let verb = if n == 1 { "has" } else { "have" };
+        let files = counted(n, "file");
+        let output = format!("{files} {verb} changes that are in no commit. Commit them.");
         Some((UNCOMMITTED, output))
     } else {
         None

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::{Attention, AttentionKind, Cause, TaskInNeed};
 use crate::id::ProjectId;
 use crate::language::Language;
+use crate::printable::counted;
 use crate::task::Task;
 use crate::workspace::{Conflict, Content, LeftMerge, MergeStep, UnmergedResult, Workspace};
 
@@ -215,19 +216,17 @@ impl WaitingResult {
                     ),
                 )
             }
-            Self::Files { task: TaskInNeed { short_id, .. }, n_files, tips } => {
-                let plural = if *n_files == 1 { "" } else { "s" };
-                (
-                    format!(
-                        "{short_id} is done: {n_files} file{plural} in no commit, not merged{}",
-                        more_on(tips, Language::English)
-                    ),
-                    format!(
-                        "{short_id} は完了: 未コミットのファイル {n_files} 件、未マージ{}",
-                        more_on(tips, Language::Japanese)
-                    ),
-                )
-            }
+            Self::Files { task: TaskInNeed { short_id, .. }, n_files, tips } => (
+                format!(
+                    "{short_id} is done: {} in no commit, not merged{}",
+                    counted(*n_files, "file"),
+                    more_on(tips, Language::English)
+                ),
+                format!(
+                    "{short_id} は完了: 未コミットのファイル {n_files} 件、未マージ{}",
+                    more_on(tips, Language::Japanese)
+                ),
+            ),
             Self::Beside { task: TaskInNeed { short_id, .. }, tips } => (
                 format!(
                     "The agent of {short_id} left more beside the result: {}. Take it or drop it",

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use super::{Choice, Conflict, OtherTip};
+use crate::printable::counted;
 
 /// The content of a workspace, as it was found when it was kept.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -137,10 +138,8 @@ impl Content {
 }
 
 fn names_of<'a>(tips: impl Iterator<Item = &'a OtherTip>) -> String {
-    let named = |other: &OtherTip| {
-        let plural = if other.n_commits == 1 { "" } else { "s" };
-        format!("`{}` ({} commit{plural})", other.name(), other.n_commits)
-    };
+    let named =
+        |other: &OtherTip| format!("`{}` ({})", other.name(), counted(other.n_commits, "commit"));
     tips.map(named).collect::<Vec<_>>().join(", ")
 }
 
