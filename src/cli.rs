@@ -50,6 +50,7 @@ mod status;
 mod stop;
 mod store;
 mod task;
+mod task_checks;
 mod task_wait;
 mod token;
 mod tool_help;

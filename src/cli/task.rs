@@ -18,14 +18,14 @@ use super::output::{
 use super::removal::{self, ArchivedArguments, DeleteArguments};
 use super::results::{DiffTask, DiscardTask, MergeTask, PublishTask, RestoreTask, ResultOfTask};
 use super::screen::Rows;
+use super::task_checks;
 use super::task_wait::{self, Shown, WaitForTasks};
 use super::workspace;
 use api::comments::{CommentBody, NewComment};
 use api::events::EventBody;
-use api::tasks::{CheckBody, ExecutionBody, NewTaskRequest, TaskBody, TaskDetail, TaskRequest};
+use api::tasks::{ExecutionBody, NewTaskRequest, TaskBody, TaskDetail, TaskRequest};
 use api::waiting::WaitingBody;
 use config::Environment;
-use domain::check::CheckResult;
 use domain::workspace::MergeStep;
 use domain::{AgentId, Priority, ProjectId, TaskId, TaskStatus};
 
@@ -503,7 +503,7 @@ fn print_detail(detail: &TaskDetail, zone: Zone) -> Result<(), CliError> {
     }
     if !detail.checks.is_empty() {
         print_line("")?;
-        print_checks(&detail.checks)?;
+        task_checks::print(&detail.checks)?;
     }
     for comment in &detail.comments {
         let author = comment.author.as_deref().unwrap_or("-");
@@ -552,7 +552,7 @@ fn with_status(id: &TaskId, tasks: &[TaskBody]) -> String {
     }
 }
 
-fn print_indented(text: &str) -> Result<(), CliError> {
+pub(super) fn print_indented(text: &str) -> Result<(), CliError> {
     text.lines().try_for_each(|line| print_line(&format!("  {}", plain(line))))
 }
 
@@ -570,31 +570,4 @@ fn print_executions(executions: &[ExecutionBody], zone: Zone) -> Result<(), CliE
         ]);
     }
     print_table(&rows, "")
-}
-
-/// Prints the checks, and the output of the last one that failed.
-fn print_checks(checks: &[CheckBody]) -> Result<(), CliError> {
-    let mut rows = table(&["CHECK", "ROUND", "RESULT", "EXIT", "SECONDS", "COMMIT", "LAUNCH"]);
-    for check in checks {
-        let seconds = |millis: u64| format!("{}.{}", millis / 1000, millis % 1000 / 100);
-        let short = |commit: &String| commit.chars().take(12).collect::<String>();
-        rows.add_row([
-            plain(&check.name),
-            check.round.to_string(),
-            check.result.to_string(),
-            or_dash(check.exit_code),
-            or_dash(check.duration_ms.map(seconds)),
-            or_dash(check.commit.as_ref().map(short)),
-            or_dash(check.launch_id.as_ref()),
-        ]);
-    }
-    print_table(&rows, "")?;
-    let failed = checks.iter().rev().find(|check| check.result == CheckResult::Failed);
-    match failed.filter(|check| !check.output.is_empty()) {
-        Some(check) => {
-            print_line(&format!("\noutput of {}:", plain(&check.name)))?;
-            print_indented(&check.output)
-        }
-        None => Ok(()),
-    }
 }
