@@ -503,7 +503,8 @@ fn print_detail(detail: &TaskDetail, zone: Zone) -> Result<(), CliError> {
     }
     if !detail.checks.is_empty() {
         print_line("")?;
-        task_checks::print(&detail.checks)?;
+        let has_conflict = detail.workspace.as_ref().is_some_and(|it| it.conflict.is_some());
+        task_checks::print(&detail.checks, has_conflict)?;
     }
     for comment in &detail.comments {
         let author = comment.author.as_deref().unwrap_or("-");

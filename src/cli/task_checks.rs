@@ -4,10 +4,11 @@ use super::error::CliError;
 use super::output::{or_dash, plain, print_line, print_table, table};
 use super::task::print_indented;
 use api::tasks::CheckBody;
-use domain::check::CheckResult;
+use domain::check::{CONFLICT, CheckResult};
 
-/// Prints the checks, and the output of the last one that failed.
-pub(super) fn print(checks: &[CheckBody]) -> Result<(), CliError> {
+/// Prints the checks, and the output of the last one that failed. That of a conflict is printed only
+/// while the result has it.
+pub(super) fn print(checks: &[CheckBody], has_conflict: bool) -> Result<(), CliError> {
     let mut rows = table(&["CHECK", "ROUND", "RESULT", "EXIT", "SECONDS", "COMMIT", "LAUNCH"]);
     for check in checks {
         let seconds = |millis: u64| format!("{}.{}", millis / 1000, millis % 1000 / 100);
@@ -24,7 +25,8 @@ pub(super) fn print(checks: &[CheckBody]) -> Result<(), CliError> {
     }
     print_table(&rows, "")?;
     let failed = checks.iter().rev().find(|check| check.result == CheckResult::Failed);
-    match failed.filter(|check| !check.output.is_empty()) {
+    let is_over = |check: &CheckBody| check.name == CONFLICT && !has_conflict;
+    match failed.filter(|check| !check.output.is_empty() && !is_over(check)) {
         Some(check) => {
             print_line(&format!("\noutput of {}:", plain(&check.name)))?;
             print_indented(&check.output)

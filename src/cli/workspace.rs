@@ -10,7 +10,9 @@ use super::error::CliError;
 use super::named::{Named, id_of};
 use super::output::{Form, ListForm, Zone, or_dash, plain, print_json, print_line};
 use super::screen::Rows;
-use api::workspaces::{ContentBody, OtherTipBody, RestoreRequest, SnapshotBody, WorkspaceBody};
+use api::workspaces::{
+    ConflictBody, ContentBody, OtherTipBody, RestoreRequest, SnapshotBody, WorkspaceBody,
+};
 use config::Environment;
 use domain::printable::counted;
 use domain::workspace::{Moment, WorkspaceState};
@@ -258,6 +260,22 @@ pub(super) fn print_result(workspace: &WorkspaceBody) -> Result<(), CliError> {
 
 /// Prints what became of the result of a task.
 fn print_fate(workspace: &WorkspaceBody) -> Result<(), CliError> {
+    if let Some(ConflictBody { branch, commit, files, is_asked }) = &workspace.conflict {
+        let commit = commit.get(..12).unwrap_or(commit);
+        let branch = plain(branch);
+        let files = plain(&files.join(", "));
+        print_line(&format!("not merged: conflicts with {branch} (as of {commit}) in {files}"))?;
+        let task = &workspace.short_id;
+        let remedy = if *is_asked && workspace.task_status.is_open() {
+            "its agent was asked to resolve that".to_owned()
+        } else {
+            format!(
+                "to resolve that: agent-coordinator task merge {task} --ask-agent; or merge by \
+                 hand, and run `task merge {task}` after that"
+            )
+        };
+        print_line(&remedy)?;
+    }
     if let Some(commit) = &workspace.merged_commit {
         print_line(&format!("merged as {commit}"))?;
     }

@@ -295,6 +295,7 @@ fn a_conflict_that_the_agent_did_not_resolve_is_a_failed_round() {
     let answers = daemon.done(&["logs", "one", "prj"]);
     assert!(answers.contains("\"to_merge\"") && answers.contains(&main), "{answers}");
     daemon.done(&["task", "merge", "tsk"]);
+    assert!(!daemon.done(&["task", "show", "tsk"]).contains("output of merge conflict"));
     assert_eq!(bed.read("common.txt"), "common\nmine\none\n");
 }
 

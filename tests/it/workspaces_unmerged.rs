@@ -138,7 +138,17 @@ fn a_conflict_is_known_until_the_result_is_merged() {
     fs::write(work.join("common.txt"), "common\nmine\n").unwrap();
     git(&work, &["commit", "-qam", "mine"]);
     let mine = git(&work, &["rev-parse", "main"]);
-    assert_ne!(bed.daemon.cli(&["task", "merge", "tsk"]).code, 0);
+    let refused = bed.daemon.cli(&["task", "merge", "tsk"]);
+    assert!(refused.stderr.contains("run `task merge` after that"), "{}", refused.stderr);
+    let conflict = bed.daemon.json(&["workspace", "show", "tsk"])["conflict"].clone();
+    assert_eq!((&conflict["branch"], &conflict["commit"]), (&json!("main"), &json!(mine)));
+    assert_eq!(conflict["files"], json!(["common.txt"]));
+    let task = bed.daemon.json(&["task", "show", "tsk"]);
+    assert_eq!(task["workspace"]["conflict"], conflict);
+    for command in ["task", "workspace"] {
+        let shown = bed.daemon.done(&[command, "show", "tsk"]);
+        assert!(shown.contains(" in common.txt\n") && shown.contains("--ask-agent"), "{shown}");
+    }
     let told = format!(
         "a title: PRJ-1 was not merged: it and main (as of {}) change the same lines of common.txt",
         &mine[..10]
@@ -162,6 +172,18 @@ fn a_conflict_is_known_until_the_result_is_merged() {
     git(&work, &["reset", "-q", "--hard", &before]);
     bed.daemon.done(&["task", "merge", "tsk"]);
     assert_eq!((inbox(&bed, "conflict"), step(&bed)), (vec![], Value::Null));
+    assert!(!bed.daemon.done(&["task", "show", "tsk"]).contains("conflict"));
+}
+
+#[test]
+fn the_page_says_of_a_finished_task_that_it_changed_nothing() {
+    let bed = Bed::new(&[("one", &["authenticate", "get-my-task", "report:success"])]);
+    let daemon = &bed.daemon;
+    daemon.task("tsk", "prj", "one");
+    until("the task is done", || daemon.task_status("tsk") == "done");
+    bed.until_state("tsk", "ready");
+    let page = daemon.page("/ui/parts/tasks/tsk/changes", "en");
+    assert!(page.contains("<p class=\"empty\">The task changed nothing.</p>"), "{page}");
 }
 
 #[test]

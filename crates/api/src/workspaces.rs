@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use domain::workspace::{Content, Moment, OtherTip, WorkspaceState};
+use domain::workspace::{Conflict, Content, Moment, OtherTip, WorkspaceState};
 use domain::{
     AgentId, CoordinatorId, LaunchId, ProjectId, ShortId, TaskId, TaskStatus, Timestamp,
     WorkspaceId,
@@ -44,6 +44,9 @@ pub struct WorkspaceBody {
     /// The content, as it was found after the last launch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<ContentBody>,
+    /// The conflict because of which the result was not merged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub conflict: Option<ConflictBody>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub discarded_at: Option<Timestamp>,
     /// The time when the kept state was given up, too.
@@ -65,6 +68,29 @@ pub struct WorkspaceBody {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub published_commit: Option<String>,
     pub created_at: Timestamp,
+}
+
+/// A merge that was refused, because the result and the branch change the same lines.
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ConflictBody {
+    /// The branch of the project's repository, and the commit that it was at.
+    pub branch: String,
+    pub commit: String,
+    pub files: Vec<String>,
+    /// Whether the agent of the task was asked to resolve it.
+    pub is_asked: bool,
+}
+
+impl From<&Conflict> for ConflictBody {
+    fn from(Conflict { branch, commit, files, is_asked, .. }: &Conflict) -> Self {
+        Self {
+            branch: branch.clone(),
+            commit: commit.clone(),
+            files: files.clone(),
+            is_asked: *is_asked,
+        }
+    }
 }
 
 /// The content of a workspace.

@@ -12,9 +12,9 @@ use crate::extract::{InBody, InPath, InQuery, InTask};
 use crate::openapi::{Api, about};
 use crate::{Problem, RestState};
 use api::workspaces::{
-    ContentBody, DiffQuery, ForeverRequest, KeptQuery, MergeRequest, MergedBody, OtherTipBody,
-    PublishedBody, RestoreRequest, RestoreTaskRequest, ResultRequest, SnapshotBody, WorkspaceBody,
-    WorkspaceQuery,
+    ConflictBody, ContentBody, DiffQuery, ForeverRequest, KeptQuery, MergeRequest, MergedBody,
+    OtherTipBody, PublishedBody, RestoreRequest, RestoreTaskRequest, ResultRequest, SnapshotBody,
+    WorkspaceBody, WorkspaceQuery,
 };
 use domain::workspace::Published;
 use domain::{LaunchId, ProjectId};
@@ -26,6 +26,7 @@ use service::{
 pub(super) fn workspace_body(view: WorkspaceView) -> WorkspaceBody {
     let WorkspaceView { workspace, task, path, revert } = view;
     let (reverted_by, reverted_on) = revert.map(|it| (it.by, it.branch)).unzip();
+    let conflict = workspace.conflict().map(ConflictBody::from);
     let base = workspace.base_ref;
     let base = base.map(|name| name.strip_prefix("refs/heads/").unwrap_or(&name).to_owned());
     WorkspaceBody {
@@ -57,6 +58,7 @@ pub(super) fn workspace_body(view: WorkspaceView) -> WorkspaceBody {
             left_out: content.left_out,
             is_undecided: content.is_undecided,
         }),
+        conflict,
         discarded_at: workspace.discarded_at,
         forever_at: workspace.forever_at,
         merged_commit: workspace.merged_commit,

@@ -321,8 +321,8 @@ texts! {
         "An agent is working here. You can merge when it has ended.",
         "エージェントが作業中です。終了後にマージできます。";
     merge_conflict_hint:
-        "Nothing was changed. Ask the agent to resolve the conflict, or merge manually.",
-        "何も変更していません。エージェントに解消を依頼するか、手動でマージしてください。";
+        "Nothing was changed. Ask the agent to resolve the conflict, or merge manually, and merge here after that.",
+        "何も変更していません。エージェントに解消を依頼するか、手動でマージした後に、ここでもマージしてください。";
     merge_again_conflict_hint:
         "Nothing was changed. The branch has the commits of the result and their revert, so merge manually.",
         "何も変更していません。ブランチには結果のコミットとその取り消しがあるため、手動でマージしてください。";

@@ -126,7 +126,8 @@ fn refusal(merged: &Merged) -> Problem {
             if *is_again {
                 "the branch has the commits of the result and their revert, so merge by hand"
             } else {
-                "let its agent resolve that (`askAgent`, `--ask-agent`), or merge by hand"
+                "let its agent resolve that (`askAgent`, `--ask-agent`), or merge by hand, and run \
+                 `task merge` after that, so that it counts as merged"
             },
         ),
         Merged::InTheWay { branch, message, result } => (
