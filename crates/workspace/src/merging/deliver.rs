@@ -68,8 +68,8 @@ impl Results {
                 if matches!(answer, Ok(Ok(()))) {
                     return answer;
                 }
-                let left = self.trees.put_back_unmoved(source, place, folder, moved).await?;
-                let left = still_there(&left);
+                let back = self.trees.put_back_unmoved(source, place, folder, moved);
+                let left = still_there(&Box::pin(back).await?);
                 return match answer {
                     Ok(Err(message)) => Ok(Err(message + &left)),
                     Err(CheckoutError::Refused(reason)) => {
