@@ -85,27 +85,31 @@ pub fn list(
 /// Writes an execution. `before` is the one that was read, if it is not new.
 ///
 /// The report of an agent ends its work. The end of its launch adds the outcome and the usage. That
-/// is a change and not another end.
+/// is a change and not another end. An agent that never asked for its task begins and ends the work
+/// with its report.
 pub fn put(
     tx: &mut Transaction<'_>,
     before: Option<&Execution>,
     execution: &Execution,
 ) -> Result<(), StoreError> {
     tx.replace(execution, &execution.id)?;
+    let is_new = execution.revision == 0;
     let was_ended = before.is_some_and(|before| before.ended_at.is_some());
-    let kind = if execution.revision == 0 {
-        "execution.started"
-    } else if execution.ended_at.is_some() && !was_ended {
-        "execution.ended"
-    } else {
-        "execution.changed"
-    };
-    let event = NewEvent {
-        launch: Some(execution.launch.clone()),
-        task: Some(execution.task.clone()),
-        detail: execution.result.map(|result| result.as_str().to_owned()),
-        ..NewEvent::of_pair(kind, tx.now(), &execution.key)
-    };
-    tx.row_event(event);
+    let is_end = execution.ended_at.is_some() && !was_ended;
+    for (kind, is_told) in [
+        ("execution.started", is_new),
+        ("execution.changed", !is_new && !is_end),
+        ("execution.ended", is_end),
+    ] {
+        if is_told {
+            let event = NewEvent {
+                launch: Some(execution.launch.clone()),
+                task: Some(execution.task.clone()),
+                detail: execution.result.map(|result| result.as_str().to_owned()),
+                ..NewEvent::of_pair(kind, tx.now(), &execution.key)
+            };
+            tx.row_event(event);
+        }
+    }
     Ok(())
 }
