@@ -318,6 +318,7 @@ mod tests {
         assert!(matches!(&refused, BackupError::Io { action: "copy", .. }), "{refused:?}");
         let cause = std::error::Error::source(&refused).unwrap().to_string();
         assert!(cause.contains("was replaced by another one"), "{cause}");
+        assert!(cause.ends_with("; begin again"), "{cause}");
         assert!(!file.exists() && !beside(&file, ".partial").exists());
     }
 

@@ -78,7 +78,10 @@ pub(super) fn copy(
     let files = DatabaseFiles::of(&real);
     let check_place = || match files.missing() {
         None => Ok(()),
-        Some(missing) => Err(BackupError::io("copy", path)(io::Error::other(missing))),
+        Some(missing) => {
+            let cause = format!("{missing}; begin again");
+            Err(BackupError::io("copy", path)(io::Error::other(cause)))
+        }
     };
     check_place()?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
