@@ -70,7 +70,7 @@ impl Finding {
         Self::new(State::Ok, subject, found, "")
     }
 
-    /// Returns that this user could not look at a thing.
+    /// Returns the finding that this user could not look at a thing.
     fn hidden(subject: &str, barrier: &Barrier) -> Self {
         Self::new(State::Unknown, subject, barrier.found(), &barrier.remedy())
     }

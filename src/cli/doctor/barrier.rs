@@ -1,4 +1,4 @@
-//! What keeps this user from looking at the state of a daemon of another user.
+//! Finds the folders that keep this user from looking at the state of a daemon of another user.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -58,7 +58,7 @@ impl Barrier {
         format!("could not look: `{}` is closed to this user", self.folder.display())
     }
 
-    /// Returns as whom to look.
+    /// Returns the remedy, which names the user who can look.
     pub(super) fn remedy(&self) -> String {
         format!("run `doctor` as `{}`, who owns that folder", self.owner)
     }
