@@ -56,14 +56,14 @@ impl AtWork {
 async fn an_agent_that_asks_for_its_task_again_takes_no_turn_of_the_writer() {
     let at_work = at_work().await;
     let caller = at_work.caller().await;
-    let (n_writes, first) = at_work.n_writes(at_work.service.tasks.mine(&caller)).await;
+    let (n_writes, first) = at_work.n_writes(Box::pin(at_work.service.tasks.mine(&caller))).await;
     assert_eq!(n_writes, 1, "the first answer begins the work");
-    let (n_writes, second) = at_work.n_writes(at_work.service.tasks.mine(&caller)).await;
+    let (n_writes, second) = at_work.n_writes(Box::pin(at_work.service.tasks.mine(&caller))).await;
     assert_eq!(n_writes, 0);
     let (first, second) = (first.unwrap().unwrap(), second.unwrap().unwrap());
     assert_eq!(first.task, second.task);
     at_work.block().await;
-    let (n_writes, none) = at_work.n_writes(at_work.service.tasks.mine(&caller)).await;
+    let (n_writes, none) = at_work.n_writes(Box::pin(at_work.service.tasks.mine(&caller))).await;
     assert!(n_writes == 0 && none.unwrap().is_none(), "it has no task");
 }
 
