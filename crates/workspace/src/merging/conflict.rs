@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use crate::keep_repository::SOURCE;
+use crate::keeping::uncommitted_ref;
 use crate::source::Source;
 use crate::{Clones, Place, Result};
 use domain::workspace::{Conflict, KeepOrder};
@@ -48,8 +49,17 @@ impl Clones {
             return Ok(Some(Conflict::clone(before)));
         };
         self.keep.lend_to_all(&place).await?;
-        let now = Box::new(Conflict { commit, ..Conflict::clone(before) });
-        let order = KeepOrder { conflict: Some(now), ..order.clone() };
-        self.conflict_left(&place, &order, before.result.as_ref()).await
+        // The merge may have had files that are in no commit, or another base. It was right then.
+        if commit == before.commit {
+            return Ok(Some(Conflict::clone(before)));
+        }
+        let left = if before.with_uncommitted {
+            self.git.resolve(&place, &uncommitted_ref(&order.branch)).await?
+        } else {
+            None
+        };
+        let Some(result) = left.or_else(|| before.result.clone()) else { return Ok(None) };
+        let merged = self.git.merged_tree(&place, &commit, &result).await?;
+        Ok(merged.err().map(|files| Conflict { commit, files, ..Conflict::clone(before) }))
     }
 }

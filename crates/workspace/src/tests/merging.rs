@@ -1,6 +1,8 @@
 //! Merges after earlier merges, reverts and edits, and who they are by.
 
 use super::*;
+use domain::Timestamp;
+use domain::workspace::Conflict;
 
 mod hooks;
 mod places;
@@ -497,4 +499,39 @@ async fn a_conflict_of_a_reverted_result_is_not_one_that_a_merge_of_the_branch_r
         assert!(matches!(merged, Merged::Conflict { is_again: true, .. }), "{merged:?}");
         assert_eq!(task.head(), before);
     }
+}
+
+#[tokio::test]
+async fn a_conflict_is_compared_anew_as_it_was_merged_and_only_if_the_branch_moved() {
+    let task = Task::new().await;
+    std::fs::write(task.tree.join("other.txt"), "in no commit\n").unwrap();
+    task.keep().await;
+    let order = task.order(MergeStyle::Merge, Repeat::Once);
+    let order = MergeOrder { with_uncommitted: true, ..order };
+    let (branch, commit, files) = match task.bed.checkouts.results.merge(&order).await.unwrap() {
+        Merged::Conflict { branch, commit, files, .. } => (branch, commit, files),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(files, ["other.txt"]);
+    let conflict = Conflict {
+        result: Some(task.bed.head(&task.tree)),
+        branch,
+        commit,
+        files,
+        at: Timestamp::from_millis(1),
+        squash: false,
+        rebase: false,
+        with_uncommitted: true,
+        is_asked: true,
+    };
+    let keep = Bed::keep_order("one", &task.prepared);
+    let order = KeepOrder { conflict: Some(Box::new(conflict.clone())), ..keep };
+    let source = task.bed.source();
+    let clones = &task.bed.checkouts.clones;
+    let anew = async || Box::pin(clones.compare_anew(&order, &source)).await.unwrap();
+    assert_eq!(anew().await, Some(conflict.clone()));
+    task.of_person("later.txt", "later\n");
+    assert_eq!(anew().await, Some(Conflict { commit: task.head(), ..conflict }));
+    task.of_person("other.txt", "in no commit\n");
+    assert_eq!(anew().await, None);
 }
