@@ -94,7 +94,9 @@ impl SourceTrees {
             old: if has_none { self.git.empty_tree(place).await? } else { target.to_owned() },
             new: new.clone(),
         };
-        if self.is_at(source, &record, new).await? {
+        // A branch that another git moved meanwhile has its own files.
+        let before = if has_none { "" } else { target };
+        if !self.is_at(source, &record, before).await? {
             return Ok(Vec::new());
         }
         let planned = self.planned(source, &folder, &record, "--diff-filter=ADMT").await?;
@@ -328,4 +330,48 @@ async fn select(
         Ok(names.into_iter().filter(is_selected).collect())
     })
     .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Checkouts;
+    use crate::tests::run_git;
+
+    #[tokio::test]
+    async fn a_branch_that_moved_meanwhile_keeps_its_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let top = folder.path().join("source");
+        std::fs::create_dir(&top).unwrap();
+        let git = |arguments: &[&str]| run_git(folder.path(), &top, arguments);
+        let commit = |message: &str| {
+            git(&["commit", "--quiet", "--allow-empty", "-m", message]);
+            git(&["rev-parse", "HEAD"])
+        };
+        git(&["init", "--quiet", "--initial-branch=main"]);
+        let target = commit("first");
+        std::fs::write(top.join("work.txt"), "work\n").unwrap();
+        git(&["add", "."]);
+        let new = commit("the result");
+        git(&["reset", "--quiet", "--soft", &target]);
+        let checkouts = Checkouts::new(folder.path().join("workspaces"));
+        let trees = &checkouts.trees;
+        trees.git.check().await.unwrap();
+        let source = Source::find(&trees.git, &top).await.unwrap();
+        let place = trees.places.place(&"shop".parse().unwrap(), &"one".parse().unwrap());
+        let put_back = async || {
+            let moved = BranchMove { branch: "main", target: &target, new: &new };
+            let back = trees.put_back_unmoved(&source, &place, top.clone(), moved);
+            let left = Box::pin(back).await.unwrap();
+            assert!(left.is_empty(), "{left:?}");
+            top.join("work.txt").exists()
+        };
+        // A person commits the same file in the place of git's attempt to move the branch.
+        commit("the same by hand");
+        assert!(put_back().await);
+        assert_eq!(git(&["status", "--porcelain"]), "");
+        git(&["reset", "--quiet", "--soft", &target]);
+        assert!(!put_back().await);
+        assert_eq!(git(&["status", "--porcelain"]), "");
+    }
 }
