@@ -146,7 +146,9 @@ fn unfinished(
     } else if n > 0 && of_round.iter().all(|check| check.launch.is_none()) {
         let verb = if n == 1 { "has" } else { "have" };
         let files = counted(n, "file");
-        let output = format!("{files} {verb} changes that are in no commit. Commit them.");
+        let output = format!(
+            "{files} {verb} changes that are in no commit. Commit them, also in linked work trees."
+        );
         Some((UNCOMMITTED, output))
     } else {
         None
