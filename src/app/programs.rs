@@ -108,7 +108,9 @@ fn look_for(ai_type: &str, providers: &Providers) -> ProgramSearch {
         StartFault::Program(_) => command.program,
         StartFault::Wrapper(_) => command.wrap.into_iter().next().unwrap_or_default(),
         StartFault::Interpreter { name, .. } => name,
-        StartFault::Directory(_) | StartFault::User(_) => return ProgramSearch::Unknown,
+        StartFault::Directory(_) | StartFault::User(_) | StartFault::UserId(_) => {
+            return ProgramSearch::Unknown;
+        }
     };
     ProgramSearch::Missing(Missing { program, problem, remedy, elsewhere })
 }

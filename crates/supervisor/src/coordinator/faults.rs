@@ -323,6 +323,7 @@ fn remedy(fault: &StartFault, installation: &'static str) -> &'static str {
         StartFault::User(_) => {
             "make the user and reload the configuration, or correct `run_as` and restart the daemon"
         }
+        StartFault::UserId(_) => "reload the configuration",
     }
 }
 
@@ -335,6 +336,11 @@ mod tests {
     fn a_unit_reads_a_blank_a_quote_and_a_specifier_as_they_are() {
         assert_eq!(in_unit("PATH=/a:/b"), r#""PATH=/a:/b""#);
         assert_eq!(in_unit(r#"PATH=/my "bin"\50%"#), r#""PATH=/my \"bin\"\\50%%""#);
+    }
+
+    #[test]
+    fn a_user_who_was_made_again_needs_a_reload_alone() {
+        assert_eq!(remedy(&StartFault::UserId("bob".to_owned()), ""), "reload the configuration");
     }
 
     #[tokio::test(start_paused = true)]

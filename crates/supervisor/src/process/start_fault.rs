@@ -26,9 +26,12 @@ pub enum StartFault {
         .program.display()
     )]
     Interpreter { name: String, program: PathBuf },
-    /// The user that the agent runs as.
-    #[error("{0}")]
+    /// The user that the agent runs as does not exist.
+    #[error("this machine has no user `{0}`")]
     User(String),
+    /// The user was made again since the configuration was read.
+    #[error("user `{0}` has another id than before")]
+    UserId(String),
 }
 
 /// Returns what keeps a command from being executed. It may block for long, because files and the
@@ -48,10 +51,8 @@ pub fn find_fault(command: &CommandSpec) -> Option<StartFault> {
     };
     let user = command.run_as.as_ref();
     let of_user = user.and_then(|user| match user_names::uid_of(&user.name) {
-        Ok(None) => Some(format!("this machine has no user `{}`", user.name)),
-        Ok(Some(uid)) if uid != user.uid => {
-            Some(format!("user `{}` has another id than before", user.name))
-        }
+        Ok(None) => Some(StartFault::User(user.name.clone())),
+        Ok(Some(uid)) if uid != user.uid => Some(StartFault::UserId(user.name.clone())),
         _ => None,
     });
     let directory = &command.working_directory;
@@ -69,10 +70,7 @@ pub fn find_fault(command: &CommandSpec) -> Option<StartFault> {
             Some(StartFault::Program(error.to_string()))
         }),
     };
-    of_user
-        .map(StartFault::User)
-        .or_else(|| of_directory().map(StartFault::Directory))
-        .or_else(of_program)
+    of_user.or_else(|| of_directory().map(StartFault::Directory)).or_else(of_program)
 }
 
 /// Returns where the program is that a command does not find in its `PATH`, if that is a usual
@@ -81,7 +79,10 @@ pub fn find_elsewhere(fault: &StartFault, command: &CommandSpec) -> Option<Elsew
     let program = match fault {
         StartFault::Program(_) => command.program.as_str(),
         StartFault::Interpreter { program, .. } => program.to_str()?,
-        StartFault::Directory(_) | StartFault::Wrapper(_) | StartFault::User(_) => return None,
+        StartFault::Directory(_)
+        | StartFault::Wrapper(_)
+        | StartFault::User(_)
+        | StartFault::UserId(_) => return None,
     };
     // No PATH changes where a relative path leads.
     if program.contains('/') && !program.starts_with('/') {
@@ -139,7 +140,10 @@ mod tests {
             environment: vec![("PATH".to_owned(), Secret::new(name("empty")))],
             ..command("good")
         };
-        let user = RunAs { name: "no-such-user-7".into(), uid: 7, gid: 7, groups: vec![7] };
+        let as_user = |name: &str| {
+            let run_as = Some(RunAs { name: name.into(), uid: 7, gid: 7, groups: vec![7] });
+            CommandSpec { run_as, ..command("good") }
+        };
         let cases = [
             (command("good"), None),
             (command("absent"), Some("`absent` was not found in the PATH of the agent")),
@@ -157,10 +161,8 @@ mod tests {
             (at(&name("absent")), Some("absent` does not exist")),
             (at(&name("plain")), Some("plain` is not a directory")),
             (at("relative"), Some("`relative` is not absolute")),
-            (
-                CommandSpec { run_as: Some(user), ..command("good") },
-                Some("no user `no-such-user-7`"),
-            ),
+            (as_user("no-such-user-7"), Some("no user `no-such-user-7`")),
+            (as_user("root"), Some("user `root` has another id than before")),
         ];
         for (command, expected) in cases {
             let found = find_fault(&command).map(|fault| fault.to_string());
