@@ -226,7 +226,7 @@ fn an_agent_is_asked_to_resolve_a_conflict_in_its_clone() {
         assert!(said.code != 0 && said.stderr.contains("was asked to resolve"), "{}", said.stderr);
         until("the agent has resolved it", || {
             let shown = daemon.json(&["workspace", "show", "tsk"]);
-            daemon.task_status("tsk") == "done" && shown["content"]["n_commits"] == 3
+            daemon.task_status("tsk") == "done" && shown["content"]["n_commits"] == 2
         });
         let shown = daemon.json(&["workspace", "show", "tsk"]);
         assert_eq!((&shown["id"], &shown["state"]), (&clone, &"ready".into()));
