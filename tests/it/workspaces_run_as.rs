@@ -151,7 +151,8 @@ fn an_agent_of_another_user_works_in_its_clone_and_the_result_is_merged_and_remo
         "authenticate",
         "get-my-task",
         "run:echo one >one.txt; echo one >>common.txt; git add one.txt common.txt",
-        "run:git commit -qm work && git log --oneline | wc -l >left.txt; id -u >>left.txt",
+        // The second launch finds `ready` and leaves the file as it came back.
+        "run:[ -e ready ] || { git commit -qm work; git log --oneline | wc -l >left.txt; id -u >>left.txt; }",
         "run:for path in .. ../.. ../../keep.git ../../files.git/info/exclude ../scratch/../made.json; do \
          cat $path >/dev/null 2>&1 && echo $path >>left.txt; ls $path/ >/dev/null 2>&1 && echo $path >>left.txt; \
          done; for path in .. ../.. ../../keep.git ../../lent-$(id -u)/objects/pack; do \
