@@ -1,5 +1,6 @@
 //! Submodules and files of LFS in new workspaces.
 
+use super::rights::{PERSON, agent, bed_of_root, give, mode};
 use super::*;
 use domain::Secret;
 use domain::workspace::{ForgeBase, Remote};
@@ -136,6 +137,26 @@ async fn submodules_from_elsewhere_are_refused_with_the_reason() {
         bed.prepare_with(id).await.unwrap();
         assert!(bed.tree(id).join("lib/file.txt").exists());
     }
+}
+
+#[tokio::test]
+async fn an_agent_gets_no_submodule_that_its_user_may_not_read() {
+    let Some(bed) = bed_of_root() else { return };
+    let library = bed.library("library", "file.txt");
+    bed.add_submodule(&bed.source(), &library, "lib", "../library");
+    bed.forget_submodules();
+    for of_person in [bed.source(), library.clone()] {
+        give(&of_person, PERSON);
+    }
+    mode(&library, 0o700);
+    let order = Order { submodules: true, run_as: Some(agent()), ..bed.order("one") };
+    let refused = bed.checkouts.clones.prepare(&order).await.unwrap_err();
+    let shown = chain(&refused);
+    assert!(shown.contains("the user of the agent may not read it"), "{shown}");
+    assert!(!bed.tree("one").exists());
+    mode(&library, 0o755);
+    bed.checkouts.clones.prepare(&order).await.unwrap();
+    assert!(bed.tree("one").join("lib/file.txt").exists());
 }
 
 #[tokio::test]
