@@ -548,6 +548,7 @@ texts! {
     cycles: "Cycles", "周期";
     by_poll: "Found only by polling", "ポーリングでのみ検出";
     recent_ends: "Recently ended", "最近の終了";
+    none_ended: "No agent has ended yet.", "まだ何も終了していません。";
     configuration: "Configuration", "設定ファイル";
     configuration_rejected: "The file on disk is not in use:", "ディスク上のファイルは使われていません:";
     configuration_waiting: "Waiting for a restart:", "再起動待ち:";
