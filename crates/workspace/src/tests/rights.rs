@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, lchown, symlink};
+use std::os::unix::process::CommandExt as _;
 
 use super::*;
 use domain::RunAs;
@@ -570,6 +571,13 @@ async fn what_an_earlier_version_left_is_mended_once() {
     assert!([&pack, &index].into_iter().all(|file| file.metadata().unwrap().nlink() == 1));
     std::fs::write(&linked, "overwritten").unwrap();
     bed.git(&keep, &["fsck", "--no-dangling"]);
+    for step in [&["commit", "--quiet", "--allow-empty", "-m", "of the person"][..], &["gc"]] {
+        let mut git = Command::new("git");
+        git.args(["-c", "user.name=Ann", "-c", "user.email=ann@example.invalid"]).args(step);
+        git.current_dir(bed.source()).env("HOME", "/nonexistent").uid(PERSON).gid(PERSON);
+        let ended = git.output().unwrap();
+        assert!(ended.status.success(), "{ended:?}");
+    }
     // It is done once: what root leaves later is a person's own matter.
     lchown(bed.source().join("main.txt"), Some(0), Some(0)).unwrap();
     bed.checkouts.clones.prepare(&bed.order("two")).await.unwrap();
