@@ -203,29 +203,34 @@ fn a_repository_without_drafts_gets_a_usual_request_that_says_so() {
 
 #[test]
 fn a_refused_push_names_the_message_of_the_forge_and_is_tried_again() {
-    let bed = bed(ForgeKind::GitLab, "pull_request", COMMITS);
-    bed.repository().refuse_pushes("no branches on Fridays");
-    let issue = bed.issue("Login fails");
-    let item = until_error(&bed, "no branches on Fridays");
-    assert_eq!(item["owed"][0], "push", "{item}");
-    assert!(bed.repository().requests().is_empty());
-    assert_eq!(n_comments(&issue, "Task done"), 0);
-    let listed = bed.daemon.done(&["forge", "list"]);
-    assert!(listed.contains("no branches on Fridays"), "{listed}");
-    let entry = only_entry(&bed);
-    assert_eq!((&entry["item"], &entry["item_url"]), (&item["item"], &item["url"]));
-    assert_eq!((&entry["kind"], &entry["task_short_id"]), (&"forge".into(), &"PRJ-1".into()));
-    let text = entry["text"].as_str().unwrap();
-    assert!(text.contains("refuses the push") && text.contains("no branches on Fri"), "{text}");
-    assert!(entry["remedy"].as_str().unwrap().contains("`refresh`"), "{entry}");
-    let path = format!("/ui/parts/inbox?item={}", entry["id"].as_str().unwrap());
-    let page = bed.daemon.page(&path, "ja");
-    assert!(page.contains("結果のプッシュを拒否") && page.contains(">ann/site#1</a>"), "{page}");
-    bed.repository().accept_pushes();
-    bed.daemon.done(&["refresh"]);
-    check_published(&bed, &issue);
-    assert_eq!(bed.daemon.done(&["inbox", "--all", "--kind", "forge"]), "Nothing needs you.\n");
-    assert_eq!(n_agents(&bed), 1, "no agent works again");
+    for_each(&BOTH, |&forge| {
+        let bed = bed(forge, "pull_request", COMMITS);
+        bed.repository().refuse_pushes("no branches on Fridays");
+        let issue = bed.issue("Login fails");
+        let item = until_error(&bed, "no branches on Fridays");
+        assert_eq!(item["owed"][0], "push", "{item}");
+        assert!(bed.repository().requests().is_empty());
+        assert_eq!(n_comments(&issue, "Task done"), 0);
+        let listed = bed.daemon.done(&["forge", "list"]);
+        assert!(listed.contains("no branches on Fridays"), "{listed}");
+        let entry = only_entry(&bed);
+        assert_eq!((&entry["item"], &entry["item_url"]), (&item["item"], &item["url"]));
+        assert_eq!((&entry["kind"], &entry["task_short_id"]), (&"forge".into(), &"PRJ-1".into()));
+        let text = entry["text"].as_str().unwrap();
+        assert!(text.contains("refuses the push") && text.contains("no branches on Fri"), "{text}");
+        assert!(entry["remedy"].as_str().unwrap().contains("`refresh`"), "{entry}");
+        let path = format!("/ui/parts/inbox?item={}", entry["id"].as_str().unwrap());
+        let page = bed.daemon.page(&path, "ja");
+        assert!(
+            page.contains("結果のプッシュを拒否") && page.contains(">ann/site#1</a>"),
+            "{page}"
+        );
+        bed.repository().accept_pushes();
+        bed.daemon.done(&["refresh"]);
+        check_published(&bed, &issue);
+        assert_eq!(bed.daemon.done(&["inbox", "--all", "--kind", "forge"]), "Nothing needs you.\n");
+        assert_eq!(n_agents(&bed), 1, "no agent works again");
+    });
 }
 
 #[test]
