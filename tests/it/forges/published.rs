@@ -137,18 +137,20 @@ fn work_that_a_person_finishes_is_told_as_done_by_hand_and_not_pushed() {
     let mut steps = COMMITS.to_vec();
     steps.pop();
     steps.push("report:blocked");
-    let bed = bed(ForgeKind::GitHub, "pull_request", &steps);
-    let issue = bed.issue("Login fails");
-    let item = bed.until("blocked");
-    let task = item["task_id"].as_str().unwrap();
-    bed.daemon.done(&["task", "set", task, "--status", "done"]);
-    bed.until("done");
-    assert_eq!((n_comments(&issue, "done by hand"), n_comments(&issue, "Result")), (1, 0));
-    assert_eq!(issue.labels(), ["coding agent done"]);
-    assert!(bed.repository().requests().is_empty());
-    assert_eq!(bed.repository().branch("agents/prj-1"), None);
-    // A person decides about what the agent left.
-    assert_eq!(bed.daemon.json(&["task", "show", task])["to_merge"], "merge");
+    for forge in BOTH {
+        let bed = bed(forge, "pull_request", &steps);
+        let issue = bed.issue("Login fails");
+        let item = bed.until("blocked");
+        let task = item["task_id"].as_str().unwrap();
+        bed.daemon.done(&["task", "set", task, "--status", "done"]);
+        bed.until("done");
+        assert_eq!((n_comments(&issue, "done by hand"), n_comments(&issue, "Result")), (1, 0));
+        assert_eq!(issue.labels(), ["coding agent done"]);
+        assert!(bed.repository().requests().is_empty());
+        assert_eq!(bed.repository().branch("agents/prj-1"), None);
+        // A person decides about what the agent left.
+        assert_eq!(bed.daemon.json(&["task", "show", task])["to_merge"], "merge");
+    }
 }
 
 #[test]
