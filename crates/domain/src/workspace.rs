@@ -36,7 +36,7 @@ use serde::{Deserialize, Serialize};
 
 pub use branch::{BranchIds, DEFAULT_PATTERN, branch_of, check_pattern};
 pub use cone::Cone;
-pub use content::Content;
+pub use content::{Content, WorkKind};
 pub use folder::{Folder, FolderRepository};
 pub use git_tree::{TreeFault, fault_of};
 pub use hook::{Hook, HookFacts};
@@ -372,6 +372,18 @@ impl Workspace {
             (WorkspaceState::Ready | WorkspaceState::Removed, _) => {
                 Ok(Self { discarded_at: Some(at), forever_at: Some(at), ..self })
             }
+        }
+    }
+
+    /// Returns what it has for a merge.
+    pub fn work_kind(&self) -> WorkKind {
+        match &self.content {
+            Some(content) if content.is_only_files() => WorkKind::OnlyFiles,
+            // Files that were merged are not counted any more.
+            Some(content) if content.is_unchanged() && self.merged_commit.is_none() => {
+                WorkKind::Nothing
+            }
+            Some(_) | None => WorkKind::Commits,
         }
     }
 

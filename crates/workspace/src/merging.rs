@@ -29,7 +29,8 @@ use super::keeping::uncommitted_ref;
 use super::source::{Head, Source, entries};
 use super::{CheckoutError, Git, Place, Result, Results, SourceTrees};
 use domain::workspace::{
-    HookRule, HookStep, MergeMessage, MergeStyle, Published, Repeat, Reverted, Way, find_way,
+    HookRule, HookStep, MergeMessage, MergeStyle, Published, Repeat, Reverted, Way, WorkKind,
+    find_way,
 };
 use domain::{ProjectId, WorkspaceId};
 pub(super) use earlier::merged_ref;
@@ -64,8 +65,8 @@ pub struct MergeOrder {
     pub with_uncommitted: bool,
     /// The result; `None` for the commit that is kept as the branch of the task.
     pub result: Option<String>,
-    /// The agent left neither a commit nor a file.
-    pub is_unchanged: bool,
+    /// What the agent left.
+    pub work: WorkKind,
     /// The commit that the person has seen as the result.
     pub expected_head: Option<String>,
     /// The commit by which the result came into a branch, if it did.
@@ -125,7 +126,7 @@ pub enum Merged {
     Reverted { branch: String, merge: String, revert: String },
     /// The result is another one than the person has seen.
     Stale { head: String },
-    /// The branch has all commits of the result. There may be files that are in no commit.
+    /// Only files that are in no commit could be merged, and were not asked for.
     Nothing,
 }
 
@@ -187,11 +188,15 @@ impl Results {
         {
             return Ok(Merged::Stale { head: result.clone() });
         }
-        if let (true, Some(commit)) = (order.is_unchanged, &target) {
+        if let (WorkKind::Nothing, Some(commit)) = (order.work, &target) {
             return Ok(Merged::Unchanged { branch, commit: commit.clone() });
         }
         let left = self.git.resolve(&place, &uncommitted_ref(&order.branch)).await?;
         let has_more = left.is_some() && !order.with_uncommitted;
+        // Files that are in no commit are all that there is to merge.
+        let is_only_files = has_more && order.work == WorkKind::OnlyFiles;
+        // All changes may be more than those in commits.
+        let lacks_files = is_only_files || has_more && order.repeat == Repeat::Again;
         if let (true, Some(left), Some(result)) = (order.with_uncommitted, &left, &result)
             && !self.git.contains(&place, left, result).await?
         {
@@ -209,8 +214,7 @@ impl Results {
         let combined = match &target {
             None => Ok(self.first_commit(order, &sides).await?),
             Some(target) => match self.way(order, &place, target, &result).await? {
-                // Files that are in no commit are all that there is to merge.
-                Way::HasResult if has_more => return Ok(Merged::Nothing),
+                Way::HasResult if is_only_files => return Ok(Merged::Nothing),
                 Way::HasResult => return self.already(order, &sides, branch, target).await,
                 Way::Ask(Reverted { commit: merge, by: revert }) => {
                     return Ok(Merged::Reverted { branch, merge, revert });
@@ -226,7 +230,7 @@ impl Results {
         let new = match combined {
             // A commit of the result itself may be there for its history alone.
             Ok(new) if new != result && self.has_same_files(&place, &target, &new).await? => {
-                if has_more {
+                if lacks_files {
                     return Ok(Merged::Nothing);
                 }
                 return self.already(order, &sides, branch, &target).await;

@@ -8,7 +8,7 @@ use super::*;
 use domain::WorkspaceId;
 use domain::workspace::{
     Content, HookRule, KeepOrder, MergeMessage, MergeStyle, Order, Prepared, RemoveOrder, Repeat,
-    Restored,
+    Restored, WorkKind,
 };
 
 mod base;
@@ -154,7 +154,7 @@ impl Bed {
             style: MergeStyle::Merge,
             repeat: Repeat::Once,
             with_uncommitted: false,
-            is_unchanged: false,
+            work: WorkKind::Commits,
             expected_head: None,
             merged: None,
             last: None,
@@ -225,7 +225,7 @@ async fn files_in_no_commit_are_not_taken_for_merged() {
     let (one, tree) = bed.prepare("one").await;
     std::fs::write(tree.join("open.txt"), "in no commit").unwrap();
     bed.keep("one", &one).await;
-    let order = bed.merge_order("one", &one);
+    let order = MergeOrder { work: WorkKind::OnlyFiles, ..bed.merge_order("one", &one) };
     assert_eq!(bed.checkouts.results.merge(&order).await.unwrap(), Merged::Nothing);
     let all = MergeOrder { with_uncommitted: true, ..order };
     let merged = bed.checkouts.results.merge(&all).await.unwrap();

@@ -60,6 +60,17 @@ pub struct Content {
     pub conflict: Option<Conflict>,
 }
 
+/// What a workspace has for a merge.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WorkKind {
+    /// Commits, and perhaps files in no commit; or files that were merged before.
+    Commits,
+    /// Only files in no commit, which no merge takes unasked.
+    OnlyFiles,
+    /// Neither a commit nor a file.
+    Nothing,
+}
+
 impl Content {
     /// The commit that is the result; `None` without any, and while a person is to choose it.
     pub fn result(&self) -> Option<&String> {

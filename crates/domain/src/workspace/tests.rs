@@ -188,6 +188,17 @@ fn a_merge_without_the_files_in_no_commit_removes_no_clone() {
 }
 
 #[test]
+fn a_workspace_whose_files_were_merged_is_not_without_work() {
+    let kept = |content| Workspace { content: Some(content), ..workspace() };
+    let only_files = kept(Content { n_uncommitted: 2, ..Content::default() });
+    assert_eq!(only_files.work_kind(), WorkKind::OnlyFiles);
+    assert_eq!(only_files.merged("5678".to_owned(), true).work_kind(), WorkKind::Commits);
+    assert_eq!(kept(Content::default()).work_kind(), WorkKind::Nothing);
+    let all = Content { n_commits: 1, n_files: 1, n_uncommitted: 2, ..Content::default() };
+    assert_eq!(kept(all).work_kind(), WorkKind::Commits);
+}
+
+#[test]
 fn only_a_clone_that_no_launch_used_goes_with_its_deleted_task_without_being_kept() {
     let by: CoordinatorId = id("crd");
     let wanted = workspace();

@@ -159,7 +159,7 @@ impl Workspaces {
             repeat: wish.repeat,
             result: workspace.content.as_ref().and_then(|content| content.head_commit.clone()),
             with_uncommitted: wish.with_uncommitted,
-            is_unchanged: workspace.content.as_ref().is_some_and(Content::is_unchanged),
+            work: workspace.work_kind(),
             expected_head: wish.expected_head.clone(),
             merged: workspace.merged_commit.clone(),
             last: workspace.published(),

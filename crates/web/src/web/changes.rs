@@ -25,7 +25,7 @@ use crate::extract::{InForm, InTask};
 use crate::routes::workspaces::{hooks_of, repeat_of, style_of};
 use crate::{Problem, RestState};
 use actions::{Action, Primary, ResultFacts};
-use domain::workspace::{Conflict, Content, Published, WorkspaceState};
+use domain::workspace::{Conflict, Content, Published, WorkKind, WorkspaceState};
 use domain::{ProjectId, Refusal, ShortId, TaskId, TaskStatus, Workspace};
 use message::{Choice, Message, Repeats, message_of, with_branch};
 use service::{DiffKind, MergeWish, Merged, PublishedResult, ServiceError, WorkspaceView};
@@ -448,7 +448,9 @@ impl ChangesPart {
         let GitAnswers { committed, uncommitted, .. } = &self.found;
         let is_empty =
             committed.is_empty() && uncommitted.is_empty() && self.content.others.is_empty();
-        is_empty && !self.is_slow && !self.facts().is_broken()
+        // Files that were merged are not listed any more.
+        let is_merged = self.workspace.merged_commit.is_some();
+        is_empty && !is_merged && !self.is_slow && !self.facts().is_broken()
     }
 
     fn base_commit(&self) -> Option<&str> {
@@ -538,6 +540,7 @@ pub(super) async fn results(
 /// Returns the result of a workspace; `None` if its agent has changed nothing, or if the result was
 /// discarded.
 fn card_result(workspace: Workspace) -> Option<(TaskId, CardResult)> {
+    let is_unchanged = workspace.work_kind() == WorkKind::Nothing;
     let content = workspace.content.filter(|_| workspace.discarded_at.is_none())?;
     let n_more = content.open_others().map(|other| other.n_commits).sum();
     let result = CardResult {
@@ -548,7 +551,7 @@ fn card_result(workspace: Workspace) -> Option<(TaskId, CardResult)> {
         n_uncommitted: content.n_uncommitted,
         is_only_files: content.is_only_files() && workspace.merged_commit.is_none(),
         n_more,
-        is_unchanged: content.is_unchanged(),
+        is_unchanged,
         is_merged: workspace.merged_commit.is_some(),
     };
     let is_shown =

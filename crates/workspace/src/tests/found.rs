@@ -179,7 +179,7 @@ async fn a_file_in_no_commit_beside_a_commit_without_changes_is_all_there_is_to_
     assert_eq!((kept.n_commits, kept.n_files, kept.n_uncommitted), (1, 0, 1));
     assert!(kept.is_only_files(), "{kept:?}");
     bed.commit(&bed.source(), "other.txt", "other\n");
-    let order = bed.merge_order("one", &one);
+    let order = MergeOrder { work: WorkKind::OnlyFiles, ..bed.merge_order("one", &one) };
     assert_eq!(bed.checkouts.results.merge(&order).await.unwrap(), Merged::Nothing);
     let order = MergeOrder { with_uncommitted: true, ..order };
     let merged = bed.checkouts.results.merge(&order).await.unwrap();

@@ -415,18 +415,38 @@ async fn a_squash_with_more_has_the_result_and_an_unchanged_task_brings_nothing(
     let merged = task.bed.checkouts.results.merge(&order).await.unwrap();
     assert!(matches!(merged, Merged::Into { .. }), "{merged:?}");
     task.of_person("work.txt", "edited\n");
-    let merged = task.merge(MergeStyle::Squash, Repeat::Once).await;
-    assert!(matches!(merged, Merged::Nothing), "{merged:?}");
+    task.changes_nothing(MergeStyle::Squash, Repeat::Once).await;
     // The branch went back to before the commit at which an idle agent began.
     let bed = Bed::new();
     bed.commit(&bed.source(), "bad.txt", "bad\n");
     let (one, _) = bed.prepare("one").await;
-    let is_unchanged = bed.keep("one", &one).await.is_unchanged();
+    assert!(bed.keep("one", &one).await.is_unchanged());
     bed.git(&bed.source(), &["reset", "--quiet", "--hard", "HEAD^"]);
-    let order = MergeOrder { is_unchanged, ..bed.merge_order("one", &one) };
+    let order = MergeOrder { work: WorkKind::Nothing, ..bed.merge_order("one", &one) };
     let merged = bed.checkouts.results.merge(&order).await.unwrap();
     assert!(matches!(merged, Merged::Unchanged { .. }), "{merged:?}");
     assert!(!bed.source().join("bad.txt").exists());
+}
+
+#[tokio::test]
+async fn files_in_no_commit_do_not_hide_that_the_branch_had_the_result() {
+    for style in STYLES {
+        let task = Task::new().await;
+        std::fs::write(task.tree.join("left.txt"), "left\n").unwrap();
+        task.keep().await;
+        task.merged(style, Repeat::Once).await;
+        task.changes_nothing(style, Repeat::Once).await;
+    }
+    // A person merged by hand.
+    let task = Task::new().await;
+    std::fs::write(task.tree.join("left.txt"), "left\n").unwrap();
+    task.keep().await;
+    let clone = task.tree.to_str().unwrap();
+    task.git(&["pull", "--quiet", "--no-rebase", "--no-edit", clone, "HEAD"]);
+    task.changes_nothing(MergeStyle::Merge, Repeat::Once).await;
+    // All changes may be those of the files, too.
+    let again = task.merge(MergeStyle::Squash, Repeat::Again).await;
+    assert!(matches!(again, Merged::Nothing), "{again:?}");
 }
 
 #[tokio::test]
