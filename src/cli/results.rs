@@ -59,8 +59,8 @@ impl DiffTask {
                 let short_id = &workspace.short_id;
                 say(&format!("{files}: `task diff {short_id} --uncommitted` shows that"));
             }
-            for line in others(&workspace).iter().filter(|_| stat) {
-                say(line);
+            for line in others(&workspace) {
+                say(&line);
             }
         }
         Ok(())

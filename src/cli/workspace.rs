@@ -250,9 +250,18 @@ fn print_workspace(workspace: &WorkspaceBody) -> Result<(), CliError> {
 
 /// Prints the result of a task, and what became of it.
 pub(super) fn print_result(workspace: &WorkspaceBody) -> Result<(), CliError> {
-    let branch = plain(&workspace.branch);
-    let is_only_files = workspace.content.as_ref().is_some_and(ContentBody::is_only_files);
-    let place = if is_only_files { String::new() } else { format!(" on the branch {branch}") };
+    let content = workspace.content.as_ref();
+    let has_commits =
+        |it: &ContentBody| it.n_commits > 0 && !it.is_only_files() && !it.is_undecided;
+    let place = if content.is_none_or(has_commits) {
+        let found_on = content.and_then(|it| it.found_on.as_ref());
+        let elsewhere = found_on.filter(|branch| **branch != workspace.branch);
+        let elsewhere = elsewhere.map(|branch| format!(" (`{}` in the clone)", plain(branch)));
+        let branch = plain(&workspace.branch);
+        format!(" on the branch {branch}{}", elsewhere.unwrap_or_default())
+    } else {
+        String::new()
+    };
     print_line(&format!("result: {}{place}", changes(workspace)))?;
     print_others(workspace)?;
     print_fate(workspace)
@@ -284,8 +293,10 @@ fn print_fate(workspace: &WorkspaceBody) -> Result<(), CliError> {
         let other =
             workspace.reverted_on.as_ref().filter(|on| Some(*on) != workspace.base.as_ref());
         let into = other.map(|branch| format!(" --into {}", plain(branch))).unwrap_or_default();
+        let is_only_files = workspace.content.as_ref().is_some_and(|it| it.n_commits == 0);
+        let files = if is_only_files { " --with-uncommitted" } else { "" };
         print_line(&format!(
-            "reverted by {commit}; `task merge {task} --again{into}` merges it once more"
+            "reverted by {commit}; `task merge {task} --again{files}{into}` merges it once more"
         ))?;
     }
     if let (Some(branch), Some(commit)) = (&workspace.published_branch, &workspace.published_commit)
@@ -309,7 +320,10 @@ pub(super) fn changes(workspace: &WorkspaceBody) -> String {
         return "-".to_owned();
     };
     if content.n_commits == 0 && content.n_uncommitted == 0 && content.others.is_empty() {
-        return "changed nothing".to_owned();
+        // Files that were merged are not counted any more.
+        let is_merged = workspace.merged_commit.is_some();
+        let text = if is_merged { "files that were in no commit" } else { "changed nothing" };
+        return text.to_owned();
     }
     if content.is_only_files() {
         return in_no_commit(content.n_uncommitted);
@@ -318,6 +332,9 @@ pub(super) fn changes(workspace: &WorkspaceBody) -> String {
         0 => String::new(),
         n => format!(", {n} uncommitted"),
     };
+    if content.is_undecided {
+        return format!("to choose{uncommitted}");
+    }
     format!(
         "{}, {} +{} -{}{uncommitted}",
         counted(content.n_commits, "commit"),
@@ -356,6 +373,7 @@ mod tests {
     fn a_result_that_a_person_is_to_choose_is_more_than_files() {
         let content = |is_undecided| ContentBody {
             head_commit: None,
+            found_on: None,
             n_commits: 0,
             n_uncommitted: 3,
             n_files: 0,

@@ -83,8 +83,23 @@ fn a_result_that_is_in_no_commit_is_told_wherever_a_person_looks() {
     let diff = daemon.cli(&["task", "diff", "tsk"]);
     assert_eq!((diff.code, diff.stdout.as_str()), (0, ""));
     assert!(diff.stderr.contains("`task diff PRJ-1 --uncommitted`"), "{diff:?}");
-    daemon.done(&["task", "merge", "tsk", "--with-uncommitted"]);
+    let with_files = ["task", "merge", "tsk", "--with-uncommitted"];
+    daemon.done(&with_files);
     assert_eq!((inbox(&bed, "unmerged"), step(&bed)), (vec![], Value::Null));
+    // What was merged is not said to be nothing.
+    for again in [&with_files[..], &with_files[..3]] {
+        let said = daemon.done(again);
+        assert!(said.contains("had the result before"), "{again:?}: {said}");
+    }
+    let shown = daemon.done(&["task", "show", "tsk"]);
+    assert!(shown.contains("result: files that were in no commit\nmerged as"), "{shown}");
+    let page = daemon.page("/ui/parts/tasks/tsk/changes", "en");
+    assert!(!page.contains("The task changed nothing"), "{page}");
+    git(&daemon.work(), &["revert", "--no-edit", "HEAD"]);
+    let shown = daemon.done(&["task", "show", "tsk"]);
+    assert!(shown.contains("`task merge PRJ-1 --again --with-uncommitted` merges"), "{shown}");
+    daemon.done(&["task", "merge", "tsk", "--again", "--with-uncommitted"]);
+    assert_eq!(bed.read("a.txt"), "a\n");
 }
 
 #[test]
@@ -119,6 +134,10 @@ fn a_person_is_asked_to_choose_among_several_results() {
     let told = "a title: PRJ-1 is done, and its agent left several results: x, y. Choose one";
     assert_eq!(inbox(&bed, "unmerged"), [told]);
     assert_eq!(step(&bed), "choose");
+    let shown = daemon.done(&["task", "show", "tsk"]);
+    assert!(shown.contains("result: to choose\n`x` has 1 more commit\n"), "{shown}");
+    let diff = daemon.cli(&["task", "diff", "tsk"]);
+    assert!(diff.stdout.is_empty() && diff.stderr.contains("`y` has 1 more commit"), "{diff:?}");
     let entry = daemon.json(&["inbox", "--kind", "unmerged"])[0].clone();
     assert!(entry["remedy"].as_str().unwrap().contains("--take BRANCH"), "{entry}");
     // An entry that was put off returns as another one after the choice.
@@ -126,6 +145,8 @@ fn a_person_is_asked_to_choose_among_several_results() {
     daemon.done(&["task", "result", "tsk", "--take", "x"]);
     let told = "a title: PRJ-1 is done: +1 −0, not merged; more is on y";
     assert_eq!(inbox(&bed, "unmerged"), [told]);
+    let shown = daemon.done(&["task", "show", "tsk"]);
+    assert!(shown.contains(" on the branch agents/prj-1 (`x` in the clone)\n"), "{shown}");
 }
 
 #[test]

@@ -99,6 +99,9 @@ impl From<&Conflict> for ConflictBody {
 pub struct ContentBody {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub head_commit: Option<String>,
+    /// The branch of the clone on which the result was found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub found_on: Option<String>,
     /// Commits since the base.
     pub n_commits: u32,
     /// Files with changes that are in no commit.

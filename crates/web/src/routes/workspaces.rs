@@ -47,6 +47,7 @@ pub(super) fn workspace_body(view: WorkspaceView) -> WorkspaceBody {
         content: workspace.content.map(|content| ContentBody {
             others: OtherTipBody::all(&content),
             head_commit: content.head_commit,
+            found_on: content.found_on,
             n_commits: content.n_commits,
             n_uncommitted: content.n_uncommitted,
             n_files: content.n_files,
