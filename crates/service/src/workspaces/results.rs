@@ -188,7 +188,8 @@ impl Workspaces {
             let files = files.join(", ");
             let reason = format!(
                 "its changes conflict with later ones in {files}; its agent cannot resolve that, \
-                 because the branch has its commits and their revert: publish it, and merge by hand"
+                 because the branch has commits of an earlier merge of it: publish it, and merge by \
+                 hand"
             );
             return Err(refused(&task, reason).into());
         }

@@ -324,8 +324,8 @@ texts! {
         "Nothing was changed. Ask the agent to resolve the conflict, or merge manually, and merge here after that.",
         "何も変更していません。エージェントに解消を依頼するか、手動でマージした後に、ここでもマージしてください。";
     merge_again_conflict_hint:
-        "Nothing was changed. The branch has the commits of the result and their revert, so merge manually.",
-        "何も変更していません。ブランチには結果のコミットとその取り消しがあるため、手動でマージしてください。";
+        "Nothing was changed. The branch has commits of an earlier merge of the result, so merge manually.",
+        "何も変更していません。ブランチには以前に結果をマージしたコミットがあるため、手動でマージしてください。";
     ask_agent: "Ask the agent to resolve it", "エージェントに解消を依頼";
     agent_asked:
         "Nothing was changed. The agent was asked to resolve the conflict in the same clone. Merge again when the task is done.",

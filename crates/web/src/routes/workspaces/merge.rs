@@ -124,7 +124,7 @@ fn refusal(merged: &Merged) -> Problem {
                 offered(result.as_ref())
             ),
             if *is_again {
-                "the branch has the commits of the result and their revert, so merge by hand"
+                "the branch has commits of an earlier merge of the result, so merge by hand"
             } else {
                 "let its agent resolve that (`askAgent`, `--ask-agent`), or merge by hand, and run \
                  `task merge` after that, so that it counts as merged"
