@@ -182,6 +182,10 @@ impl Reloader {
             };
             supervisor.reconfigure(&new, &secrets).await;
         }
+        // This comes last, so that they start as they are configured now.
+        if let Some(server) = &daemon.server {
+            server.release_misconfigured().await;
+        }
         Ok(())
     }
 }

@@ -170,6 +170,15 @@ impl Server {
         self.service.forges.look();
     }
 
+    /// Lets misconfigured agents start once more. The settings must be in use everywhere. A store
+    /// that is away does not undo the reload.
+    pub(super) async fn release_misconfigured(&self) {
+        if let Err(error) = self.service.launches.release_misconfigured().await {
+            let error = ErrorChain(&error);
+            tracing::warn!(%error, "could not let misconfigured agents start again; reload later");
+        }
+    }
+
     /// Binds the sockets that were not inherited.
     pub(super) async fn bind(config: &Config, inherited: Inherited) -> anyhow::Result<Listeners> {
         let http = match inherited.http {

@@ -36,7 +36,8 @@ pub struct StartHistory {
     /// The time when it was suspended, because it failed too often in too short a time. It does not
     /// start until `resume`, or until one of its tasks is set in progress again.
     pub suspended_since: Option<Timestamp>,
-    /// True if it is suspended because it cannot work as it is configured.
+    /// True if it is suspended because it cannot work as it is configured. A reload ends that
+    /// suspension, too.
     pub is_misconfigured: bool,
     /// The time when a start was first wanted although no task needs it. The wish ends when the
     /// agent authenticates, not when a start fails.
@@ -144,6 +145,16 @@ impl StartHistory {
             suspended_since: None,
             is_misconfigured: false,
             ..self
+        }
+    }
+
+    /// Returns the record after a reload: a person may have mended what kept it from working. Other
+    /// suspensions and a hold stay.
+    pub fn reloaded(self) -> Self {
+        if self.is_misconfigured {
+            Self { held_since: self.held_since, ..self.released() }
+        } else {
+            self
         }
     }
 }

@@ -40,6 +40,37 @@ fn check_is_one_entry(daemon: &Daemon, fault: &str) {
     assert!(matches!(texts[..], [text] if text.contains(fault)), "{texts:?}");
 }
 
+fn is_suspended(daemon: &Daemon, agent: &str) -> bool {
+    let status = daemon.status();
+    let mut deferred = status["deferred"].as_array().unwrap().iter();
+    deferred.any(|it| it["agent_id"] == agent && it["reason"] == "misconfigured")
+}
+
+/// Checks that an agent whose fault only the execution shows is suspended after one start, that a
+/// reload tries it once more, and that the next one starts it after the fault was mended.
+#[track_caller]
+fn check_tried_by_reload(daemon: &Daemon, fault: &str, mend: impl FnOnce()) {
+    daemon.with_one_task(WORK);
+    let ended = daemon.until_ended("agt");
+    assert_eq!(ended["outcome"], "start_failed", "{ended}");
+    assert!(ended["reason"].as_str().unwrap().contains(fault), "{ended}");
+    until("it is suspended at once", || is_suspended(daemon, "agt"));
+    let remedy = daemon.json(&["inbox", "--kind", "misconfigured"]).to_string();
+    assert!(remedy.contains("mend the cause, then `reload` or `resume agt prj`"), "{remedy}");
+    daemon.done(&["reload"]);
+    until("the reload tried it once more", || daemon.ended("agt").len() == 2);
+    until("it is suspended again", || is_suspended(daemon, "agt"));
+    mend();
+    daemon.done(&["reload"]);
+    until("the task is done", || daemon.task_status("tsk") == "done");
+    until("its launch has ended", || daemon.ended("agt").len() > 2);
+    let ended = daemon.ended("agt");
+    let outcomes: Vec<_> = ended.iter().map(|launch| launch["outcome"].clone()).collect();
+    assert_eq!(outcomes, ["completed", "start_failed", "start_failed"]);
+    assert_eq!(daemon.json(&["inbox", "--kind", "misconfigured"]), serde_json::json!([]));
+    daemon.until_nothing_is_left();
+}
+
 /// Waits until the task is done and its launch has ended. Checks that no launch of the agent failed
 /// and that the inbox is empty.
 #[track_caller]
@@ -87,11 +118,7 @@ fn a_program_that_can_not_be_run_is_named_and_waits() {
     let ended = daemon.until_ended("long");
     assert_eq!((&ended["outcome"], ended["pid"].is_null()), (&"start_failed".into(), true));
     assert!(ended["reason"].as_str().unwrap().contains("is too long"), "{ended}");
-    let suspended = |status: &serde_json::Value| {
-        let mut deferred = status["deferred"].as_array().unwrap().iter();
-        deferred.any(|it| it["agent_id"] == "long" && it["reason"] == "misconfigured")
-    };
-    until("it is suspended at once", || suspended(&daemon.status()));
+    until("it is suspended at once", || is_suspended(&daemon, "long"));
     assert_eq!(daemon.ended("long").len(), 1);
     check_not_started(&daemon, &expected);
 }
@@ -144,6 +171,42 @@ fn a_reload_and_a_resume_look_again_for_a_program_and_a_directory() {
         look_again(&daemon, "agt_2", "prj_2");
         check_done(&daemon, "tsk_2", "agt_2", 1);
     }
+}
+
+#[test]
+fn a_reload_tries_a_program_whose_interpreter_may_not_be_executed_once_more() {
+    let daemon = Daemon::running(
+        "polling_interval: 1h\n\
+         ai_providers: { claude: { cli_command: FOLDER/odd, cli_args: [script] } }",
+    );
+    let program = daemon.folder().join("odd");
+    let interpreter = daemon.folder().join("interpreter");
+    fs::write(&interpreter, "").unwrap();
+    fs::set_permissions(&interpreter, fs::Permissions::from_mode(0o644)).unwrap();
+    fs::write(&program, format!("#!{}\n", interpreter.display())).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    check_tried_by_reload(&daemon, "or its interpreter, may not be executed", || {
+        fs::remove_file(&program).unwrap();
+        symlink(agent_fixture(), &program).unwrap();
+    });
+}
+
+#[test]
+fn a_reload_tries_a_program_that_its_user_may_not_execute_once_more() {
+    let Some(user) = other_user() else { return };
+    let mut daemon = Daemon::configured(&format!(
+        "polling_interval: 1h\nmcp_socket_path: run/mcp.sock\nai_providers:\n  \
+         claude: {{ cli_command: FOLDER/closed, cli_args: [script], run_as: {user} }}"
+    ));
+    fs::set_permissions(daemon.folder(), fs::Permissions::from_mode(0o711)).unwrap();
+    chown(daemon.work(), Some(USER), Some(USER)).unwrap();
+    let program = daemon.folder().join("closed");
+    let script = format!("#!/bin/sh\nexec '{}' \"$@\"\n", agent_fixture().display());
+    fs::write(&program, script).unwrap();
+    let allow = |mode| fs::set_permissions(&program, fs::Permissions::from_mode(mode)).unwrap();
+    allow(0o700);
+    daemon.start();
+    check_tried_by_reload(&daemon, "or not execute program", || allow(0o755));
 }
 
 /// Starts a daemon of root that sees the users of this file in place of those of the machine.

@@ -137,6 +137,19 @@ fn a_pair_that_cannot_work_as_it_is_configured_waits_for_a_person_at_once() {
 }
 
 #[test]
+fn a_reload_ends_only_the_suspension_of_a_pair_that_was_misconfigured() {
+    let misconfigured = StartHistory::new(key()).after_end(Verdict::Misconfigured, NOW, NOW, LIMIT);
+    let record = misconfigured.clone().reloaded();
+    assert_eq!((record.n_failures, record.failed_at.len()), (0, 0));
+    check(&StartFacts { record, ..ready() }, StartReason::Ready);
+    let held = misconfigured.held(NOW).reloaded();
+    assert_eq!((held.held_since, held.suspended_since), (Some(NOW), None));
+    let often =
+        (0..3).fold(StartHistory::new(key()), |record, n| failed(record, 100 * n, 100 * n + 1));
+    assert_eq!(often.clone().reloaded(), often);
+}
+
+#[test]
 fn an_open_launch_counts_before_everything_that_may_change() {
     let starting = open(LaunchState::Starting { deadline: NOW });
     check(&StartFacts { open: Some(starting), is_paused: true, ..ready() }, StartReason::Starting);

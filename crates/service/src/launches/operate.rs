@@ -139,6 +139,20 @@ impl Launches {
             })
             .await
     }
+
+    /// Lets agents start once more that could not work as they were configured: a person may have
+    /// mended the cause before the reload.
+    pub async fn release_misconfigured(&self) -> Result<(), ServiceError> {
+        self.core
+            .write(|tx| {
+                for record in start_histories::list_misconfigured(tx)? {
+                    start_histories::write(tx, &record, &record.clone().reloaded())?;
+                    tx.event(NewEvent::of_pair("pair.released", tx.now(), &record.key));
+                }
+                Ok(())
+            })
+            .await
+    }
 }
 
 /// Changes the records of a pair, or the pause of all starts. Adds an event of this kind if that is

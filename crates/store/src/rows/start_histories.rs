@@ -67,6 +67,11 @@ pub fn list_suspended(tx: &mut Read<'_>) -> Result<Vec<StartHistory>, StoreError
     tx.list(rest, &[])
 }
 
+/// Returns the keys that are suspended because they cannot work as they are configured, by key.
+pub fn list_misconfigured(tx: &mut Read<'_>) -> Result<Vec<StartHistory>, StoreError> {
+    tx.list("WHERE is_misconfigured ORDER BY agent_id, project_id, purpose", &[])
+}
+
 /// Changes the record of a key, and returns whether that made a difference.
 pub fn change(
     tx: &mut Transaction<'_>,

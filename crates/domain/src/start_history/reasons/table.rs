@@ -92,9 +92,10 @@ reasons! {
         Misconfigured = "misconfigured", ends: ByPerson, item: Configuration {
             sentence: "Can't work as configured", "設定に誤り";
             demand: "It can work as configured", "設定に誤りがない";
-            rule: "it can work as it is configured (`resume` after mending it ends that)";
-            remedy: "mend the cause, then `resume {agent} {project}`",
-                "原因を取り除いてから `resume {agent} {project}`";
+            rule: "it can work as it is configured \
+                   (`reload` or `resume` after mending it ends that)";
+            remedy: "mend the cause, then `reload` or `resume {agent} {project}`",
+                "原因を取り除いてから `reload` または `resume {agent} {project}`";
             with action: Some(WaitAction::EditAgent), inbox: Some(AttentionKind::Misconfigured);
         }
         /// The account of its provider failed, and waits; or another one is trying whether it works
