@@ -2,13 +2,14 @@
 //! step.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use machine::crash_point::CrashPoint;
+use machine::sys::files;
 use serde_json::Value;
 
 use crate::support::{Mount, git, skip, until, until_some_within};
@@ -283,4 +284,50 @@ fn a_disk_that_is_full_at_a_removal_costs_no_late_change() {
     let commit = shown()["content"]["kept_commit"].as_str().unwrap().to_owned();
     let kept = ["show".to_owned(), format!("{commit}:worktree/late.txt")];
     assert_eq!(git(&root.join("prj/keep.git"), &kept.each_ref().map(String::as_str)), "late");
+}
+
+#[test]
+fn an_upgrade_without_room_is_one_entry_of_the_inbox_until_there_is_room() {
+    let bed = Bed::new(&[("one", COMMITS), ("two", COMMITS), ("three", COMMITS)]);
+    let daemon = &bed.daemon;
+    daemon.task("tsk_1", "prj", "one");
+    bed.until_kept("tsk_1");
+    // Version 0.1.0 linked packs. A sparse one is larger than the disk.
+    let keep = daemon.state().join("workspaces/prj/keep.git");
+    let large = keep.join("objects/pack/large");
+    File::create(&large).unwrap().set_len(1 << 43).unwrap();
+    let probe = File::create(daemon.folder().join("probe")).unwrap();
+    if files::share(&File::open(&large).unwrap(), &probe).is_ok() {
+        return skip("copies need no room on this file system");
+    }
+    fs::hard_link(&large, daemon.folder().join("linked")).unwrap();
+    fs::remove_file(keep.join("mended")).unwrap();
+    let inbox = || daemon.json(&["inbox", "--kind", "workspace"]);
+    for (task, agent) in [("tsk_2", "two"), ("tsk_3", "three")] {
+        daemon.task(task, "prj", agent);
+        until("the reason is shown", || {
+            daemon.done(&["why", agent, "prj"]).contains("copies 8796093022208 bytes")
+        });
+    }
+    let listed = inbox();
+    assert_eq!(listed.as_array().unwrap().len(), 1, "one of the project: {listed}");
+    assert_eq!(listed[0]["title"], "No disk space for the upgrade of prj");
+    let text = listed[0]["text"].as_str().unwrap();
+    assert!(text.contains("copies 8.0 TiB once, but only "), "{text}");
+    assert!(listed[0]["remedy"].as_str().unwrap().contains("`workspace.root`"), "{listed}");
+    assert_eq!(daemon.json(&["inbox", "--project", "prj", "--kind", "workspace"]), listed);
+
+    let work = daemon.work();
+    let directory = ["--directory", work.to_str().unwrap(), "--workspace", "clone"];
+    daemon.done(&[&["project", "add", "other"], &directory[..]].concat());
+    daemon.done(&["project", "set", "other", "--assign", "one"]);
+    daemon.task("tsk_4", "other", "one");
+    bed.until_kept("tsk_4");
+    assert_eq!(inbox().as_array().unwrap().len(), 1);
+
+    fs::remove_file(&large).unwrap();
+    for task in ["tsk_2", "tsk_3"] {
+        bed.until_kept(task);
+    }
+    assert_eq!(inbox().as_array().unwrap().len(), 0);
 }

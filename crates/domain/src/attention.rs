@@ -7,6 +7,7 @@
 
 mod causes;
 mod results;
+mod upgrade;
 mod writes;
 
 use std::time::Duration;
@@ -31,6 +32,7 @@ pub use causes::{
     of_workspace,
 };
 pub use results::{WaitingResult, of_left, of_not_kept, of_results};
+pub use upgrade::WaitingUpgrade;
 pub use writes::{RefusedWrite, of_item};
 
 words! {
@@ -139,6 +141,7 @@ pub enum Cause {
         revision: i64,
     },
     Result(WaitingResult),
+    Upgrade(WaitingUpgrade),
     Unkillable {
         launch: LaunchId,
         key: InstanceKey,
@@ -261,7 +264,7 @@ impl Attention {
             Cause::Blocked { has_failed: true, .. } => AttentionKind::Failed,
             Cause::Blocked { .. } => AttentionKind::Blocked,
             Cause::Chain { .. } => AttentionKind::Chain,
-            Cause::Workspace { .. } => AttentionKind::Workspace,
+            Cause::Workspace { .. } | Cause::Upgrade(_) => AttentionKind::Workspace,
             Cause::Result(result) => result.kind(),
             Cause::Unkillable { .. } => AttentionKind::Unkillable,
             Cause::Abandoned { .. } | Cause::SilentCoordinator { .. } | Cause::NoCoordinator => {
@@ -295,6 +298,7 @@ impl Attention {
             Cause::Blocked { task, .. } | Cause::Chain { task, .. } => task.id.to_string(),
             Cause::Workspace { task, revision, .. } => format!("{} {revision}", task.id),
             Cause::Result(result) => result.subject(),
+            Cause::Upgrade(upgrade) => format!("upgrade of {}", upgrade.project),
             Cause::Unkillable { launch, .. } | Cause::Abandoned { launch, .. } => {
                 launch.to_string()
             }
@@ -330,7 +334,8 @@ impl Attention {
         if let Cause::Result(
             WaitingResult::Many { project, .. }
             | WaitingResult::Left { merge: LeftMerge { project, .. }, .. },
-        ) = &self.cause
+        )
+        | Cause::Upgrade(WaitingUpgrade { project, .. }) = &self.cause
         {
             return Some(project);
         }
@@ -396,6 +401,7 @@ impl Attention {
             | Cause::Chain { task, .. }
             | Cause::Workspace { task, .. } => task.title.clone(),
             Cause::Result(result) => result.title(language),
+            Cause::Upgrade(upgrade) => upgrade.title(language),
             Cause::Write(write) => write.title.clone(),
             Cause::Start { key, .. }
             | Cause::Unkillable { key, .. }
@@ -463,6 +469,7 @@ impl Attention {
                 }
             }
             Cause::Result(result) => result.text(language),
+            Cause::Upgrade(upgrade) => upgrade.text(language),
             Cause::Write(write) => write.text(language),
             Cause::Chain { after, .. } => both(
                 format!("It is to start after {after}, which was cancelled"),
@@ -547,6 +554,7 @@ impl Attention {
                 format!("原因を取り除いてから `workspace retry {}`", task.short_id),
             ),
             Cause::Result(result) => return result.remedy(),
+            Cause::Upgrade(_) => return Some(WaitingUpgrade::remedy(language).to_owned()),
             Cause::Write(write) => return Some(write.remedy(language).to_owned()),
             Cause::Unkillable { .. } => return None,
             Cause::Abandoned { key: InstanceKey { agent, project, .. }, .. } => (

@@ -147,6 +147,7 @@ impl Disk {
             | CheckoutError::Refused(_)
             | CheckoutError::Malformed(_)
             | CheckoutError::NoRoom(_)
+            | CheckoutError::NoRoomForCopies { .. }
             | CheckoutError::Gone(_) => false,
         }
     }

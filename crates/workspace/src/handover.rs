@@ -53,9 +53,9 @@ impl KeepRepositories {
         }
         self.copy_linked_objects(place).await?;
         let project = place.project.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let place = place.clone();
-        let given = blocking(move || hand_over(&place, keeper)).await;
-        given.map_err(|error| self.disk.name_full_disk(error))?;
+        let here = place.clone();
+        let given = blocking(move || hand_over(&here, keeper)).await;
+        self.note_room(place, given.map_err(|error| self.disk.name_full_disk(error)))?;
         tracing::info!(
             project_id = %project,
             uid = keeper.uid,
@@ -113,7 +113,7 @@ fn write_mark(mark: &Path, keeper: Owner) -> Result<()> {
 /// until then root is the keeper. Blocks.
 ///
 /// # Errors
-/// `NoRoom`, before anything changes, for copies of the files that have a second name. `Refused` if
+/// `NoRoomForCopies`, before anything changes, for the files that have a second name. `Refused` if
 /// an entry cannot be given. If others were given before it, the mark stays.
 fn hand_over(place: &Place, keeper: Owner) -> Result<()> {
     let folders = given_folders(place);

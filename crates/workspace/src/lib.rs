@@ -167,6 +167,9 @@ pub struct KeepRepositories {
     locks: Mutex<BTreeMap<ProjectId, Arc<AsyncMutex<KeepState>>>>,
     /// The upgrades that copy files now, by the folder of the project.
     upgrading: Arc<Mutex<BTreeMap<PathBuf, upgrade::Copying>>>,
+    /// The upgrades without room for their copies: by the folder of the project, the folder of the
+    /// copies and their bytes.
+    waiting: Mutex<BTreeMap<PathBuf, (PathBuf, u64)>>,
     /// The folders of projects whose repositories stay with root, because of an entry in them.
     not_given: Mutex<BTreeSet<PathBuf>>,
 }
@@ -260,6 +263,7 @@ impl Checkouts {
             keeper: keeper.map(|(uid, gid)| Owner { uid, gid }),
             locks: Mutex::default(),
             upgrading: Arc::default(),
+            waiting: Mutex::default(),
             not_given: Mutex::default(),
         });
         let remotes = Arc::new(Remotes {
@@ -338,6 +342,12 @@ pub enum CheckoutError {
     /// The step needs disk space that is used up.
     #[error("{0}")]
     NoRoom(String),
+    /// The upgrade of a project needs more disk space than there is.
+    #[error(
+        "`{}` has files that other users can change; their replacement copies {n_bytes} bytes, but \
+         only {n_free} are free; make room on that disk", .folder.display()
+    )]
+    NoRoomForCopies { folder: PathBuf, n_bytes: u64, n_free: u64 },
     /// The step cannot succeed before a person changes something.
     #[error("{0}")]
     Refused(String),

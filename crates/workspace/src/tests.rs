@@ -25,6 +25,7 @@ mod rights;
 mod sources;
 mod sparse;
 mod submodules;
+mod upgrades;
 
 use kept::restored;
 

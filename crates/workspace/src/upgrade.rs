@@ -23,6 +23,7 @@ use super::rights::{Owner, run_as};
 use super::source::Source;
 use super::{CheckoutError, KeepRepositories, Place, Result, blocking, rename, write};
 use domain::ProjectId;
+use domain::attention::WaitingUpgrade;
 use domain::printable::bytes;
 use machine::crash_point::{self, CrashPoint};
 use machine::locks::lock;
@@ -71,6 +72,32 @@ impl KeepRepositories {
         let Copying { n_copied, n_all } =
             upgrading.get(&self.places.root.join(project.as_str()))?;
         Some(format!("the upgrade has copied {} of {}", bytes(*n_copied), bytes(*n_all)))
+    }
+
+    /// Returns the upgrades that wait for room on their disks. One that has room by now does not
+    /// wait.
+    pub async fn list_waiting_upgrades(&self) -> Vec<WaitingUpgrade> {
+        let waiting = lock(&self.waiting).clone();
+        let waits = |(project, (folder, n_bytes)): (PathBuf, (PathBuf, u64))| {
+            let project = project.file_name()?.to_str()?.parse().ok()?;
+            let n_free = n_free(&folder).filter(|n_free| *n_free < n_bytes)?;
+            Some(WaitingUpgrade { project, n_bytes, n_free })
+        };
+        let list = move || Ok(waiting.into_iter().filter_map(waits).collect());
+        blocking(list).await.unwrap_or_default()
+    }
+
+    /// Notes whether the upgrade of a project waits for room, by the result of its copying.
+    pub(super) fn note_room<T>(&self, place: &Place, copied: Result<T>) -> Result<T> {
+        match &copied {
+            Err(CheckoutError::NoRoomForCopies { folder, n_bytes, .. }) => {
+                lock(&self.waiting).insert(place.project.clone(), (folder.clone(), *n_bytes));
+            }
+            // Another error says nothing about the room.
+            Err(_) => {}
+            Ok(_) => drop(lock(&self.waiting).remove(&place.project)),
+        }
+        copied
     }
 
     /// Returns the upgrades that copy something, or that left something to a person. Blocks.
@@ -156,7 +183,8 @@ impl KeepRepositories {
             copied
         })
         .await;
-        let copied = copied.map_err(|error| self.disk.name_full_disk(error))?;
+        let copied = copied.map_err(|error| self.disk.name_full_disk(error));
+        let copied = self.note_room(place, copied)?;
         for file in copied.iter().filter(|file| file.extension() == Some(OsStr::new("pack"))) {
             let index = file.with_extension("idx");
             let check = [OsStr::new("verify-pack"), index.as_os_str()];
@@ -226,11 +254,9 @@ fn can_share(file: &Path) -> bool {
 fn check_room(folder: &Path, n_bytes: u64, n_free: Option<u64>) -> Result<()> {
     match n_free.filter(|n_free| *n_free < n_bytes) {
         None => Ok(()),
-        Some(n_free) => Err(CheckoutError::NoRoom(format!(
-            "`{}` has files that other users can change; their replacement copies {n_bytes} bytes, \
-             but only {n_free} are free; make room on that disk",
-            folder.display()
-        ))),
+        Some(n_free) => {
+            Err(CheckoutError::NoRoomForCopies { folder: folder.to_owned(), n_bytes, n_free })
+        }
     }
 }
 

@@ -70,6 +70,19 @@ fn what_a_merge_left_is_named_with_its_repository_and_its_files() {
     assert_eq!(told(None, unknown), (project, text.to_owned()));
 }
 
+fn upgrade(n_free: u64) -> WaitingUpgrade {
+    WaitingUpgrade { project: "shop".parse().unwrap(), n_bytes: 3 << 30, n_free }
+}
+
+#[test]
+fn an_upgrade_without_room_is_one_entry_of_its_project_that_names_the_bytes() {
+    let entry = |n_free| Attention { cause: Cause::Upgrade(upgrade(n_free)), since: None };
+    let text = "Its tasks wait: the next step copies 3.0 GiB once, but only 1.0 MiB are free";
+    assert_eq!(entry(1 << 20).text(Language::English), text);
+    assert_eq!(entry(1 << 20).project(), Some(&"shop".parse().unwrap()));
+    assert_eq!(entry(1 << 20).id(), entry(2 << 20).id());
+}
+
 fn all() -> Vec<Attention> {
     let start = |reason| {
         let detail = match reason {
@@ -133,6 +146,7 @@ fn all() -> Vec<Attention> {
             name: "Shop".to_owned(),
             n: 12,
         }),
+        Cause::Upgrade(upgrade(1 << 20)),
         Cause::Unkillable { launch: launch.clone(), key: key() },
         Cause::Abandoned { launch, key: key() },
         Cause::SilentCoordinator {

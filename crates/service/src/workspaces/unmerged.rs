@@ -1,10 +1,10 @@
-//! The results of finished tasks that wait for a person, and the conflicts that were found.
+//! What waits for a person on this host: results of finished tasks, conflicts, and upgrades.
 
 use std::collections::BTreeMap;
 
 use crate::core::Core;
 use crate::{ServiceError, catalog, checks};
-use domain::attention::{Attention, of_left};
+use domain::attention::{Attention, Cause, of_left};
 use domain::workspace::{Conflict, Content, MergeStep, MergeStyle, UnmergedResult};
 use domain::{ProjectId, TaskId, Workspace};
 use runtime::telemetry::ErrorChain;
@@ -44,6 +44,13 @@ impl Workspaces {
                 Ok(entries)
             })
             .await
+    }
+
+    /// Returns the entries of the projects on this host whose upgrades wait for room, one for each.
+    pub(crate) async fn waiting_upgrades(&self) -> Vec<Attention> {
+        let Some(host) = self.checkouts.get() else { return Vec::new() };
+        let waiting = host.keep.list_waiting_upgrades().await.into_iter();
+        waiting.map(|it| Attention { cause: Cause::Upgrade(it), since: None }).collect()
     }
 
     /// Stores the conflict of a merge, or that a later merge found none.

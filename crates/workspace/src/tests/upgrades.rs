@@ -1,0 +1,49 @@
+//! The upgrade of a project from version 0.1.0, which linked packs into the keep repository.
+
+use std::fs::{File, hard_link, remove_file};
+use std::os::unix::fs::MetadataExt as _;
+
+use super::rights::chain;
+use super::*;
+use domain::attention::WaitingUpgrade;
+use machine::sys::files;
+
+/// The size of a sparse file that is larger than the free space.
+const LARGE: u64 = 1 << 43;
+
+#[tokio::test]
+async fn a_project_without_room_for_its_copies_waits_as_it_is_and_the_others_go_on() {
+    let bed = Bed::new();
+    bed.prepare("one").await;
+    let keep = bed.keep_repository();
+    let large = keep.join("objects/pack/large");
+    File::create(&large).unwrap().set_len(LARGE).unwrap();
+    let probe = File::create(bed.folder.path().join("probe")).unwrap();
+    if files::share(&File::open(&large).unwrap(), &probe).is_ok() {
+        println!("skipped: copies need no room on this file system");
+        return;
+    }
+    hard_link(&large, bed.folder.path().join("linked")).unwrap();
+    remove_file(keep.join("mended")).unwrap();
+    for id in ["two", "three"] {
+        let refused = bed.checkouts.clones.prepare(&bed.order(id)).await.unwrap_err();
+        assert!(!refused.needs_person(), "it goes on by itself");
+        assert!(chain(&refused).contains(&format!("copies {LARGE} bytes")), "{refused}");
+        let waiting = bed.checkouts.keep.list_waiting_upgrades().await;
+        let [WaitingUpgrade { project, n_bytes, n_free }] = &waiting[..] else {
+            panic!("one entry of the project: {waiting:?}");
+        };
+        assert_eq!((project.as_str(), *n_bytes), ("shop", LARGE));
+        assert!(*n_free > 0 && *n_free < LARGE, "{n_free}");
+        assert!(large.metadata().unwrap().nlink() == 2 && !keep.join("mended").exists());
+    }
+    let order = Order { project: "other".parse().unwrap(), ..bed.order("other") };
+    bed.checkouts.clones.prepare(&order).await.unwrap();
+    assert_eq!(bed.checkouts.keep.list_waiting_upgrades().await.len(), 1);
+
+    // A smaller file stands for a larger disk.
+    File::create(&large).unwrap().set_len(1).unwrap();
+    bed.prepare("two").await;
+    assert!(large.metadata().unwrap().nlink() == 1 && keep.join("mended").exists());
+    assert!(bed.checkouts.keep.list_waiting_upgrades().await.is_empty());
+}
