@@ -126,7 +126,7 @@ fn hand_over(place: &Place, keeper: Owner) -> Result<()> {
             Ok(())
         })?;
     }
-    replace_shared(&place.project, shared, || n_free(&place.project), |_| ())?;
+    replace_shared(&place.project, shared, || n_free(&place.project))?;
     let mark = place.project.join(HANDOVER);
     let mut has_begun = mark.symlink_metadata().is_ok();
     if !has_begun {

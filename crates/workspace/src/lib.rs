@@ -166,7 +166,7 @@ pub struct KeepRepositories {
     /// One lock per project: a change of its keep repository.
     locks: Mutex<BTreeMap<ProjectId, Arc<AsyncMutex<KeepState>>>>,
     /// The upgrades that copy files now, by the folder of the project.
-    upgrading: Arc<Mutex<BTreeMap<PathBuf, upgrade::Copying>>>,
+    upgrading: Mutex<BTreeMap<PathBuf, upgrade::Copying>>,
     /// The upgrades without room for their copies: by the folder of the project, the folder of the
     /// copies and their bytes.
     waiting: Mutex<BTreeMap<PathBuf, (PathBuf, u64)>>,
@@ -262,7 +262,7 @@ impl Checkouts {
             disk: Arc::clone(&disk),
             keeper: keeper.map(|(uid, gid)| Owner { uid, gid }),
             locks: Mutex::default(),
-            upgrading: Arc::default(),
+            upgrading: Mutex::default(),
             waiting: Mutex::default(),
             not_given: Mutex::default(),
         });

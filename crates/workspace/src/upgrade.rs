@@ -4,6 +4,7 @@
 //! repository. The owner of a repository cannot change the files of root in it, but can overwrite a
 //! pack that the keep repository shares.
 
+use std::collections::BTreeMap;
 use std::ffi::{CStr, OsStr};
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -11,24 +12,24 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::Mutex;
 
 use rustix::fs::{AtFlags, Dir, FileType, Gid, Mode, OFlags, Uid, fchown, openat, statat};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use super::disk::n_free;
+use super::git::GitError;
 use super::objects::names_in;
 use super::rights::{Owner, run_as};
 use super::source::Source;
-use super::{CheckoutError, KeepRepositories, Place, Result, blocking, rename, write};
+use super::{CheckoutError, KeepRepositories, Place, Result, blocking, make_folder, rename, write};
 use domain::ProjectId;
 use domain::attention::WaitingUpgrade;
 use domain::printable::bytes;
 use machine::crash_point::{self, CrashPoint};
 use machine::locks::lock;
 use machine::sys::{beneath, files};
-use runtime::telemetry::ErrorChain;
 
 /// The file of a keep repository that says that nothing is to be mended, and what was left.
 pub(super) const MENDED: &str = "mended";
@@ -135,7 +136,7 @@ impl KeepRepositories {
     /// after a crash. The caller has the lock of the project.
     ///
     /// # Errors
-    /// Nothing is lost then, and the next attempt goes on. A damaged pack is only named in the log.
+    /// Nothing is lost then, and the next attempt goes on.
     pub(super) async fn mend(&self, source: &Source, place: &Place) -> Result<()> {
         let is_mended = place.as_keeper(|keep| Ok(keep.join(MENDED).exists()))?;
         if is_mended || !place.has_keep()? {
@@ -163,45 +164,82 @@ impl KeepRepositories {
     }
 
     /// Replaces each file with objects of a keep repository of the daemon's own user that another
-    /// user can change by a copy, and checks the packs among them.
+    /// user can change by a copy. Git checks the copy of a pack before that.
+    ///
+    /// # Errors
+    /// `NoRoomForCopies` before anything changes. `Refused` for a damaged pack, which stays.
     pub(super) async fn copy_linked_objects(&self, place: &Place) -> Result<()> {
         if place.keeper().is_some() {
             return Ok(());
         }
-        let keep = &place.keep();
-        let objects = keep.join("objects");
+        let copied = self.replace_linked_objects(place).await;
+        self.note_room(place, copied.map_err(|error| self.disk.name_full_disk(error)))
+    }
+
+    async fn replace_linked_objects(&self, place: &Place) -> Result<()> {
+        let objects = place.keep().join("objects");
         let keeper = self.keeper;
-        let upgrading = Arc::clone(&self.upgrading);
-        let project = place.project.clone();
-        let copied = blocking(move || {
-            let note = |copying| {
-                lock(&upgrading).insert(project.clone(), copying);
-            };
-            let copied = shared_files(&objects, keeper)
-                .and_then(|shared| replace_shared(&objects, shared, || n_free(&objects), note));
-            lock(&upgrading).remove(&project);
-            copied
-        })
-        .await;
-        let copied = copied.map_err(|error| self.disk.name_full_disk(error));
-        let copied = self.note_room(place, copied)?;
-        for file in copied.iter().filter(|file| file.extension() == Some(OsStr::new("pack"))) {
-            let index = file.with_extension("idx");
-            let check = [OsStr::new("verify-pack"), index.as_os_str()];
-            if let Err(error) = self.git.on(keep, check).long().run().await {
-                tracing::error!(
-                    pack = %file.display(), error = %ErrorChain(&error),
-                    "a kept pack is damaged; restore it from a backup"
-                );
-            }
+        let look = move || {
+            let shared = shared_files(&objects, keeper)?;
+            with_room(&objects, shared, || n_free(&objects))
+        };
+        let groups = blocking(look).await?;
+        let n_all = groups.iter().map(|files| size_of_all(files)).sum();
+        let mut n_copied = 0;
+        let progress = Progress { upgrading: &self.upgrading, project: &place.project };
+        for files in groups {
+            progress.tell(Copying { n_copied, n_all });
+            n_copied += size_of_all(&files);
+            let copies = blocking(move || Copies::make(files)).await?;
+            self.check_copies(place, &copies).await?;
+            blocking(move || copies.put_in_place()).await?;
         }
         Ok(())
+    }
+
+    /// Checks the copy of a pack.
+    ///
+    /// # Errors
+    /// `Refused`, with the name of the pack, if it is damaged.
+    async fn check_copies(&self, place: &Place, copies: &Copies) -> Result<()> {
+        let Some(pack) = &copies.pack else {
+            return Ok(());
+        };
+        let index = Copies::copy_of(&pack.with_extension("idx"));
+        let check = [OsStr::new("verify-pack"), index.as_os_str()];
+        match self.git.on(&place.keep(), check).long().run().await {
+            Err(error @ GitError::Failed { .. }) => Err(CheckoutError::Refused(format!(
+                "the kept pack `{}` is damaged, and stays as it is: {error}; restore it from a \
+                 backup",
+                pack.display()
+            ))),
+            Err(error) => Err(error.into()),
+            Ok(_) => Ok(()),
+        }
+    }
+}
+
+/// Says how far an upgrade is, as long as it goes on.
+struct Progress<'a> {
+    upgrading: &'a Mutex<BTreeMap<PathBuf, Copying>>,
+    project: &'a Path,
+}
+
+impl Progress<'_> {
+    fn tell(&self, copying: Copying) {
+        lock(self.upgrading).insert(self.project.to_owned(), copying);
+    }
+}
+
+impl Drop for Progress<'_> {
+    fn drop(&mut self) {
+        lock(self.upgrading).remove(self.project);
     }
 }
 
 /// Returns the files in a folder of objects that have a second name or another owner than the
 /// daemon's user and the keeper, with their sizes in bytes. Blocks.
-fn shared_files(objects: &Path, keeper: Option<Owner>) -> Result<Vec<(PathBuf, u64)>> {
+fn shared_files(objects: &Path, keeper: Option<Owner>) -> Result<Files> {
     let own_uid = rustix::process::geteuid().as_raw();
     let is_own = |uid| uid == own_uid || keeper.is_some_and(|keeper| keeper.uid == uid);
     let mut shared = Vec::new();
@@ -216,27 +254,53 @@ fn shared_files(objects: &Path, keeper: Option<Owner>) -> Result<Vec<(PathBuf, u
     Ok(shared)
 }
 
-/// Returns the name of a copy until it is whole. The folder of the file is as closed as the file.
+/// Files with their sizes in bytes.
+type Files = Vec<(PathBuf, u64)>;
+
+fn size_of_all(files: &[(PathBuf, u64)]) -> u64 {
+    files.iter().map(|(_, n_bytes)| n_bytes).sum()
+}
+
+/// Returns the name of the folder of copies until they are whole. It is as closed as the file,
+/// because it is beside it.
 fn new_copy(file: &Path) -> PathBuf {
     file.with_file_name(".new-copy")
 }
 
 /// Replaces files in `folder` that another user can change by copies, if the disk has room for all
-/// of them. Calls `note` before each one. Returns their paths. Blocks.
+/// of them. Blocks.
 pub(super) fn replace_shared(
     folder: &Path,
-    shared: Vec<(PathBuf, u64)>,
+    shared: Files,
     n_free: impl Fn() -> Option<u64>,
-    note: impl Fn(Copying),
-) -> Result<Vec<PathBuf>> {
+) -> Result<()> {
+    let groups = with_room(folder, shared, n_free)?;
+    groups.into_iter().try_for_each(|files| Copies::make(files)?.put_in_place())
+}
+
+/// Returns the files that belong together, such as a pack and its index, if the disk has room for
+/// copies of all. Blocks.
+fn with_room(
+    folder: &Path,
+    mut shared: Files,
+    n_free: impl Fn() -> Option<u64>,
+) -> Result<Vec<Files>> {
     for (file, _) in &shared {
         // An attempt that was killed may have left it, and it takes room.
-        let _ = std::fs::remove_file(new_copy(file));
+        remove_new_copy(file);
     }
     let is_copied = |(file, _): &&(PathBuf, u64)| !can_share(file);
     let n_bytes: u64 = shared.iter().filter(is_copied).map(|(_, n_bytes)| n_bytes).sum();
     check_room(folder, n_bytes, n_free())?;
-    replace_by_copies(shared, note)
+    shared.sort();
+    let stem = |(file, _): &(PathBuf, u64)| file.with_extension("");
+    Ok(shared.chunk_by(|one, other| stem(one) == stem(other)).map(<[_]>::to_vec).collect())
+}
+
+fn remove_new_copy(file: &Path) {
+    let new = new_copy(file);
+    let _ = std::fs::remove_file(&new);
+    let _ = std::fs::remove_dir_all(&new);
 }
 
 /// Returns whether a copy of a file can share its content and needs no room, as on btrfs and XFS.
@@ -260,26 +324,62 @@ fn check_room(folder: &Path, n_bytes: u64, n_free: Option<u64>) -> Result<()> {
     }
 }
 
-/// Replaces each such file by a copy. Returns their paths. Blocks.
-fn replace_by_copies(shared: Vec<(PathBuf, u64)>, note: impl Fn(Copying)) -> Result<Vec<PathBuf>> {
-    let n_all = shared.iter().map(|(_, n_bytes)| n_bytes).sum();
-    let mut n_copied = 0;
-    let mut copied = Vec::new();
-    for (file, n_bytes) in shared {
-        note(Copying { n_copied, n_all });
-        let new = new_copy(&file);
-        let made = std::fs::copy(&file, &new).and_then(|_| File::open(&new)?.sync_all());
-        if made.is_err() {
-            // The next attempt may be late, and a full disk holds up others.
-            let _ = std::fs::remove_file(&new);
+/// Copies of files that belong together. They are removed with this: the next attempt may be late,
+/// and a full disk holds up others.
+struct Copies {
+    files: Files,
+    /// The pack, if a part of one is among the files. The copies are then beside its other part.
+    pack: Option<PathBuf>,
+}
+
+impl Copies {
+    /// Copies files of one folder. Blocks.
+    fn make(files: Files) -> Result<Self> {
+        let mut copies = Self { files, pack: None };
+        let Some((first, _)) = copies.files.first() else {
+            return Ok(copies);
+        };
+        make_folder(&new_copy(first))?;
+        for (file, _) in &copies.files {
+            let new = Self::copy_of(file);
+            let made = std::fs::copy(file, &new).and_then(|_| File::open(&new)?.sync_all());
+            made.map_err(CheckoutError::io("copy", file))?;
         }
-        made.map_err(CheckoutError::io("copy", &file))?;
-        rename(&new, &file)?;
-        crash_point::reach(CrashPoint::PackCopied);
-        n_copied += n_bytes;
-        copied.push(file);
+        let parts = ["pack", "idx"].map(|ending| first.with_extension(ending));
+        let has_part = copies.files.iter().any(|(file, _)| parts.contains(file));
+        if has_part && parts.iter().all(|part| part.exists()) {
+            for part in &parts {
+                let new = Self::copy_of(part);
+                if !new.exists() {
+                    std::fs::hard_link(part, new).map_err(CheckoutError::io("link", part))?;
+                }
+            }
+            let [pack, _] = parts;
+            copies.pack = Some(pack);
+        }
+        Ok(copies)
     }
-    Ok(copied)
+
+    fn copy_of(file: &Path) -> PathBuf {
+        new_copy(file).join(file.file_name().unwrap_or_default())
+    }
+
+    /// Replaces the files by their copies. Blocks.
+    fn put_in_place(&self) -> Result<()> {
+        for (file, _) in &self.files {
+            rename(&Self::copy_of(file), file)?;
+            crash_point::reach(CrashPoint::PackCopied);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Copies {
+    fn drop(&mut self) {
+        if let Some((file, _)) = self.files.first() {
+            remove_new_copy(file);
+        }
+    }
 }
 
 /// Gives the files and folders of root in a repository and its work tree to the owner, as far as

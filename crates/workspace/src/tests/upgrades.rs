@@ -47,3 +47,40 @@ async fn a_project_without_room_for_its_copies_waits_as_it_is_and_the_others_go_
     assert!(large.metadata().unwrap().nlink() == 1 && keep.join("mended").exists());
     assert!(bed.checkouts.keep.list_waiting_upgrades().await.is_empty());
 }
+
+#[tokio::test]
+async fn a_damaged_pack_stays_as_it_is_and_is_named_to_a_person() {
+    let bed = Bed::new();
+    let (one, tree) = bed.prepare("one").await;
+    bed.commit(&tree, "one.txt", "one\n");
+    bed.keep("one", &one).await;
+    let keep = bed.keep_repository();
+    let packs = keep.join("objects/pack");
+    let is_pack = |name: &String| Path::new(name).extension().is_some_and(|it| it == "pack");
+    let pack = super::objects::names_in(&packs).into_iter().find(is_pack);
+    let pack = packs.join(pack.unwrap());
+    let index = pack.with_extension("idx");
+    let whole = std::fs::read(&pack).unwrap();
+    let mut damaged = whole.clone();
+    *damaged.last_mut().unwrap() ^= 0xff;
+    let replace = |content: &[u8]| {
+        remove_file(&pack).unwrap();
+        std::fs::write(&pack, content).unwrap();
+    };
+    replace(&damaged);
+    hard_link(&pack, bed.folder.path().join("linked")).unwrap();
+    remove_file(keep.join("mended")).unwrap();
+    let refused = bed.checkouts.clones.prepare(&bed.order("two")).await.unwrap_err();
+    assert!(refused.needs_person() && refused.to_string().contains("is damaged"), "{refused}");
+    assert!(refused.to_string().contains(pack.to_str().unwrap()), "{refused}");
+    assert_eq!((pack.metadata().unwrap().nlink(), std::fs::read(&pack).unwrap()), (2, damaged));
+    assert!(!packs.join(".new-copy").exists() && !keep.join("mended").exists());
+
+    // A backup brings it back. Only one part of it is shared then.
+    replace(&whole);
+    hard_link(&index, bed.folder.path().join("linked-index")).unwrap();
+    bed.prepare("two").await;
+    assert!([&pack, &index].iter().all(|file| file.metadata().unwrap().nlink() == 1));
+    assert!(!packs.join(".new-copy").exists() && keep.join("mended").exists());
+    bed.git(&keep, &["fsck", "--no-dangling"]);
+}

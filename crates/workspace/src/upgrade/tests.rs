@@ -1,6 +1,5 @@
 //! Tests of the upgrade of a project, without git.
 
-use std::collections::BTreeSet;
 use std::os::unix::fs::symlink;
 
 use super::*;
@@ -33,33 +32,34 @@ fn the_copy_of_a_killed_attempt_takes_no_room_from_the_next_one() {
     let folder = tempfile::tempdir().unwrap();
     let [objects, pack] = linked_pack(folder.path());
     let left = pack.with_file_name(".new-copy");
-    std::fs::write(&left, "half").unwrap();
-    let n_free = || Some(if left.exists() { 0 } else { 7 });
-    let shared = shared_files(&objects, None).unwrap();
-    let copied = replace_shared(&objects, shared, n_free, |_| ()).unwrap();
-    assert_eq!(copied, std::slice::from_ref(&pack));
-    assert_eq!(std::fs::read_to_string(&pack).unwrap(), "content");
-    assert!(pack.metadata().unwrap().nlink() == 1 && !left.exists());
+    for is_folder in [false, true] {
+        let half = if is_folder { left.join("a.pack") } else { left.clone() };
+        std::fs::create_dir_all(half.parent().unwrap()).unwrap();
+        std::fs::write(&half, "half").unwrap();
+        let n_free = || Some(if left.exists() { 0 } else { 7 });
+        let shared = shared_files(&objects, None).unwrap();
+        assert_eq!(shared, [(pack.clone(), 7)]);
+        replace_shared(&objects, shared, n_free).unwrap();
+        assert_eq!(std::fs::read_to_string(&pack).unwrap(), "content");
+        assert!(pack.metadata().unwrap().nlink() == 1 && !left.exists());
+        std::fs::hard_link(&pack, folder.path().join(format!("again-{is_folder}"))).unwrap();
+    }
 }
 
 #[test]
 fn an_upgrade_tells_how_much_it_has_copied() {
     let folder = tempfile::tempdir().unwrap();
-    let [objects, pack] = linked_pack(folder.path());
-    let other = pack.with_extension("idx");
-    std::fs::write(&other, "index").unwrap();
-    std::fs::hard_link(&other, folder.path().join("other")).unwrap();
     let checkouts = Checkouts::new(folder.path().to_owned());
     let project = "shop".parse().unwrap();
-    let said = std::cell::RefCell::new(BTreeSet::new());
-    let note = |copying: Copying| {
-        lock(&checkouts.keep.upgrading).insert(folder.path().join("shop"), copying);
-        said.borrow_mut().extend(checkouts.keep.upgrade_progress(&project));
-    };
-    let shared = shared_files(&objects, None).unwrap();
-    replace_shared(&objects, shared, || None, note).unwrap();
-    let said = said.into_inner();
-    assert!(said.contains("the upgrade has copied 0 B of 12 B") && said.len() == 2, "{said:?}");
+    let of = folder.path().join("shop");
+    let progress = Progress { upgrading: &checkouts.keep.upgrading, project: &of };
+    for (n_copied, text) in [(0, "0 B of 12 B"), (7, "7 B of 12 B")] {
+        progress.tell(Copying { n_copied, n_all: 12 });
+        let said = checkouts.keep.upgrade_progress(&project).unwrap();
+        assert_eq!(said, format!("the upgrade has copied {text}"));
+    }
+    drop(progress);
+    assert_eq!(checkouts.keep.upgrade_progress(&project), None, "it has ended");
     assert_eq!(checkouts.keep.upgrade_progress(&"other".parse().unwrap()), None);
 }
 
@@ -76,5 +76,5 @@ fn a_full_disk_refuses_only_copies_that_do_not_share_their_content() {
     assert!(!can_share(&pack));
     assert_eq!(std::fs::read_to_string(folder.path().join("linked")).unwrap(), "content");
     let shared = shared_files(&objects, None).unwrap();
-    assert_eq!(replace_shared(&objects, shared, || Some(0), |_| ()).is_ok(), is_shared);
+    assert_eq!(replace_shared(&objects, shared, || Some(0)).is_ok(), is_shared);
 }
