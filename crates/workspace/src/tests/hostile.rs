@@ -163,10 +163,31 @@ fn shown<T: std::fmt::Debug>(result: Result<T, CheckoutError>) -> String {
     }
 }
 
+/// The forms of the steps, which the seed chooses beside the dice, so that each seed goes on to
+/// change the same.
+#[derive(Debug, Clone, Copy)]
+struct Forms {
+    style: MergeStyle,
+    /// A further clone is made from what was kept of the clone `one`.
+    restores: bool,
+}
+
+impl Forms {
+    fn of(seed: u64, has_clone: bool) -> Self {
+        let style = match seed % 3 {
+            0 => MergeStyle::Merge,
+            1 => MergeStyle::Squash,
+            _ => MergeStyle::Rebase,
+        };
+        Self { style, restores: has_clone && seed % 2 == 0 }
+    }
+}
+
 /// Takes a step, and returns all that it says.
 async fn take(
     bed: &Bed,
     (at, step): (usize, &str),
+    forms: Forms,
     prepared: &Prepared,
     kept: &mut Content,
 ) -> String {
@@ -203,7 +224,10 @@ async fn take(
             };
             shown(checkouts.results.publish_branch(&order).await)
         }
-        "merge" => shown(checkouts.results.merge(&bed.merge_order("one", prepared)).await),
+        "merge" => {
+            let order = MergeOrder { style: forms.style, ..bed.merge_order("one", prepared) };
+            shown(checkouts.results.merge(&order).await)
+        }
         "snapshot" => shown(checkouts.snapshots.snapshot(&snapshot_order(bed), &bed.policy).await),
         "write" | "write through a link" => {
             let home = bed.folder.path().join(if step == "write" { "home" } else { "home/link" });
@@ -231,7 +255,13 @@ async fn take(
         prepare => {
             let has_one = bed.keep_repository().exists();
             let name = if has_one { format!("n{at}") } else { "one".to_owned() };
+            // A clone with another name goes on with the work, as after the removal of the first one.
+            let restores = forms.restores.then(|| restored(kept, prepared));
+            let branch =
+                if forms.restores { prepared.branch.clone() } else { format!("agents/{name}") };
             let order = Order {
+                branch,
+                restores,
                 run_as: prepare.ends_with("agent").then(agent),
                 submodules: prepare.contains("submodules"),
                 base: prepare.ends_with("tree").then(|| "working_tree".to_owned()),
@@ -300,7 +330,8 @@ async fn play(template: &Template, seed: u64, log: &mut String) -> Vec<String> {
     let of_clone =
         Target { bed: &bed, tree, owner: [AGENT, 0][clone.unwrap_or(0)], branch: "agents/one" };
     let mut users = BTreeSet::new();
-    let _ = writeln!(log, "the source is of user {owner}, the clone is {clone:?}");
+    let forms = Forms::of(seed, clone.is_some());
+    let _ = writeln!(log, "the source is of user {owner}, the clone is {clone:?}; {forms:?}");
     // Five of eight begin with the next piece and way of all, so that none is missed.
     let (group, in_group) = (seed / 8, seed % 8);
     let first = (in_group < 5).then(|| usize::try_from(5 * group + in_group).unwrap());
@@ -326,7 +357,7 @@ async fn play(template: &Template, seed: u64, log: &mut String) -> Vec<String> {
             _ => dice.part(STEPS, ","),
         };
         let begun = Instant::now();
-        let taken = take(&bed, (at, step), &prepared, &mut kept);
+        let taken = take(&bed, (at, step), forms, &prepared, &mut kept);
         let said = tokio::time::timeout(DEADLINE, taken).await;
         if begun.elapsed() > SLOW {
             println!("seed {seed}: the step {step} took {} s", begun.elapsed().as_secs());
