@@ -17,6 +17,7 @@ mod found;
 mod hostile;
 mod keeper;
 mod kept;
+mod layouts;
 mod limits;
 mod merging;
 mod nested;
