@@ -255,7 +255,7 @@ async fn take(
         prepare => {
             let has_one = bed.keep_repository().exists();
             let name = if has_one { format!("n{at}") } else { "one".to_owned() };
-            // A clone with another name goes on with the work, as after the removal of the first one.
+            // A clone with another name goes on, as after the removal of the first one.
             let restores = forms.restores.then(|| restored(kept, prepared));
             let branch =
                 if forms.restores { prepared.branch.clone() } else { format!("agents/{name}") };

@@ -5,7 +5,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, lchown, symlink};
 use super::rights::{AGENT, PERSON, bed_of_root, chain, give, mode};
 use super::*;
 
-/// Makes a clone, keeps its work, and merges that. The owner of the repository gets what is written.
+/// Makes a clone, keeps its work, and merges that. The owner of the repository gets the files.
 async fn work_with(bed: &Bed) {
     let (one, tree) = bed.prepare("one").await;
     bed.commit(&tree, "one.txt", "one\n");
