@@ -107,7 +107,7 @@ const WITH_PATHS: [(&str, usize, &str); 17] = [
     ("workspace/rights.rs", 2, "gives and opens the folders that the daemon has just made"),
     ("workspace/snapshot.rs", 3, "the daemon's index; makes the named folder as its owner"),
     ("workspace/temporary.rs", 4, "the daemon's folder around a repository of another user"),
-    ("workspace/upgrade.rs", 10, "the keep repository; a source folder by folder, as its owner"),
+    ("workspace/upgrade.rs", 11, "the keep repository; a source folder by folder, as its owner"),
 ];
 
 /// The files of `workspace` with lines that use a path of the coordinator's repositories, the

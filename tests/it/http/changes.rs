@@ -178,7 +178,7 @@ fn a_reader_sees_what_an_agent_changed_and_merges_it() {
     assert_eq!(git(&daemon, &["show", "main:main.txt"]), "one\n<b>TWO</b>\nthree");
     assert!(!daemon.work().join("left.txt").exists());
     // The remaining file is in no commit.
-    person.merges(&merge, "There is nothing to merge: the task has no new commit.");
+    person.merges(&merge, "Nothing to merge: main got the result with ");
 }
 
 /// A git that never ends a diff as long as the file exists. It comes first in the path.
