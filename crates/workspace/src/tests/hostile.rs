@@ -179,7 +179,7 @@ impl Forms {
             1 => MergeStyle::Squash,
             _ => MergeStyle::Rebase,
         };
-        Self { style, restores: has_clone && seed % 2 == 0 }
+        Self { style, restores: has_clone && seed.is_multiple_of(2) }
     }
 }
 
