@@ -3,7 +3,7 @@
 
 mod running;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fantoccini::actions::{
     InputSource as _, KeyAction, KeyActions, MOUSE_BUTTON_LEFT, MouseActions, PointerAction,
@@ -15,13 +15,10 @@ use tokio::runtime::Runtime;
 
 use self::running::{Permit, Running};
 use crate::daemon::Daemon;
-use crate::support::skip;
+use crate::support::{skip, until_some_within};
 
 /// The deadline of a wait.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// The longest pause after a look at a page. A pause is as long as the look took, because each look
-/// is work for the driver and the browser.
-const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 
 /// A browser with one window.
 pub struct Browser {
@@ -177,23 +174,15 @@ impl Browser {
 
     #[track_caller]
     pub fn until_some<T>(&self, what: &str, fact: impl Fn() -> Option<T>) -> T {
-        let deadline = Instant::now() + TIMEOUT;
-        loop {
-            let look_at = Instant::now();
-            if let Some(found) = fact() {
-                return found;
-            }
-            let pause = look_at.elapsed().min(LONGEST_PAUSE);
-            let main = || self.run("return document.querySelector('main').outerHTML");
-            assert!(
-                Instant::now() < deadline,
+        until_some_within(TIMEOUT, fact, || {
+            let main = self.run("return document.querySelector('main').outerHTML");
+            format!(
                 "waited in vain for: {what}\n{}\n{}\n{:?}",
                 self.path(),
-                main().as_str().unwrap(),
+                main.as_str().unwrap(),
                 self.complaints()
-            );
-            std::thread::sleep(pause);
-        }
+            )
+        })
     }
 
     /// Returns the errors that the browser wrote to its console.
