@@ -528,9 +528,7 @@ async fn what_an_earlier_version_left_is_mended_once() {
     // That version linked packs, and wrote objects, refs and files as root.
     let keep = bed.keep_repository();
     let packs = keep.join("objects/pack");
-    let is_pack = |name: &String| Path::new(name).extension().is_some_and(|it| it == "pack");
-    let pack = super::objects::names_in(&packs).into_iter().find(is_pack);
-    let pack = packs.join(pack.unwrap());
+    let pack = super::upgrades::pack_in(&packs);
     let linked = bed.folder.path().join("linked.pack");
     std::fs::hard_link(&pack, &linked).unwrap();
     let index = pack.with_extension("idx");

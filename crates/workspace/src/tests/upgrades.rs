@@ -11,6 +11,13 @@ use machine::sys::files;
 /// The size of a sparse file that is larger than the free space.
 const LARGE: u64 = 1 << 43;
 
+/// Returns a pack of the folder.
+pub(super) fn pack_in(packs: &Path) -> PathBuf {
+    let is_pack = |name: &String| Path::new(name).extension().is_some_and(|it| it == "pack");
+    let pack = super::objects::names_in(packs).into_iter().find(is_pack);
+    packs.join(pack.unwrap())
+}
+
 #[tokio::test]
 async fn a_project_without_room_for_its_copies_waits_as_it_is_and_the_others_go_on() {
     let bed = Bed::new();
@@ -56,9 +63,7 @@ async fn a_damaged_pack_stays_as_it_is_and_is_named_to_a_person() {
     bed.keep("one", &one).await;
     let keep = bed.keep_repository();
     let packs = keep.join("objects/pack");
-    let is_pack = |name: &String| Path::new(name).extension().is_some_and(|it| it == "pack");
-    let pack = super::objects::names_in(&packs).into_iter().find(is_pack);
-    let pack = packs.join(pack.unwrap());
+    let pack = pack_in(&packs);
     let index = pack.with_extension("idx");
     let whole = std::fs::read(&pack).unwrap();
     let mut damaged = whole.clone();
