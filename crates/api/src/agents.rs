@@ -16,7 +16,7 @@ pub struct AgentBody {
     pub has_passkey: bool,
     pub status: AgentStatus,
     pub created_at: Timestamp,
-    /// Only in the answer that made it.
+    /// The passkey. Only the answer to the request that made it has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub passkey: Option<String>,
     /// `false` in the answer to a repeated request with `generatePasskey`: only the first answer

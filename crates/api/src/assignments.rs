@@ -12,7 +12,7 @@ pub struct AssignmentBody {
     pub agent_id: AgentId,
 }
 
-/// Which assignments to list, by project, then agent.
+/// The filter of the list of assignments, in the order of their projects, then of their agents.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AssignmentQuery {

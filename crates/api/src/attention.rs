@@ -64,12 +64,13 @@ pub struct AttentionBody {
 pub struct AttentionQuery {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<AttentionKind>,
-    /// Only the entries about this project and its tasks.
+    /// The project that the entries, or their tasks, belong to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub project: Option<ProjectId>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<AttentionState>,
-    /// At most so many; all without it and without `cursor`, 1000 at most.
+    /// The greatest number of entries, up to 1000. Without it and without `cursor`, the answer has
+    /// all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = MAX_LIMIT))]
     pub limit: Option<usize>,

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::MAX_LIMIT;
 use domain::{AgentId, Message, MessageId, ProjectId, Purpose, Timestamp, limits};
 
-/// With whom.
+/// The agent to talk with.
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ChatRequest {
@@ -64,7 +64,8 @@ pub struct MessageBody {
     pub created_at: Timestamp,
 }
 
-/// Which messages: the first ones after one, else the last ones, else the last ones before one.
+/// The choice of messages. `after` asks for the first ones after a message, and `before` for the
+/// last ones before it. Without both, the answer has the last ones.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct MessageQuery {
@@ -72,12 +73,12 @@ pub struct MessageQuery {
     pub after: Option<MessageId>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<MessageId>,
-    /// At most so many; 100 without it, 1000 at most.
+    /// The greatest number of entries. The default is 100, and the maximum is 1000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = MAX_LIMIT))]
     pub limit: Option<usize>,
-    /// How many seconds to wait for a message, if there is none; 0 without it. More than 60 counts
-    /// as 60.
+    /// The number of seconds to wait for a message, if there is none. The default is 0. More than
+    /// 60 counts as 60.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = u64::MAX))]
     pub wait: Option<u64>,
@@ -101,7 +102,8 @@ pub struct MessagesBody {
     /// True if no agent is there or on its way, or if people have ended the chat.
     #[serde(default)]
     pub is_over: bool,
-    /// If there are more: `after` for the next page where `after` was given, otherwise `before`.
+    /// The message at which the next page begins, if there are more. It is the next `after` if the
+    /// request had `after`, otherwise the next `before`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<MessageId>,
 }

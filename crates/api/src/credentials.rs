@@ -14,7 +14,7 @@ pub struct LoginRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(transform = limits::NAME.described())]
     pub name: Option<String>,
-    /// `operator` without it.
+    /// The default is `operator`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<Role>,
 }
@@ -40,16 +40,17 @@ pub struct TokenRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(transform = limits::NAME.described())]
     pub name: Option<String>,
-    /// `operator` without it.
+    /// The default is `operator`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<Role>,
-    /// In seconds from now, at most a hundred years; without it, until it is revoked.
+    /// The life of the token in seconds, at most a hundred years. Without it, the token is valid
+    /// until it is revoked.
     #[serde(default, deserialize_with = "whole_number", skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = MAX_LIFE))]
     pub expires_in: Option<u64>,
 }
 
-/// A way in as it is shown. Its secret is not, but in the answer that made it.
+/// A credential as it is shown. Only the answer to its creation shows its secret.
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CredentialBody {
@@ -61,7 +62,7 @@ pub struct CredentialBody {
     pub created_at: Timestamp,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
-    /// To five minutes exactly.
+    /// The time of its last use, exact to five minutes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_used_at: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -9,7 +9,7 @@ use domain::{AgentId, LaunchId, ProjectId, ShortId, TaskId, Timestamp};
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct EventBody {
-    /// Grows with each event; a follower goes on after the last one it has seen.
+    /// It grows with each event. A follower goes on after the last one that it has seen.
     pub seq: i64,
     pub at: Timestamp,
     /// `<thing>.<what happened>`, such as `launch.ended`.
@@ -32,12 +32,12 @@ pub struct EventBody {
     pub detail: Option<String>,
 }
 
-/// Which events to follow; those that name nothing of what is asked for are left out.
+/// The filter of the events to follow. An event that does not name each given object is left out.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct EventQuery {
-    /// The last one that was seen; from now on without it. The header `Last-Event-ID` goes before
-    /// it.
+    /// The last event that was seen. Without it, the answer begins with the next event. The header
+    /// `Last-Event-ID` takes precedence over it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = i64::MIN, max = i64::MAX))]
     pub after: Option<i64>,

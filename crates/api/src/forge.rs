@@ -20,8 +20,8 @@ pub struct ForgeBody {
     /// The end of the pause that the host asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limited_until: Option<Timestamp>,
-    /// Labels and comments wait until then: `forge.writes_per_hour` is used up or reserved. Stops
-    /// don't wait.
+    /// The time until which labels and comments wait, because `forge.writes_per_hour` is used up or
+    /// reserved. Stops don't wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub writes_held_until: Option<Timestamp>,
     /// `true` if new items wait because the writes of this hour are reserved for items at work.
@@ -31,7 +31,7 @@ pub struct ForgeBody {
     /// The last error, also if it is over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
-    /// Nothing is written there, and nothing new is taken.
+    /// `true` if nothing is written there, and nothing new is taken.
     #[serde(default)]
     pub dry_run: bool,
     pub repositories: Vec<RepositoryBody>,
@@ -101,7 +101,7 @@ pub struct ForgeItemBody {
     /// The addresses of these issues, as far as the forge tells.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub blockers: Vec<String>,
-    /// Why it was stopped.
+    /// The reason why it was stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<StopCause>,
     /// The pending writes at the forge and in the folders, in this order.
@@ -126,7 +126,7 @@ pub struct ForgeItemBody {
     pub ended_at: Option<Timestamp>,
 }
 
-/// Which items to list.
+/// The filter of the list of items.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ForgeItemQuery {
@@ -134,7 +134,7 @@ pub struct ForgeItemQuery {
     /// work or pending writes.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ended: bool,
-    /// At most so many; 100 without it, 1000 at most.
+    /// The greatest number of entries. The default is 100, and the maximum is 1000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = MAX_LIMIT))]
     pub limit: Option<usize>,

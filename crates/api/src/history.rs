@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::MAX_LIMIT;
 use domain::{AgentId, LaunchId, ProjectId, TaskId};
 
-/// Which rows to list, the newest first; `Id` is that of a row.
+/// The filter of a list, the newest row first. `Id` is the type of the id of a row.
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct HistoryQuery<Id> {
@@ -17,10 +17,10 @@ pub struct HistoryQuery<Id> {
     pub launch: Option<LaunchId>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<TaskId>,
-    /// Only what goes on.
+    /// `true` leaves out what has ended.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub open: bool,
-    /// At most so many; 100 without it, 1000 at most.
+    /// The greatest number of entries. The default is 100, and the maximum is 1000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = MAX_LIMIT))]
     pub limit: Option<usize>,

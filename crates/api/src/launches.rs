@@ -19,7 +19,7 @@ pub struct LaunchBody {
     pub agent_id: AgentId,
     pub project_id: ProjectId,
     pub purpose: Purpose,
-    /// Only the server knows it.
+    /// The `ai_type` of the agent. Only the server knows it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub ai_type: String,
     /// `starting`, `running`, `stopping`, `ending`, `ended`.
@@ -43,7 +43,7 @@ pub struct LaunchBody {
     pub ended_at: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<String>,
-    /// The detail of the outcome, or why it is being stopped.
+    /// The detail of the outcome, or the reason why it is being stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -57,7 +57,7 @@ pub struct LaunchBody {
     pub activity: ActivityBody,
 }
 
-/// Which launches to list, the newest first.
+/// The filter of the list of launches, the newest first.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LaunchQuery {
@@ -67,7 +67,7 @@ pub struct LaunchQuery {
     pub project: Option<ProjectId>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub purpose: Option<Purpose>,
-    /// At most so many; 100 without it, 1000 at most.
+    /// The greatest number of entries. The default is 100, and the maximum is 1000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = MAX_LIMIT))]
     pub limit: Option<usize>,

@@ -20,7 +20,7 @@ pub struct NoticeBody {
     pub created_at: Timestamp,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_at: Option<Timestamp>,
-    /// By a report, by the end of the launch, or because its reason is gone.
+    /// The time when a report, the end of the launch or the end of its reason settled it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settled_at: Option<Timestamp>,
 }

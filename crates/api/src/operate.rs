@@ -17,10 +17,10 @@ pub struct TargetRequest {
     /// The default is both purposes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub purpose: Option<Purpose>,
-    /// For a stop only: also ends launches whose coordinator is not connected.
+    /// `true` also ends launches whose coordinator is not connected. Only a stop takes it.
     #[serde(default)]
     pub force: bool,
-    /// For a resume only, without other fields: the provider whose account is resumed.
+    /// The provider whose account is resumed. Only a resume takes it, without other fields.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider: Option<String>,
 }

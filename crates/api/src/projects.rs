@@ -46,17 +46,18 @@ pub struct ProjectRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(transform = limits::NAME.described())]
     pub name: Option<String>,
-    /// The first part of the short ids of its tasks; made from the name without it. It can be
-    /// changed once.
+    /// The first part of the short ids of its tasks. Without it, the server makes one from the
+    /// name. It can be changed once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<ProjectKey>,
-    /// Absolute.
+    /// An absolute path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(transform = limits::WORKING_DIRECTORY.described_as_absolute())]
     pub working_directory: Option<PathBuf>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<ProjectStatus>,
-    /// Chosen when the project is made; `shared` without it.
+    /// The place where its agents work. It is chosen when the project is made. The default is
+    /// `shared`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<WorkspaceMode>,
     /// The branch, tag or commit that the work on its tasks begins at, or `working_tree`. An empty
@@ -67,7 +68,7 @@ pub struct ProjectRequest {
     /// of the configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace_branch: Option<String>,
-    /// `off`: merges run no hooks of its repository. An empty text stands for the configuration,
+    /// `off` if merges run no hooks of its repository. An empty text stands for the configuration,
     /// which alone can say `run`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub merge_hooks: Option<String>,

@@ -6,7 +6,7 @@ use domain::removal::{Affected, AffectedKind, RemovableKind};
 use domain::words::words;
 
 words! {
-    /// Whether a list has what is archived.
+    /// The part of a list by what is archived.
     pub enum Archived as "choice" {
         No = "no",
         Only = "only",
@@ -29,7 +29,7 @@ impl Archived {
 #[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ArchivedQuery {
-    /// `no` without it.
+    /// The default is `no`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub archived: Option<Archived>,
 }

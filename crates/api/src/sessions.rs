@@ -16,7 +16,7 @@ pub struct SessionBody {
     pub project_id: ProjectId,
     pub purpose: Purpose,
     pub created_at: Timestamp,
-    /// The time of the last call; now, while a call is held.
+    /// The time of the last call. While a call is held, it is the present time.
     pub last_seen_at: Timestamp,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Timestamp>,
@@ -24,7 +24,7 @@ pub struct SessionBody {
     pub end_reason: Option<SessionEndReason>,
 }
 
-/// Which sessions to list, the newest first.
+/// The filter of the list of sessions, the newest first.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SessionQuery {
@@ -34,10 +34,10 @@ pub struct SessionQuery {
     pub project: Option<ProjectId>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub launch: Option<LaunchId>,
-    /// Only what goes on.
+    /// `true` leaves out what has ended.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub open: bool,
-    /// At most so many; 100 without it, 1000 at most.
+    /// The greatest number of entries. The default is 100, and the maximum is 1000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = MAX_LIMIT))]
     pub limit: Option<usize>,

@@ -9,8 +9,8 @@ use domain::configuration::{ConfigurationState, Setting};
 #[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SettingsBody {
-    /// Where it is from, and what of the file is not in use.
+    /// The source of the configuration, and the changes in the file that are not in use.
     pub configuration: ConfigurationState,
-    /// In the order of the sections; secrets without their values.
+    /// The settings in the order of the sections. Secrets have no values here.
     pub settings: Vec<Setting>,
 }

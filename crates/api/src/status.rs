@@ -50,8 +50,8 @@ pub struct StatusBody {
     /// The coordinators that start agents for this server.
     #[serde(default)]
     pub coordinators: Vec<CoordinatorBody>,
-    /// When a coordinator that does not report its status, and so is not listed, last asked for
-    /// anything.
+    /// The time of the last request of a coordinator that does not report its status. Such a
+    /// coordinator is not listed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unlisted_coordinator_at: Option<Timestamp>,
     pub instances: Vec<InstanceBody>,
@@ -62,7 +62,7 @@ pub struct StatusBody {
     /// Providers of agents whose programs are not installed on the only host that starts agents.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_installed: Vec<NotInstalledBody>,
-    /// The pause file exists: no agent is started, and work of forges is paused.
+    /// True if the pause file exists. Then no agent is started, and work of forges is paused.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pause_file: bool,
     /// The path of the pause file, if it exists.
@@ -86,7 +86,7 @@ pub struct StatusBody {
     /// The projects with results of finished tasks about which a person has to decide.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub to_merge: Vec<ToMergeBody>,
-    /// The last ones, the newest first.
+    /// The launches that ended last, the newest first.
     pub ended: Vec<LaunchBody>,
     pub counters: Counters,
     /// The totals of the server. A coordinator alone has none.
@@ -141,7 +141,7 @@ pub struct InstanceBody {
     pub launch: LaunchBody,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionId>,
-    /// Found alive when the daemon started.
+    /// True if the daemon found it alive when it started.
     pub adopted: bool,
     /// The time at which a signal suspended the agent; absent while it runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -152,8 +152,8 @@ pub struct InstanceBody {
     /// The time of its last sign of life, if it has been silent for half of `run.silence_timeout`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub silent_since: Option<Timestamp>,
-    /// Its coordinator is not there. If it does not come back, only a stop with `force` ends the
-    /// launch.
+    /// True if its coordinator is not there. If it does not come back, only a stop with `force`
+    /// ends the launch.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_abandoned: bool,
 }
@@ -221,7 +221,8 @@ pub struct ParkedBody {
     /// The launch that tries whether it works again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tried_by: Option<LaunchId>,
-    /// `until` was guessed, because the CLI named no end of the quota, or one that cannot be.
+    /// True if `until` was guessed, because the CLI named no end of the quota, or an impossible
+    /// one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub guessed: bool,
 }

@@ -19,7 +19,7 @@ pub struct StoreBody {
     pub url: String,
     /// `ok`, `slow`, `stuck` or `failing`.
     pub health: String,
-    /// Since when it is stuck or failing.
+    /// The time since which it is stuck or failing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
     /// The problem in one sentence.

@@ -76,7 +76,7 @@ pub struct TaskDetail {
     /// progress. One that is cancelled needs a person.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub starts_after: Vec<TaskId>,
-    /// The newest first.
+    /// The runs of agents on it, the newest first.
     pub executions: Vec<ExecutionBody>,
     /// The checks that were run after a reported success, the oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -162,7 +162,7 @@ pub struct ExecutionBody {
     pub failure: Option<FailureBody>,
 }
 
-/// Which tasks to list.
+/// The filter of the list of tasks.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TaskQuery {
@@ -178,10 +178,11 @@ pub struct TaskQuery {
     /// first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub q: Option<String>,
-    /// Whether archived tasks are listed; `no` without it.
+    /// The part of the tasks by whether they are archived. The default is `no`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub archived: Option<Archived>,
-    /// At most so many; all without it and without `cursor`, 1000 at most.
+    /// The greatest number of entries, up to 1000. Without it and without `cursor`, the answer has
+    /// all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = MAX_LIMIT))]
     pub limit: Option<usize>,
@@ -190,11 +191,11 @@ pub struct TaskQuery {
     pub cursor: Option<TaskId>,
 }
 
-/// Which part of what happened to a task.
+/// The part of the history of a task.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct HistoryQuery {
-    /// At most so many; 100 without it, 1000 at most.
+    /// The greatest number of entries. The default is 100, and the maximum is 1000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = MAX_LIMIT))]
     pub limit: Option<usize>,
@@ -265,7 +266,7 @@ pub struct TaskRequest {
     /// `null` makes it a top task.
     #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub parent_id: Option<Option<TaskId>>,
-    /// All of them.
+    /// All dependencies. They replace the former ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dependencies: Option<Vec<TaskId>>,
     /// A task that is set in progress while dependencies are open stays `todo`, and begins when they
@@ -273,7 +274,8 @@ pub struct TaskRequest {
     /// open task can be set to `done`; no checks run then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<TaskStatus>,
-    /// Why it is blocked. `reason`, its name in earlier versions, is accepted too; servers of these know no other.
+    /// The reason why it is blocked. `reason`, its name in earlier versions, is accepted too.
+    /// Servers of those versions know no other name.
     #[serde(
         default,
         rename(serialize = "reason", deserialize = "blockedReason"),
@@ -282,8 +284,8 @@ pub struct TaskRequest {
     )]
     #[schemars(transform = limits::REASON.described())]
     pub blocked_reason: Option<String>,
-    /// Whether the open subtasks of a task that becomes `done` are cancelled. Without it, they keep
-    /// the task from being done: 409, `subtasks_open`.
+    /// `true` cancels the open subtasks of a task that becomes `done`. Without it, they keep the
+    /// task from being done: 409, `subtasks_open`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cancel_subtasks: bool,
 }

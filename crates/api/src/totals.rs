@@ -31,7 +31,7 @@ pub struct TotalBody {
     pub launches: u64,
     /// The number of ended launches with each outcome.
     pub outcomes: BTreeMap<String, u64>,
-    /// From the start of each process to the end of its launch, added up.
+    /// The sum of the times from the start of each process to the end of its launch.
     pub run_time_seconds: u64,
     /// The usage that the CLIs reported; absent if none of them reported any. It is a lower bound.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -19,7 +19,7 @@ pub struct WaitingBody {
     /// The time when it ends by itself, if that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
-    /// Whether only a person ends it.
+    /// True if only a person ends it.
     pub needs_person: bool,
     /// The action of a person that ends it at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]

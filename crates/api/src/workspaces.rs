@@ -78,7 +78,7 @@ pub struct ConflictBody {
     pub branch: String,
     pub commit: String,
     pub files: Vec<String>,
-    /// Whether the agent of the task was asked to resolve it.
+    /// True if the agent of the task was asked to resolve it.
     pub is_asked: bool,
 }
 
@@ -113,7 +113,7 @@ pub struct ContentBody {
     pub disk_bytes: u64,
     /// The commit of the coordinator's repository that reaches everything.
     pub kept_commit: String,
-    /// Whether all of it is kept, so that its files may be removed.
+    /// True if all of it is kept, so that its files may be removed.
     pub is_complete: bool,
     /// The entries that could not be kept, each with its path and the reason.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -121,7 +121,7 @@ pub struct ContentBody {
     /// The branches and commits with changes that the result lacks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub others: Vec<OtherTipBody>,
-    /// Whether a person is to choose the result among `others`.
+    /// True if a person has to choose the result among `others`.
     #[serde(default)]
     pub is_undecided: bool,
 }
@@ -144,7 +144,7 @@ pub struct OtherTipBody {
     pub commit: String,
     /// The number of its commits whose changes the result lacks.
     pub n_commits: u32,
-    /// Whether a person does not need it.
+    /// True if a person does not need it.
     #[serde(default)]
     pub is_dropped: bool,
 }
@@ -224,35 +224,35 @@ pub struct ForeverRequest {
     pub confirm: String,
 }
 
-/// Which workspaces.
+/// The filter of the list of workspaces.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct WorkspaceQuery {
     /// The project; without it, the workspaces of all projects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub project: Option<ProjectId>,
-    /// Also those whose files are gone.
+    /// `true` also lists the workspaces whose files are gone.
     #[serde(default)]
     pub all: bool,
 }
 
-/// Whether the answer waits.
+/// The moment of the answer.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct KeptQuery {
-    /// Waits until the work of a finished task is kept, a minute at most.
+    /// `true` lets the answer wait until the work of a finished task is kept, a minute at most.
     #[serde(default)]
     pub kept: bool,
 }
 
-/// Which changes a diff shows.
+/// The changes that a diff shows.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct DiffQuery {
-    /// One line per file instead of the changes.
+    /// `true` shows one line per file instead of the changes.
     #[serde(default)]
     pub stat: bool,
-    /// The changes that are in no commit.
+    /// `true` shows the changes that are in no commit.
     #[serde(default)]
     pub uncommitted: bool,
 }
@@ -264,7 +264,7 @@ pub struct PublishedBody {
     /// The branch of the project's repository.
     pub branch: String,
     pub commit: String,
-    /// Whether another branch has the name of the task's branch, so that this one has another name.
+    /// True if another branch has the name of the task's branch, so that this one has another name.
     pub is_renamed: bool,
     /// The name of the task's branch.
     pub wanted: String,
@@ -278,16 +278,16 @@ pub struct MergeRequest {
     /// The branch that gets the result; without it the one that the work began at.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub into: Option<String>,
-    /// One commit with all changes instead of a merge.
+    /// Makes one commit with all changes instead of a merge.
     #[serde(default)]
     pub squash: bool,
-    /// Each commit of the result again, after those of the branch.
+    /// Makes each commit of the result again, after those of the branch.
     #[serde(default)]
     pub rebase: bool,
-    /// All changes once more, as if nothing had been merged before.
+    /// Merges all changes once more, as if nothing had been merged before.
     #[serde(default)]
     pub again: bool,
-    /// Only the changes since an earlier merge that was reverted.
+    /// Merges only the changes since an earlier merge that was reverted.
     #[serde(default)]
     pub only_new: bool,
     /// Runs the hooks of the project's repository that judge the commit.
@@ -296,17 +296,17 @@ pub struct MergeRequest {
     /// Runs none of them.
     #[serde(default)]
     pub no_hooks: bool,
-    /// With `noHooks`: if the branch has the result then, later merges into the project run none
-    /// either.
+    /// With `noHooks`, later merges into the project run no hooks either, if the branch has the
+    /// result then.
     #[serde(default)]
     pub remember: bool,
-    /// Also what is in no commit.
+    /// Also merges the changes that are in no commit.
     #[serde(default)]
     pub with_uncommitted: bool,
     /// The commit that was seen as the result; another one is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected_head: Option<String>,
-    /// Although the task is open.
+    /// Merges the result although the task is open.
     #[serde(default)]
     pub now: bool,
     /// On a conflict, sets the task in progress again, so that its agent resolves it.
@@ -322,12 +322,12 @@ pub struct MergedBody {
     pub branch: String,
     /// Its newest commit.
     pub commit: String,
-    /// Whether the branch had the result before.
+    /// True if the branch had the result before.
     pub was_merged: bool,
     /// The commit by which the branch got the result before, if it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub merge: Option<String>,
-    /// Whether the task changed nothing.
+    /// True if the task changed nothing.
     #[serde(default)]
     pub is_unchanged: bool,
 }
