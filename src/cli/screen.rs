@@ -101,7 +101,7 @@ pub(super) enum Tone {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Width {
     Any,
-    /// Only those that may be wider than the terminal.
+    /// Only the tables that may be wider than the terminal have it.
     Wide,
 }
 

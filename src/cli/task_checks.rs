@@ -6,8 +6,8 @@ use super::task::print_indented;
 use api::tasks::CheckBody;
 use domain::check::{CONFLICT, CheckResult};
 
-/// Prints the checks, and the output of the last one that failed. That of a conflict is printed only
-/// while the result has it.
+/// Prints the checks, and the output of the last one that failed. It prints the output of a
+/// conflict only while the result has that conflict.
 pub(super) fn print(checks: &[CheckBody], has_conflict: bool) -> Result<(), CliError> {
     let mut rows = table(&["CHECK", "ROUND", "RESULT", "EXIT", "SECONDS", "COMMIT", "LAUNCH"]);
     for check in checks {

@@ -86,7 +86,7 @@ fn a_result_that_is_in_no_commit_is_told_wherever_a_person_looks() {
     let with_files = ["task", "merge", "tsk", "--with-uncommitted"];
     daemon.done(&with_files);
     assert_eq!((inbox(&bed, "unmerged"), step(&bed)), (vec![], Value::Null));
-    // What was merged is not said to be nothing.
+    // A repeated merge says that the branch had the result.
     for again in [&with_files[..], &with_files[..3]] {
         let said = daemon.done(again);
         assert!(said.contains("had the result before"), "{again:?}: {said}");

@@ -12,11 +12,11 @@ use super::time::Timestamp;
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Applies {
-    /// From the next decision on.
+    /// It counts from the next decision on.
     Now,
     /// Agents that run keep what they were started with.
     ToNewStarts,
-    /// Not before the daemon is started again.
+    /// It counts after the next start of the daemon.
     AfterRestart,
 }
 
@@ -68,7 +68,7 @@ impl fmt::Display for Change {
 pub struct Setting {
     /// The path in the file, such as `session.max_timeout`.
     pub setting: String,
-    /// Absent for a secret.
+    /// The value. It is absent for a secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
     /// True if it has its default.

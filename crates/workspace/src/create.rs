@@ -82,7 +82,7 @@ impl Clones {
         self.places.take_back(&order.project, &order.id)?;
         let new = place.project.join(format!(".new-{}", order.id));
         if self.places.awaits_hook(order) && !place.folder.is_symlink() {
-            // The hook failed, or the daemon died. What it left may keep the next one from passing.
+            // The hook failed, or the daemon died. Files of that run may make the next run fail.
             remove_folder(&new)?;
             rename(&place.folder, &new)?;
         }

@@ -65,7 +65,7 @@ pub struct MergeOrder {
     pub with_uncommitted: bool,
     /// The result; `None` for the commit that is kept as the branch of the task.
     pub result: Option<String>,
-    /// What the agent left.
+    /// The kind of work that the agent left.
     pub work: WorkKind,
     /// The commit that the person has seen as the result.
     pub expected_head: Option<String>,
@@ -126,7 +126,7 @@ pub enum Merged {
     Reverted { branch: String, merge: String, revert: String },
     /// The result is another one than the person has seen.
     Stale { head: String },
-    /// Only files that are in no commit could be merged, and were not asked for.
+    /// The merge could only take files that are in no commit, and the person did not ask for them.
     Nothing,
 }
 

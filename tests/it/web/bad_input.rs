@@ -288,7 +288,7 @@ fn each_form_keeps_an_unusual_text_once_however_often_it_is_sent() {
         }
         // The same request comes once more, such as from a line that lost the answer.
         if let Some(path) = sent[0].as_str() {
-            // From another page, because the answer to the form may leave this one meanwhile.
+            // Another page sends it, because the answer to the form may leave this one meanwhile.
             go_to(&browser, "/ui/inbox");
             let status = browser.run_async(&format!(
                 "fetch({}, {{ method: 'POST', body: new URLSearchParams({}) }}).then(r => arguments[arguments.length - 1](r.status))",

@@ -46,7 +46,7 @@ pub struct WantedProject {
     pub name: String,
     #[schemars(transform = limits::WORKING_DIRECTORY.described_as_absolute())]
     pub working_directory: PathBuf,
-    /// To be assigned; others that are stay so.
+    /// The agents to assign. Agents that are assigned already stay so.
     pub agents: Vec<AgentId>,
     pub status: ProjectStatus,
     /// The place where its agents work. A project that exists keeps its own.
@@ -73,7 +73,7 @@ pub struct WantedTask {
     #[schemars(transform = limits::DESCRIPTION.described())]
     pub description: String,
     pub assignee: Option<AgentId>,
-    /// Only of a task that doesn't exist yet.
+    /// The status of a new task. An existing task keeps its own.
     pub status: TaskStatus,
     pub parent: Option<TaskId>,
     pub dependencies: Vec<TaskId>,

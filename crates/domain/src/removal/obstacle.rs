@@ -1,4 +1,4 @@
-//! What keeps a thing from being archived or deleted, in both languages.
+//! The obstacles to archiving or deleting a thing, in both languages.
 
 use crate::Language;
 

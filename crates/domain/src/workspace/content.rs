@@ -60,7 +60,7 @@ pub struct Content {
     pub conflict: Option<Conflict>,
 }
 
-/// What a workspace has for a merge.
+/// The kind of work in a workspace that a merge can take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WorkKind {
     /// Commits, and perhaps files in no commit; or files that were merged before.

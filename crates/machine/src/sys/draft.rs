@@ -14,7 +14,7 @@ use rustix::io::Errno;
 
 use super::regular_file;
 
-/// Whether a file of the final name may be replaced.
+/// The treatment of a file that already has the final name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IfExists {
     Refuse,

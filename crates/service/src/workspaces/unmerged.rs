@@ -1,4 +1,5 @@
-//! What waits for a person on this host: results of finished tasks, conflicts, and upgrades.
+//! The list of the results of finished tasks, conflicts and upgrades that wait for a person on this
+//! host.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What people did with the conditions that need a person.
+//! The marks that people put on the conditions that need a person.
 
 use crate::{Read, StoreError};
 use domain::attention::Mark;

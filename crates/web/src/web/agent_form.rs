@@ -200,7 +200,7 @@ async fn found_kinds(
     rendered(&KindsPart { frame, kinds, unfit, is_other })
 }
 
-/// Returns the kinds that the form suggests. Those of existing agents are among them if
+/// Returns the kinds that the form suggests. They include the kinds of existing agents if
 /// coordinators elsewhere may start them.
 async fn kinds(state: &RestState) -> Result<Vec<String>, Problem> {
     let catalog = &state.service.catalog;

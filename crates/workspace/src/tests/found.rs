@@ -246,7 +246,7 @@ async fn changes_of_two_work_trees_that_do_not_fit_together_are_all_counted() {
     }
     let kept = bed.keep("one", &one).await;
     assert_eq!((kept.n_commits, kept.n_uncommitted), (0, 2));
-    // Those of the clone itself are merged.
+    // The merge takes the changes of the clone itself.
     let order = MergeOrder { with_uncommitted: true, ..bed.merge_order("one", &one) };
     bed.checkouts.results.merge(&order).await.unwrap();
     assert_eq!(bed.read("left.txt"), tree.to_str().unwrap());

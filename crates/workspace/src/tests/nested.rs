@@ -497,7 +497,7 @@ async fn a_repository_inside_that_an_earlier_version_kept_comes_back() {
     let (project, id) = ("shop".parse().unwrap(), "one".parse().unwrap());
     bed.checkouts.results.write_kept_to(&project, &id, &kept, &to).await.unwrap();
     assert_eq!(std::fs::read_to_string(to.join("lib/second.txt")).unwrap(), "second\n");
-    // What came back is kept again.
+    // The coordinator keeps the restored files again.
     let again = bed.keep("one", &one).await;
     is_complete(&again);
     assert_eq!(again.n_uncommitted, 0, "files outside the folders are not removed");
