@@ -33,6 +33,9 @@ use machine::sys::{beneath, files};
 
 /// The file of a keep repository that says that nothing is to be mended, and what was left.
 pub(super) const MENDED: &str = "mended";
+/// The name of the folder of copies until they are whole. It is as closed as the files, because it
+/// is beside them.
+const NEW_COPY: &str = ".new-copy";
 /// The most names in the path of an entry that is given back.
 const MAX_DEPTH: usize = 200;
 /// The most entries that are named.
@@ -180,6 +183,10 @@ impl KeepRepositories {
         let objects = place.keep().join("objects");
         let keeper = self.keeper;
         let look = move || {
+            // An attempt that was killed may have left copies where all files were replaced.
+            for folder in names_in(&objects) {
+                remove_copies(&objects.join(folder).join(NEW_COPY));
+            }
             let shared = shared_files(&objects, keeper)?;
             with_room(&objects, shared, || n_free(&objects))
         };
@@ -190,8 +197,15 @@ impl KeepRepositories {
         for files in groups {
             progress.tell(Copying { n_copied, n_all });
             n_copied += size_of_all(&files);
-            let copies = blocking(move || Copies::make(files)).await?;
-            self.check_copies(place, &copies).await?;
+            let (copies, pack) = blocking(move || {
+                let copies = Copies::make(files)?;
+                let pack = copies.complete_pack()?;
+                Ok((copies, pack))
+            })
+            .await?;
+            if let Some(pack) = pack {
+                self.check_copy(place, &pack).await?;
+            }
             blocking(move || copies.put_in_place()).await?;
         }
         Ok(())
@@ -201,10 +215,7 @@ impl KeepRepositories {
     ///
     /// # Errors
     /// `Refused`, with the name of the pack, if it is damaged.
-    async fn check_copies(&self, place: &Place, copies: &Copies) -> Result<()> {
-        let Some(pack) = &copies.pack else {
-            return Ok(());
-        };
+    async fn check_copy(&self, place: &Place, pack: &Path) -> Result<()> {
         let index = Copies::copy_of(&pack.with_extension("idx"));
         let check = [OsStr::new("verify-pack"), index.as_os_str()];
         match self.git.on(&place.keep(), check).long().run().await {
@@ -261,10 +272,8 @@ fn size_of_all(files: &[(PathBuf, u64)]) -> u64 {
     files.iter().map(|(_, n_bytes)| n_bytes).sum()
 }
 
-/// Returns the name of the folder of copies until they are whole. It is as closed as the file,
-/// because it is beside it.
 fn new_copy(file: &Path) -> PathBuf {
-    file.with_file_name(".new-copy")
+    file.with_file_name(NEW_COPY)
 }
 
 /// Replaces files in `folder` that another user can change by copies, if the disk has room for all
@@ -287,7 +296,7 @@ fn with_room(
 ) -> Result<Vec<Files>> {
     for (file, _) in &shared {
         // An attempt that was killed may have left it, and it takes room.
-        remove_new_copy(file);
+        remove_copies(&new_copy(file));
     }
     let is_copied = |(file, _): &&(PathBuf, u64)| !can_share(file);
     let n_bytes: u64 = shared.iter().filter(is_copied).map(|(_, n_bytes)| n_bytes).sum();
@@ -297,10 +306,10 @@ fn with_room(
     Ok(shared.chunk_by(|one, other| stem(one) == stem(other)).map(<[_]>::to_vec).collect())
 }
 
-fn remove_new_copy(file: &Path) {
-    let new = new_copy(file);
-    let _ = std::fs::remove_file(&new);
-    let _ = std::fs::remove_dir_all(&new);
+/// Removes a folder of copies, or the file that an earlier build left in its place.
+fn remove_copies(new: &Path) {
+    let _ = std::fs::remove_file(new);
+    let _ = std::fs::remove_dir_all(new);
 }
 
 /// Returns whether a copy of a file can share its content and needs no room, as on btrfs and XFS.
@@ -328,14 +337,12 @@ fn check_room(folder: &Path, n_bytes: u64, n_free: Option<u64>) -> Result<()> {
 /// and a full disk holds up others.
 struct Copies {
     files: Files,
-    /// The pack, if a part of one is among the files. The copies are then beside its other part.
-    pack: Option<PathBuf>,
 }
 
 impl Copies {
     /// Copies files of one folder. Blocks.
     fn make(files: Files) -> Result<Self> {
-        let mut copies = Self { files, pack: None };
+        let copies = Self { files };
         let Some((first, _)) = copies.files.first() else {
             return Ok(copies);
         };
@@ -345,19 +352,29 @@ impl Copies {
             let made = std::fs::copy(file, &new).and_then(|_| File::open(&new)?.sync_all());
             made.map_err(CheckoutError::io("copy", file))?;
         }
-        let parts = ["pack", "idx"].map(|ending| first.with_extension(ending));
-        let has_part = copies.files.iter().any(|(file, _)| parts.contains(file));
-        if has_part && parts.iter().all(|part| part.exists()) {
-            for part in &parts {
-                let new = Self::copy_of(part);
-                if !new.exists() {
-                    std::fs::hard_link(part, new).map_err(CheckoutError::io("link", part))?;
-                }
-            }
-            let [pack, _] = parts;
-            copies.pack = Some(pack);
-        }
         Ok(copies)
+    }
+
+    /// Returns the pack, if a part of one was copied. Links its other part beside the copy, because
+    /// git checks a pack with its index. Blocks.
+    fn complete_pack(&self) -> Result<Option<PathBuf>> {
+        let Some((first, _)) = self.files.first() else {
+            return Ok(None);
+        };
+        let parts = ["pack", "idx"].map(|ending| first.with_extension(ending));
+        let has_part = self.files.iter().any(|(file, _)| parts.contains(file));
+        let is_whole = has_part && parts.iter().all(|part| part.exists());
+        if !is_whole {
+            return Ok(None);
+        }
+        for part in &parts {
+            let new = Self::copy_of(part);
+            if !new.exists() {
+                std::fs::hard_link(part, new).map_err(CheckoutError::io("link", part))?;
+            }
+        }
+        let [pack, _] = parts;
+        Ok(Some(pack))
     }
 
     fn copy_of(file: &Path) -> PathBuf {
@@ -377,7 +394,7 @@ impl Copies {
 impl Drop for Copies {
     fn drop(&mut self) {
         if let Some((file, _)) = self.files.first() {
-            remove_new_copy(file);
+            remove_copies(&new_copy(file));
         }
     }
 }

@@ -89,3 +89,25 @@ async fn a_damaged_pack_stays_as_it_is_and_is_named_to_a_person() {
     assert!(!packs.join(".new-copy").exists() && keep.join("mended").exists());
     bed.git(&keep, &["fsck", "--no-dangling"]);
 }
+
+#[tokio::test]
+async fn the_copies_of_a_killed_upgrade_are_removed_where_all_files_were_replaced() {
+    let bed = Bed::new();
+    bed.prepare("one").await;
+    let keep = bed.keep_repository();
+    // It had linked a file that only its user can change, and was about to remove the folder.
+    let whole = keep.join("objects/pack/whole");
+    let [beside, empty] =
+        ["pack", "00"].map(|name| keep.join("objects").join(name).join(".new-copy"));
+    for folder in [&beside, &empty] {
+        std::fs::create_dir_all(folder).unwrap();
+    }
+    std::fs::write(&whole, "whole").unwrap();
+    hard_link(&whole, beside.join("whole")).unwrap();
+    let before = whole.metadata().unwrap().ino();
+    remove_file(keep.join("mended")).unwrap();
+    bed.prepare("two").await;
+    assert!(keep.join("mended").exists() && !beside.exists() && !empty.exists());
+    let found = whole.metadata().unwrap();
+    assert_eq!((found.nlink(), found.ino()), (1, before), "it was not copied once more");
+}

@@ -47,6 +47,22 @@ fn the_copy_of_a_killed_attempt_takes_no_room_from_the_next_one() {
 }
 
 #[test]
+fn only_copies_that_are_checked_have_the_other_part_of_their_pack_beside_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let [_, pack] = linked_pack(folder.path());
+    let index = pack.with_extension("idx");
+    std::fs::write(&index, "index").unwrap();
+    let copies = Copies::make(vec![(pack.clone(), 7)]).unwrap();
+    let beside = Copies::copy_of(&index);
+    assert!(Copies::copy_of(&pack).exists() && !beside.exists());
+    assert_eq!(copies.complete_pack().unwrap().as_ref(), Some(&pack));
+    assert!(beside.exists());
+    copies.put_in_place().unwrap();
+    drop(copies);
+    assert!([&pack, &index].iter().all(|file| file.metadata().unwrap().nlink() == 1));
+}
+
+#[test]
 fn an_upgrade_tells_how_much_it_has_copied() {
     let folder = tempfile::tempdir().unwrap();
     let checkouts = Checkouts::new(folder.path().to_owned());
