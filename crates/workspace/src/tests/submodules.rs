@@ -1,6 +1,6 @@
 //! Submodules and files of LFS in new workspaces.
 
-use super::rights::{PERSON, agent, bed_of_root, give, mode};
+use super::rights::{PERSON, agent, bed_of_root, chain, give, mode};
 use super::*;
 use domain::Secret;
 use domain::workspace::{ForgeBase, Remote};
@@ -36,10 +36,6 @@ impl Bed {
         let order = Order { submodules: true, ..self.order(id) };
         self.checkouts.clones.prepare(&order).await
     }
-}
-
-fn chain(error: &CheckoutError) -> String {
-    runtime::telemetry::ErrorChain(error).to_string()
 }
 
 #[tokio::test]
