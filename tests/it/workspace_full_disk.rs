@@ -325,6 +325,18 @@ fn an_upgrade_without_room_is_one_entry_of_the_inbox_until_there_is_room() {
     bed.until_kept("tsk_4");
     assert_eq!(inbox().as_array().unwrap().len(), 1);
 
+    // No task of an archived project waits.
+    let other = daemon.state().join("workspaces/other/keep.git");
+    let large_other = other.join("objects/pack/large");
+    File::create(&large_other).unwrap().set_len(1 << 43).unwrap();
+    fs::hard_link(&large_other, daemon.folder().join("linked-other")).unwrap();
+    fs::remove_file(other.join("mended")).unwrap();
+    daemon.task("tsk_5", "other", "one");
+    until("the other project has an entry", || inbox().as_array().unwrap().len() == 2);
+    daemon.done(&["task", "set", "tsk_5", "--status", "cancelled"]);
+    daemon.done(&["project", "archive", "other"]);
+    assert_eq!(inbox(), daemon.json(&["inbox", "--project", "prj", "--kind", "workspace"]));
+
     fs::remove_file(&large).unwrap();
     for task in ["tsk_2", "tsk_3"] {
         bed.until_kept(task);

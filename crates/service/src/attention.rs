@@ -49,7 +49,7 @@ impl Service {
         });
         let (mut entries, open, marks) = read.await?;
         entries.extend(self.workspaces.left_merges().await?);
-        entries.extend(self.workspaces.waiting_upgrades().await);
+        entries.extend(self.workspaces.waiting_upgrades().await?);
         entries.extend(rejected.map(|rejected| Attention {
             cause: Cause::Configuration { problem: rejected.problem },
             since: Some(rejected.since),

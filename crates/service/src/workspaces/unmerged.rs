@@ -9,7 +9,7 @@ use domain::attention::{Attention, Cause, of_left};
 use domain::workspace::{Conflict, Content, MergeStep, MergeStyle, UnmergedResult};
 use domain::{ProjectId, TaskId, Workspace};
 use runtime::telemetry::ErrorChain;
-use store::rows::{forge_items, tasks, workspaces};
+use store::rows::{forge_items, projects, tasks, workspaces};
 use store::{Read, StoreError};
 use workspace::Merged;
 
@@ -48,10 +48,26 @@ impl Workspaces {
     }
 
     /// Returns the entries of the projects on this host whose upgrades wait for room, one for each.
-    pub(crate) async fn waiting_upgrades(&self) -> Vec<Attention> {
-        let Some(host) = self.checkouts.get() else { return Vec::new() };
-        let waiting = host.keep.list_waiting_upgrades().await.into_iter();
-        waiting.map(|it| Attention { cause: Cause::Upgrade(it), since: None }).collect()
+    pub(crate) async fn waiting_upgrades(&self) -> Result<Vec<Attention>, ServiceError> {
+        let Some(host) = self.checkouts.get() else { return Ok(Vec::new()) };
+        let waiting = host.keep.list_waiting_upgrades().await;
+        if waiting.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.core
+            .read(move |tx| {
+                let mut entries = Vec::new();
+                for upgrade in &waiting {
+                    // No task waits in a project that was deleted or archived meanwhile.
+                    let project = projects::get(tx, &upgrade.project)?;
+                    if project.is_some_and(|project| !project.is_archived()) {
+                        let cause = Cause::Upgrade(upgrade.clone());
+                        entries.push(Attention { cause, since: None });
+                    }
+                }
+                Ok(entries)
+            })
+            .await
     }
 
     /// Stores the conflict of a merge, or that a later merge found none.
