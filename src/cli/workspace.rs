@@ -293,7 +293,7 @@ fn print_fate(workspace: &WorkspaceBody) -> Result<(), CliError> {
         let other =
             workspace.reverted_on.as_ref().filter(|on| Some(*on) != workspace.base.as_ref());
         let into = other.map(|branch| format!(" --into {}", plain(branch))).unwrap_or_default();
-        let is_only_files = workspace.content.as_ref().is_some_and(|it| it.n_commits == 0);
+        let is_only_files = workspace.content.as_ref().is_some_and(had_only_files);
         let files = if is_only_files { " --with-uncommitted" } else { "" };
         print_line(&format!(
             "reverted by {commit}; `task merge {task} --again{files}{into}` merges it once more"
@@ -313,6 +313,12 @@ fn print_fate(workspace: &WorkspaceBody) -> Result<(), CliError> {
         print_line("discarded; `task keep` takes that back")?;
     }
     Ok(())
+}
+
+/// Returns whether a merged result had no changes in commits. Files that were merged are not counted
+/// any more.
+fn had_only_files(content: &ContentBody) -> bool {
+    content.n_files == 0 && !content.is_undecided
 }
 
 pub(super) fn changes(workspace: &WorkspaceBody) -> String {
@@ -367,11 +373,10 @@ fn size(workspace: &WorkspaceBody) -> String {
 
 #[cfg(test)]
 mod tests {
-    use api::workspaces::ContentBody;
+    use super::*;
 
-    #[test]
-    fn a_result_that_a_person_is_to_choose_is_more_than_files() {
-        let content = |is_undecided| ContentBody {
+    fn content(is_undecided: bool) -> ContentBody {
+        ContentBody {
             head_commit: None,
             found_on: None,
             n_commits: 0,
@@ -385,8 +390,20 @@ mod tests {
             left_out: Vec::new(),
             others: Vec::new(),
             is_undecided,
-        };
+        }
+    }
+
+    #[test]
+    fn a_result_that_a_person_is_to_choose_is_more_than_files() {
         assert!(content(false).is_only_files());
         assert!(!content(true).is_only_files());
+    }
+
+    #[test]
+    fn a_merged_result_had_only_files_also_beside_a_commit_without_changes() {
+        let merged =
+            |n_files| ContentBody { n_commits: 1, n_uncommitted: 0, n_files, ..content(false) };
+        assert!(had_only_files(&merged(0)));
+        assert!(!had_only_files(&merged(1)) && !had_only_files(&content(true)));
     }
 }
