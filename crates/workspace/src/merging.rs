@@ -195,7 +195,7 @@ impl Results {
         let has_more = left.is_some() && !order.with_uncommitted;
         // Files that are in no commit are all that there is to merge.
         let is_only_files = has_more && order.work == WorkKind::OnlyFiles;
-        // All changes may be more than those in commits.
+        // `--again` asks for all changes, and these files may have some of them.
         let lacks_files = is_only_files || has_more && order.repeat == Repeat::Again;
         if let (true, Some(left), Some(result)) = (order.with_uncommitted, &left, &result)
             && !self.git.contains(&place, left, result).await?

@@ -444,7 +444,7 @@ async fn files_in_no_commit_do_not_hide_that_the_branch_had_the_result() {
     let clone = task.tree.to_str().unwrap();
     task.git(&["pull", "--quiet", "--no-rebase", "--no-edit", clone, "HEAD"]);
     task.changes_nothing(MergeStyle::Merge, Repeat::Once).await;
-    // All changes may be those of the files, too.
+    // `--again` asks for all changes, and the file has some of them.
     let again = task.merge(MergeStyle::Squash, Repeat::Again).await;
     assert!(matches!(again, Merged::Nothing), "{again:?}");
 }
