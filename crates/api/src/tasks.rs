@@ -194,7 +194,7 @@ pub struct TaskQuery {
 /// The part of the history of a task.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct HistoryQuery {
+pub struct TaskHistoryQuery {
     /// The greatest number of entries. The default is 100, and the maximum is 1000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = MAX_LIMIT))]

@@ -15,7 +15,7 @@ use api::comments::CommentBody;
 use api::events::EventBody;
 use api::removals::Archived;
 use api::tasks::{
-    CheckBody, ExecutionBody, HistoryQuery, NewTaskRequest, TaskBody, TaskDetail, TaskQuery,
+    CheckBody, ExecutionBody, NewTaskRequest, TaskBody, TaskDetail, TaskHistoryQuery, TaskQuery,
     TaskRequest,
 };
 use api::waiting::WaitingBody;
@@ -101,7 +101,7 @@ pub(super) fn routes() -> Api {
         .get(
             "/tasks/{id}/history",
             history,
-            about("The history of a task").query::<HistoryQuery>().gives::<Vec<EventBody>>(),
+            about("The history of a task").query::<TaskHistoryQuery>().gives::<Vec<EventBody>>(),
         )
 }
 
@@ -158,7 +158,7 @@ async fn show(
 async fn history(
     State(state): State<RestState>,
     InTask(id): InTask,
-    InQuery(query): InQuery<HistoryQuery>,
+    InQuery(query): InQuery<TaskHistoryQuery>,
     raw: RawQuery,
 ) -> Result<Page<EventBody>, Problem> {
     let limit = limit_of(query.limit)?;
