@@ -71,6 +71,7 @@ fn answers(tx: &mut Read<'_>) -> Vec<String> {
     ask!(answers, sessions::list_open(tx));
     ask!(answers, start_histories::list_held(tx));
     ask!(answers, start_histories::list_suspended(tx));
+    ask!(answers, start_histories::list_misconfigured(tx));
     ask!(answers, tasks::list_failed(tx));
     ask!(answers, accounts::list_parked(tx));
     ask!(answers, pauses::since(tx));

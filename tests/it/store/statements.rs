@@ -357,6 +357,7 @@ fn questions(bed: &Bed) {
     bed.read("output_tails", |tx| output_tails::get(tx, &id("l1")));
     bed.read("start_histories", |tx| {
         start_histories::list_suspended(tx)?;
+        start_histories::list_misconfigured(tx)?;
         Ok((start_histories::get(tx, &task_key("a", "p"))?, start_histories::list_held(tx)?))
     });
     bed.read("launch_retention", |tx| {
