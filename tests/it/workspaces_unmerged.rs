@@ -2,7 +2,8 @@
 //! filter of the board and in the lists of the command line until a person has decided.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
 
 use serde_json::{Value, json};
 
@@ -194,6 +195,58 @@ fn a_conflict_is_known_until_the_result_is_merged() {
     bed.daemon.done(&["task", "merge", "tsk"]);
     assert_eq!((inbox(&bed, "conflict"), step(&bed)), (vec![], Value::Null));
     assert!(!bed.daemon.done(&["task", "show", "tsk"]).contains("conflict"));
+}
+
+#[test]
+fn a_conflict_is_over_when_somebody_sees_that_its_branch_is_over() {
+    let steps: &[&str] = &[
+        "authenticate",
+        "get-my-task",
+        "run:echo two >two.txt; git add two.txt; git commit -qm work",
+        "report:success",
+    ];
+    let bed = Bed::new(&[("one", COMMITS), ("two", steps)]);
+    let daemon = &bed.daemon;
+    daemon.task("tsk", "prj", "one");
+    bed.until_kept("tsk");
+    let work = daemon.work();
+    fs::write(work.join("common.txt"), "common\nmine\n").unwrap();
+    git(&work, &["commit", "-qam", "mine"]);
+    let part = || daemon.page("/ui/parts/tasks/tsk/changes", "en");
+    let is_refused = || {
+        assert_ne!(daemon.cli(&["task", "merge", "tsk"]).code, 0);
+        daemon.done(&["task", "show", "tsk"]);
+        assert!(part().contains("call bad conflict"), "the branch has not moved");
+        assert_eq!((step(&bed), inbox(&bed, "conflict").len()), (json!("resolve"), 1));
+    };
+    let is_over = |look: &str| {
+        assert_eq!(step(&bed), "merge", "{look}");
+        assert_eq!((inbox(&bed, "conflict").len(), inbox(&bed, "unmerged").len()), (0, 1));
+    };
+    for look in ["task", "workspace", "the page"] {
+        is_refused();
+        git(&work, &["commit", "-q", "--allow-empty", "-m", "later"]);
+        let shown = if look == "the page" { part() } else { daemon.done(&[look, "show", "tsk"]) };
+        assert!(!shown.contains("conflict"), "{look}: {shown}");
+        is_over(look);
+    }
+    // A merge that is refused for another reason finds no conflict.
+    is_refused();
+    git(&work, &["revert", "--no-edit", "HEAD~3"]);
+    let hook = work.join(".git/hooks/pre-merge-commit");
+    fs::create_dir_all(hook.parent().unwrap()).unwrap();
+    fs::write(&hook, "#!/bin/sh\n").unwrap();
+    fs::set_permissions(&hook, Permissions::from_mode(0o755)).unwrap();
+    assert!(daemon.cli(&["task", "merge", "tsk"]).stderr.contains("--run-hooks"));
+    is_over("a hook");
+    fs::remove_file(hook).unwrap();
+    git(&work, &["revert", "--no-edit", "HEAD"]);
+    // A merge of another result moves the branch, too.
+    is_refused();
+    daemon.task("other", "prj", "two");
+    until("it is listed", || inbox(&bed, "unmerged").len() == 1);
+    daemon.done(&["task", "merge", "other"]);
+    is_over("merge");
 }
 
 #[test]

@@ -15,7 +15,7 @@ use reqwest::{Method, RequestBuilder, StatusCode, Url};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use self::answer::{has_moved_itself, link, linked_page};
+use self::answer::{is_over_itself, link, linked_page};
 use super::gate::Gate;
 use super::{Answer, Conditional, ForgeError};
 use client::http::http_client;
@@ -379,7 +379,7 @@ impl Host {
         let ForgeError::Moved { status: 301 | 308, to } = error else {
             return None;
         };
-        has_moved_itself(&format!("{}{}", self.base, path.0), to).then(|| to.clone())
+        is_over_itself(&format!("{}{}", self.base, path.0), to).then(|| to.clone())
     }
 
     /// Returns the number in a redirect to `/collection/7` of this host, as both forges answer for

@@ -1,6 +1,7 @@
-//! Counts the commits that a branch of the source got since the work of a workspace began.
+//! Looks how far a branch of the source is: at which commit, and how many it got since the work of a
+//! workspace began.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::git::GitError;
 use super::source::Source;
@@ -20,6 +21,18 @@ pub struct BehindOrder {
 }
 
 impl Results {
+    /// Returns the commit at which a branch of the source is; `None` if git does not say that. The
+    /// source may run git as another user, so that the answer is not to be trusted.
+    ///
+    /// # Errors
+    /// Git cannot be run.
+    pub async fn head_of(&self, directory: &Path, branch: &str) -> Result<Option<String>> {
+        self.git.check().await?;
+        let source = Source::of_folder(directory).await?;
+        let find = ["rev-parse", "--verify", "--quiet", &format!("refs/heads/{branch}")];
+        Ok(source.git(&self.git, find).text().await.ok())
+    }
+
     /// Returns the number of commits that the branch of the source has and the work has not. `None`
     /// if the branch is gone, or if the work began at a commit that the source does not have.
     ///

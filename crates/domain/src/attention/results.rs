@@ -383,6 +383,7 @@ mod tests {
             rebase: false,
             with_uncommitted: false,
             is_asked: false,
+            is_over: false,
         });
         workspace.content = Some(Content {
             n_commits: 1,

@@ -39,6 +39,7 @@ fn conflict() -> Conflict {
         rebase: false,
         with_uncommitted: false,
         is_asked: false,
+        is_over: false,
     }
 }
 

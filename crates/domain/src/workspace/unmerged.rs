@@ -42,6 +42,10 @@ pub struct Conflict {
     /// The agent of the task was asked to resolve it.
     #[serde(default)]
     pub is_asked: bool,
+    /// The branch has moved since, or a later merge found none. It only says that the branch of the
+    /// result in the source is there for a merge.
+    #[serde(default)]
+    pub is_over: bool,
 }
 
 impl Content {
@@ -69,13 +73,26 @@ impl Workspace {
         self.content.clone().map(Content::as_kept) == seen.cloned().map(Content::as_kept)
     }
 
-    /// Returns the conflict of the last merge, until the result is another one, or was merged. It
-    /// says nothing about later commits of the branch.
+    /// Returns the conflict of the last merge, until the branch has moved, or the result is another
+    /// one, or was merged.
     pub fn conflict(&self) -> Option<&Conflict> {
+        self.refused_merge().filter(|conflict| !conflict.is_over)
+    }
+
+    fn refused_merge(&self) -> Option<&Conflict> {
         let content = self.content.as_ref().filter(|content| !content.is_undecided)?;
         let is_settled = self.merged_commit.is_some() || self.discarded_at.is_some();
         let conflict = content.conflict.as_ref().filter(|_| !is_settled)?;
         (conflict.result == content.head_commit).then_some(conflict)
+    }
+
+    /// Returns it with the note that the branch of its conflict has moved; `None` if it has no
+    /// conflict with `branch`, or if that is at the same commit now.
+    pub fn after_move(&self, branch: &str, commit: &str) -> Option<Self> {
+        let of_branch = |it: &&Conflict| it.branch == branch && it.commit != commit;
+        let moved = Conflict { is_over: true, ..self.conflict().filter(of_branch)?.clone() };
+        let content = Content { conflict: Some(moved), ..self.content.clone()? };
+        Some(Self { content: Some(content), ..self.clone() })
     }
 
     /// Returns the next step with the result of its task; `None` if a person has decided, if it is
@@ -99,8 +116,10 @@ impl Workspace {
         if self.conflict().is_some() {
             return Some(MergeStep::Resolve);
         }
-        let is_published =
-            self.published_commit.is_some() && self.published_commit == content.head_commit;
+        // A refused merge gives the source the result as a branch, too.
+        let is_published = self.refused_merge().is_none()
+            && self.published_commit.is_some()
+            && self.published_commit == content.head_commit;
         let has_result = content.n_commits > 0 && !is_published;
         if has_result || is_only_files { Some(MergeStep::Merge) } else { beside }
     }
@@ -138,6 +157,7 @@ mod tests {
             rebase: true,
             with_uncommitted: false,
             is_asked: false,
+            is_over: false,
         }
     }
 
@@ -239,6 +259,20 @@ mod tests {
         assert_eq!((merged.conflict(), merged.merge_step(&done, false)), (None, None));
         let again = Workspace { merged_commit: None, ..merged };
         assert_eq!(again.merge_step(&done, false), Some(MergeStep::Merge));
+    }
+
+    #[test]
+    fn a_conflict_is_over_when_its_branch_moves() {
+        let done = task(TaskStatus::Done);
+        let content = Content { conflict: Some(conflict("a")), ..content() };
+        let published_commit = Some("a".to_owned());
+        let refused = Workspace { published_commit, ..workspace(content) };
+        assert_eq!(refused.after_move("main", "1234"), None, "it is still there");
+        assert_eq!(refused.after_move("release", "5678"), None);
+        let after = refused.after_move("main", "5678").unwrap();
+        assert_eq!(after.conflict(), None);
+        assert_eq!(after.merge_step(&done, false), Some(MergeStep::Merge));
+        assert_eq!(after.after_move("main", "9"), None, "that is known");
     }
 
     #[test]

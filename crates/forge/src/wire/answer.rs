@@ -103,7 +103,7 @@ fn message(body: &str, status: StatusCode) -> String {
 
 /// Returns whether an item was transferred, if the request to `asked` was answered with `to`. If
 /// the path is the same, the host has moved, or has become `https`, and the item has not.
-pub(super) fn has_moved_itself(asked: &str, to: &str) -> bool {
+pub(super) fn is_over_itself(asked: &str, to: &str) -> bool {
     match (Url::parse(asked), Url::parse(asked).and_then(|asked| asked.join(to))) {
         (Ok(asked), Ok(to)) => asked.path() != to.path(),
         _ => false,
@@ -283,8 +283,8 @@ mod tests {
     #[test]
     fn a_host_that_moves_takes_no_item_with_it() {
         let asked = "http://code.example/repos/a/b/issues/7";
-        assert!(!has_moved_itself(asked, "https://code.example/repos/a/b/issues/7"));
-        assert!(has_moved_itself(asked, "https://code.example/repositories/5/issues/9"));
-        assert!(has_moved_itself(asked, "/repos/a/c/issues/1"));
+        assert!(!is_over_itself(asked, "https://code.example/repos/a/b/issues/7"));
+        assert!(is_over_itself(asked, "https://code.example/repositories/5/issues/9"));
+        assert!(is_over_itself(asked, "/repos/a/c/issues/1"));
     }
 }

@@ -13,13 +13,14 @@ use store::rows::{executions, tasks, workspaces};
 use workspace::{Author, BehindOrder, DiffKind, DiffOrder, MergeOrder, Merged, RevertOrder};
 
 use super::remotes::base_of_task;
+use super::unmerged::note_move;
 use super::{WorkspaceView, Workspaces, failed, find, keep_order, publish_order, refused};
 use crate::tasks::release_for;
 use crate::tasks::rules::move_task;
 use crate::{ServiceError, audit, catalog, checks};
 
-/// The longest time for which git may look for a revert.
-const LONGEST_LOOK: Duration = Duration::from_secs(5);
+/// The longest time for which git may look for a revert, or at a branch.
+pub(super) const LONGEST_LOOK: Duration = Duration::from_secs(5);
 /// The reason why there is nothing to work with.
 const NOTHING_KEPT: &str = "nothing of it was kept yet; that is done after each launch";
 
@@ -102,13 +103,13 @@ impl Workspaces {
         Ok(host.results.behind(&order).await.map_err(|error| failed(&task, &error))?)
     }
 
-    /// Returns the workspace of a task, with the commit that reverted its merge since. That is not
-    /// found if git does not answer soon.
+    /// Returns the workspace of a task like [`Self::of_task_now`], with the commit that reverted its
+    /// merge since. That is not found if git does not answer soon.
     ///
     /// # Errors
     /// `TaskNotFound`, `NoWorkspace`.
     pub async fn with_revert(&self, id: &TaskId) -> Result<WorkspaceView, ServiceError> {
-        let view = self.of_task(id).await?;
+        let view = self.of_task_now(id).await?;
         let Workspace { id, project, branch, base_ref, merged_commit, .. } = view.workspace.clone();
         let (Some(merge), Some(host)) = (merged_commit, self.checkouts.get()) else {
             return Ok(view);
@@ -216,6 +217,7 @@ impl Workspaces {
                         catalog::skip_merge_hooks(tx, &workspace.project)?;
                     }
                     if let Some(branch) = into.clone() {
+                        note_move(tx, &workspace.project, &branch, &commit)?;
                         tx.event(NewEvent {
                             project: Some(workspace.project.clone()),
                             task: Some(workspace.task.clone()),

@@ -7,13 +7,14 @@ use crate::core::Core;
 use crate::{ServiceError, catalog, checks};
 use domain::attention::{Attention, Cause, of_left};
 use domain::workspace::{Conflict, Content, MergeStep, MergeStyle, UnmergedResult};
-use domain::{ProjectId, TaskId, Workspace};
+use domain::{ProjectId, TaskId, TaskStatus, Workspace};
 use runtime::telemetry::ErrorChain;
-use store::rows::{forge_items, projects, tasks, workspaces};
+use store::rows::{Transaction, forge_items, projects, tasks, workspaces};
 use store::{Read, StoreError};
 use workspace::Merged;
 
-use super::{MergeWish, OwnCheckouts, Workspaces, keep_order};
+use super::results::LONGEST_LOOK;
+use super::{MergeWish, OwnCheckouts, WorkspaceView, Workspaces, keep_order};
 
 impl Workspaces {
     /// Returns the tasks whose results wait for a person, of all projects or of one, each with the
@@ -70,6 +71,27 @@ impl Workspaces {
             .await
     }
 
+    /// Returns the workspace of a task like [`Self::of_task`]. The conflict of a finished task is over
+    /// if the branch has moved since. That is not found if git does not answer soon.
+    ///
+    /// # Errors
+    /// `TaskNotFound`, `NoWorkspace`.
+    pub async fn of_task_now(&self, id: &TaskId) -> Result<WorkspaceView, ServiceError> {
+        let (workspace, task, project) = self.find_with_project(id).await?;
+        let conflict = workspace.conflict().filter(|_| task.status == TaskStatus::Done);
+        if let Some((conflict, host)) = conflict.zip(self.checkouts.get()) {
+            let look = host.results.head_of(&project.working_directory, &conflict.branch);
+            let found = tokio::time::timeout(LONGEST_LOOK, look).await;
+            if let Ok(Ok(Some(head))) = found
+                && head != conflict.commit
+            {
+                let branch = conflict.branch.clone();
+                self.core.write(move |tx| Ok(note_move(tx, &project.id, &branch, &head)?)).await?;
+            }
+        }
+        self.of_task(id).await
+    }
+
     /// Stores the conflict of a merge, or that a later merge found none.
     pub(super) async fn note_conflict(
         &self,
@@ -77,6 +99,7 @@ impl Workspaces {
         merged: &Merged,
         wish: &MergeWish,
     ) -> Result<(), ServiceError> {
+        let before = of.content.as_ref().and_then(|content| content.conflict.as_ref());
         let conflict = match merged {
             Merged::Conflict { branch, commit, files, is_again: false, .. } => Some(Conflict {
                 result: of.content.as_ref().and_then(|content| content.head_commit.clone()),
@@ -88,6 +111,7 @@ impl Workspaces {
                 rebase: wish.style == MergeStyle::Rebase,
                 with_uncommitted: wish.with_uncommitted,
                 is_asked: wish.ask_agent,
+                is_over: false,
             }),
             // The page cannot offer that the agent resolves it.
             Merged::Conflict { is_again: true, .. } => None,
@@ -101,9 +125,10 @@ impl Workspaces {
             | Merged::HookRefused { .. }
             | Merged::Dirty { .. }
             | Merged::Reverted { .. }
-            | Merged::Nothing => None,
+            | Merged::Nothing => {
+                before.map(|it| Conflict { is_over: true, is_asked: false, ..it.clone() })
+            }
         };
-        let before = of.content.as_ref().and_then(|content| content.conflict.as_ref());
         if conflict.is_none() && before.is_none() {
             return Ok(());
         }
@@ -165,6 +190,22 @@ async fn store_conflict(
         Ok(())
     })
     .await
+}
+
+/// Notes for the conflicts of the finished tasks of a project with a branch that it is at another
+/// commit now.
+pub(super) fn note_move(
+    tx: &mut Transaction<'_>,
+    project: &ProjectId,
+    branch: &str,
+    commit: &str,
+) -> Result<(), StoreError> {
+    for found in workspaces::list_unmerged(tx, Some(project))? {
+        if let Some(after) = found.after_move(branch, commit) {
+            workspaces::put(tx, &after)?;
+        }
+    }
+    Ok(())
 }
 
 /// Returns the results of finished tasks that wait for a person.

@@ -277,7 +277,7 @@ async fn show(
     id: &TaskId,
     shown: ShowReason,
 ) -> Result<Response, Problem> {
-    let WorkspaceView { workspace, task, .. } = state.service.workspaces.of_task(id).await?;
+    let WorkspaceView { workspace, task, .. } = state.service.workspaces.of_task_now(id).await?;
     let content = workspace.content.clone().unwrap_or_default();
     let asked = GitAnswers::read(state, id, &workspace, &content);
     // Dropping the question ends git.

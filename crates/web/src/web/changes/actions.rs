@@ -206,6 +206,7 @@ mod tests {
             rebase: false,
             with_uncommitted: false,
             is_asked: false,
+            is_over: false,
         }
     }
 
