@@ -296,21 +296,38 @@ async fn a_clone_comes_back_as_it_was_left_with_its_result_elsewhere() {
 
 #[tokio::test]
 async fn branches_of_the_source_are_no_result_of_the_agent() {
-    let bed = Bed::new();
-    let source = bed.source();
-    bed.git(&source, &["checkout", "--quiet", "-b", "topic"]);
-    bed.commit(&source, "topic.txt", "of a person\n");
-    let topic = bed.head(&source);
-    bed.git(&source, &["checkout", "--quiet", "main"]);
-    let (one, tree) = bed.prepare("one").await;
-    bed.git(&tree, &["checkout", "--quiet", "-b", "topic", &topic]);
-    // The end of the branch in the source says nothing about the clone.
-    bed.git(&source, &["branch", "--quiet", "-D", "topic"]);
-    let kept = bed.keep("one", &one).await;
-    assert_eq!((kept.head_commit.as_ref(), kept.n_commits), (one.base_commit.as_ref(), 0));
-    bed.commit(&tree, "work.txt", "work\n");
-    let kept = bed.keep("one", &one).await;
-    assert_eq!(kept.head_commit, Some(bed.head(&tree)));
+    for way in ["deleted", "rebased"] {
+        let bed = Bed::new();
+        let source = bed.source();
+        bed.git(&source, &["checkout", "--quiet", "-b", "topic"]);
+        bed.commit(&source, "topic.txt", "of a person\n");
+        let topic = bed.head(&source);
+        bed.git(&source, &["checkout", "--quiet", "main"]);
+        let (one, tree) = bed.prepare("one").await;
+        bed.git(&tree, &["checkout", "--quiet", "-b", "topic", &topic]);
+        // What becomes of the branch in the source says nothing about the clone.
+        if way == "deleted" {
+            bed.git(&source, &["branch", "--quiet", "-D", "topic"]);
+        } else {
+            bed.commit(&source, "later.txt", "later\n");
+            bed.git(&source, &["rebase", "--quiet", "main", "topic"]);
+            assert_ne!(bed.head(&source), topic);
+            bed.git(&source, &["checkout", "--quiet", "main"]);
+        }
+        for is_followed in [false, true] {
+            if is_followed {
+                // Another clone brings the branches as they are now.
+                bed.prepare("two").await;
+            }
+            let kept = bed.keep("one", &one).await;
+            let found = (kept.head_commit.as_ref(), kept.n_commits, others(&kept).len());
+            assert_eq!(found, (one.base_commit.as_ref(), 0, 0), "{way}, {is_followed}");
+        }
+        bed.commit(&tree, "work.txt", "work\n");
+        let kept = bed.keep("one", &one).await;
+        let found = (kept.head_commit.clone(), others(&kept).len());
+        assert_eq!(found, (Some(bed.head(&tree)), 0), "{way}");
+    }
 }
 
 #[tokio::test]
