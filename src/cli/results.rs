@@ -142,7 +142,7 @@ impl MergeTask {
         if merged.is_unchanged {
             return print_line("the task changed nothing, so there is nothing to merge");
         }
-        print_line(&end_of(&merged, again))?;
+        print_line(&end_of(&merged, again, only_new))?;
         if remember {
             say("later merges in this project run no hooks either (`project show`)");
         }
@@ -161,8 +161,9 @@ impl MergeTask {
     }
 }
 
-/// Returns the sentence about a merge. `is_again` says that all changes were to be merged once more.
-fn end_of(merged: &MergedBody, is_again: bool) -> String {
+/// Returns the sentence about a merge. `is_again` says that all changes were to be merged once more,
+/// and `is_only_new` that only newer ones were.
+fn end_of(merged: &MergedBody, is_again: bool, is_only_new: bool) -> String {
     let MergedBody { branch, commit, was_merged, merge, .. } = merged;
     let short = |commit: &String| commit.get(..12).unwrap_or(commit).to_owned();
     match (was_merged, merge) {
@@ -173,7 +174,8 @@ fn end_of(merged: &MergedBody, is_again: bool) -> String {
         (true, merge) => {
             let merge = merge.as_ref().map(|merge| format!(": {}", short(merge)));
             let merge = merge.unwrap_or_default();
-            format!("{branch} had the result before{merge} (`--again` merges it once more)")
+            let newer = if is_only_new { "there is no newer commit; " } else { "" };
+            format!("{newer}{branch} had the result before{merge} (`--again` merges it once more)")
         }
     }
 }

@@ -556,3 +556,15 @@ fn a_reader_turns_the_hooks_off_for_a_project_and_on_again() {
     assert_eq!(answer.status, 204, "{answer:?}");
     assert!(!daemon.page(form, "en").contains(is_off));
 }
+
+#[test]
+fn a_reader_learns_that_a_reverted_result_has_no_newer_commit() {
+    let daemon = shop(LISTENING, &WORKS);
+    daemon.task("tsk", "shop", "agt");
+    until_kept(&daemon, "tsk");
+    daemon.done(&["task", "merge", "tsk"]);
+    git(&daemon, &["revert", "--no-edit", "HEAD"]);
+    let mut person = Person::of(&daemon, "operator");
+    person.merges("", "Merge only newer changes");
+    person.merges("only_new=true", "There is no newer commit.");
+}

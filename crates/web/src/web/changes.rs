@@ -186,12 +186,15 @@ async fn merge(
     let is_remembered =
         fields.remember && matches!(merged, Merged::Into { .. } | Merged::Already { .. });
     let choice = Choice::after(&merged);
+    let has_no_newer = fields.only_new && matches!(merged, Merged::Already { .. });
     let mut message = message_of(frame.w, merged);
     if message.is_conflict && fields.ask_agent {
         message.tone = "wait";
         message.hint = Some(frame.w.agent_asked.to_owned());
     } else if let Some(choice) = choice {
         message.repeats = Some(Repeats { choice, sent: fields });
+    } else if has_no_newer {
+        message.hint = Some(frame.w.no_newer_changes.to_owned());
     } else if is_remembered {
         message.hint = Some(frame.w.no_hooks_remembered().to_owned());
     }

@@ -337,6 +337,9 @@ texts! {
         "何も変更していません。すべての変更をもう一度マージするか、新しい変更だけをマージしてください。";
     merge_again: "Merge all again", "すべてもう一度マージ";
     merge_only_new: "Merge only newer changes", "新しい変更だけマージ";
+    no_newer_changes:
+        "There is no newer commit. “Merge all again” merges all changes once more.",
+        "新しいコミットはありません。「すべてもう一度マージ」で、すべての変更をもう一度マージできます。";
     merge_in_the_way_hint:
         "No file was changed. Commit or stash the files that git names, then merge again.",
         "ファイルは変更していません。git が示すファイルをコミットまたは退避してから、もう一度マージしてください。";
