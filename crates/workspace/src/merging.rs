@@ -386,7 +386,8 @@ impl Results {
         let ours = match &since {
             None => target.to_owned(),
             // Git merges from the commit that both sides have last in common. This side has all of
-            // the branch as one change since the commit.
+            // the branch as one change since the commit. `git merge-tree --merge-base` would say
+            // the same, but needs git 2.40.
             Some(since) => {
                 let tree = format!("{target}^{{tree}}");
                 self.git
