@@ -307,5 +307,8 @@ mod tests {
         let content = Content { conflict: Some(conflict("a")), ..content };
         let stored = serde_json::to_string(&content).unwrap();
         assert_eq!(serde_json::from_str::<Content>(&stored).unwrap(), content);
+        let earlier = stored.replace(",\"is_over\":false", "");
+        assert_ne!(earlier, stored);
+        assert_eq!(serde_json::from_str::<Content>(&earlier).unwrap(), content);
     }
 }
