@@ -25,16 +25,17 @@ pub struct DiffOrder {
 /// The kind of a diff.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DiffKind {
-    /// The commits since the base.
+    /// The commits since the base, or since a later commit that the branch of the source has.
     Committed,
     /// The changes that are in no commit.
     Uncommitted,
-    /// One line per file of the commits since the base.
+    /// One line per file of the same commits.
     Stat,
 }
 
 impl Results {
-    /// Returns a diff as text. It is cut after [`MAX_DIFF`] bytes.
+    /// Returns a diff as text. It is cut after [`MAX_DIFF`] bytes. If it does not begin where the work
+    /// began, its first line says so; `git apply` skips that line.
     ///
     /// # Errors
     /// Git cannot be run, or does not know the commits.
@@ -47,6 +48,7 @@ impl Results {
             None => self.result_or_branch(&place, order.result.as_ref(), branch).await?,
             taken => taken,
         };
+        let mut since = None;
         let range = match (order.of, result) {
             (DiffKind::Uncommitted, _) => {
                 let left = self.git.resolve(&place, &uncommitted_ref(branch)).await?;
@@ -60,7 +62,11 @@ impl Results {
                 }
             }
             (_, Some(result)) => match self.git.begin_of(&place, &order.keep, &result).await? {
-                Some(begin) => self.git.changes(&place, &begin, &result).await?,
+                Some(begin) => {
+                    let changes = self.git.changes(&place, &begin, &result).await?;
+                    since = Some(begin);
+                    changes
+                }
                 None => vec![self.git.empty_tree(&place).await?, result],
             },
             (_, None) => return Ok(Vec::new()),
@@ -71,8 +77,8 @@ impl Results {
         arguments.extend(range.iter().map(String::as_str));
         let call = self.git.on(&place.keep(), arguments).long().cut_at(MAX_DIFF);
         let ended = call.end().await?;
-        match ended.code {
-            Some(0) => Ok(ended.stdout),
+        let diff = match ended.code {
+            Some(0) => ended.stdout,
             // It was ended because its output is too long.
             _ if ended.stdout.len() as u64 >= MAX_DIFF => {
                 let mut cut = ended.stdout;
@@ -80,12 +86,22 @@ impl Results {
                     "\n… the diff is longer than {MAX_DIFF} bytes; see the rest with git\n"
                 );
                 cut.extend_from_slice(note.as_bytes());
-                Ok(cut)
+                cut
             }
             _ => {
                 let command = "diff".to_owned();
-                Err(GitError::Failed { command, message: ended.message }.into())
+                return Err(GitError::Failed { command, message: ended.message }.into());
             }
+        };
+        match (since, &order.keep.base_commit) {
+            (Some(since), Some(base)) if since != *base && !diff.is_empty() => {
+                let note = format!(
+                    "Changes since {since}, which the project's branch has. The work began at \
+                     {base}.\n\n"
+                );
+                Ok([note.into_bytes(), diff].concat())
+            }
+            _ => Ok(diff),
         }
     }
 

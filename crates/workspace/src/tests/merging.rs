@@ -148,6 +148,37 @@ async fn the_changes_of_a_result_are_without_those_that_it_merged_from_the_branc
 }
 
 #[tokio::test]
+async fn the_diff_after_a_merge_by_hand_has_all_changes_until_there_are_newer_ones() {
+    let task = Task::new().await;
+    let clone = task.tree.to_str().unwrap();
+    task.git(&["pull", "--quiet", "--no-rebase", "--no-edit", clone, "HEAD"]);
+    let merged = task.bed.head(&task.tree);
+    task.changes_nothing(MergeStyle::Merge, Repeat::Once).await;
+    let shown = async |of| {
+        let keep = Bed::keep_order("one", &task.prepared);
+        let order = DiffOrder { keep, is_in_use: false, result: None, of };
+        String::from_utf8(task.bed.checkouts.results.diff(&order).await.unwrap()).unwrap()
+    };
+    let all = shown(DiffKind::Committed).await;
+    assert!(all.starts_with("diff --git a/work.txt "), "{all}");
+    task.of_agent("more.txt", "more\n").await;
+    let base = task.prepared.base_commit.clone().unwrap();
+    let told = format!(
+        "Changes since {merged}, which the project's branch has. The work began at {base}.\n"
+    );
+    for of in [DiffKind::Committed, DiffKind::Stat] {
+        let newer = shown(of).await;
+        assert!(newer.starts_with(&told) && newer.contains("more.txt"), "{newer}");
+        assert!(!newer.contains("work.txt"), "{newer}");
+    }
+    // Git applies the text as it is.
+    let patch = task.bed.folder.path().join("newer.patch");
+    std::fs::write(&patch, shown(DiffKind::Committed).await).unwrap();
+    task.git(&["apply", patch.to_str().unwrap()]);
+    assert!(task.has("more.txt"));
+}
+
+#[tokio::test]
 async fn newer_commits_fit_to_an_earlier_squash_of_the_same_lines() {
     for first in [MergeStyle::Squash, MergeStyle::Rebase] {
         for second in STYLES {
