@@ -429,6 +429,18 @@ fn a_result_without_a_commit_is_merged_only_with_what_is_not_committed() {
     let after = person.merges("squash=true&with_uncommitted=true", "Merged into main");
     assert_ne!(after, before);
     assert_eq!(git(&daemon, &["show", "main:left.txt"]), "left");
+    // After a revert, the menu brings the files back.
+    git(&daemon, &["revert", "--no-edit", "HEAD"]);
+    let shown = part(&daemon, "en");
+    assert!(menu(&shown).contains(">Merge all again<"), "{shown}");
+    let field =
+        "<input type=\"hidden\" name=\"with_uncommitted\" value=\"true\" data-merge-of=\"tsk\">";
+    assert!(shown.contains(field), "{shown}");
+    let sent = format!("expected_head={}&with_uncommitted=true", head(&shown));
+    let told = person.merges(&sent, "reverted that.");
+    assert!(git(&daemon, &["ls-tree", &told, "left.txt"]).is_empty());
+    person.merges(&format!("{sent}&again=true"), "Merged into main");
+    assert_eq!(git(&daemon, &["show", "main:left.txt"]), "left");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Decides which actions the page offers for a result, and which one comes first.
 
 use domain::Workspace;
-use domain::workspace::{Conflict, WorkspaceState};
+use domain::workspace::{Conflict, Content, WorkspaceState};
 
 /// The action that comes first. The others are in a menu.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,7 +44,7 @@ impl<'a> ResultFacts<'a> {
             Primary::Retry
         } else if self.is_discarded() {
             Primary::Keep
-        } else if self.is_undecided() {
+        } else if self.is_to_choose() {
             Primary::Choose
         } else if self.conflict().is_some() {
             Primary::AskAgent
@@ -84,7 +84,7 @@ impl<'a> ResultFacts<'a> {
         self.workspace.discarded_at.is_some()
     }
 
-    const fn is_merged(self) -> bool {
+    pub(super) const fn is_merged(self) -> bool {
         self.workspace.merged_commit.is_some()
     }
 
@@ -95,9 +95,17 @@ impl<'a> ResultFacts<'a> {
     /// Returns whether there is something that a reader could merge now.
     pub(super) fn may_merge(self) -> bool {
         let content = self.workspace.content.as_ref();
-        let has_result = content.is_some_and(|it| it.n_commits > 0 || it.n_uncommitted > 0);
+        // Files that were merged are not counted any more. A person may bring them back after a revert.
+        let is_counted = |it: &Content| it.n_commits > 0 || it.n_uncommitted > 0;
+        let has_result = content.is_some_and(|it| self.is_merged() || is_counted(it));
         let is_settled = self.is_discarded() || self.is_undecided();
         has_result && !self.is_in_use() && !self.is_broken() && !is_settled
+    }
+
+    /// Returns whether a merge brings all that was merged before, also files in no commit.
+    pub(super) fn repeats_merge(self) -> bool {
+        let has_more = self.workspace.content.as_ref().is_some_and(|it| it.n_uncommitted > 0);
+        self.is_merged() && !has_more
     }
 
     /// Returns the conflict that the result has, if the agent can be asked to resolve it.
@@ -173,7 +181,6 @@ impl Action {
 mod tests {
     use super::*;
     use domain::Timestamp;
-    use domain::workspace::Content;
 
     const AT: Timestamp = Timestamp::from_millis(1_000);
 
@@ -224,12 +231,14 @@ mod tests {
         let only_files = with(&unchanged, |content| content.n_uncommitted = 1);
         let discarded = Workspace { discarded_at: Some(AT), ..undecided.clone() };
         let merged = Workspace { merged_commit: Some("m".to_owned()), ..ready.clone() };
+        let merged_files = Workspace { merged_commit: Some("m".to_owned()), ..unchanged.clone() };
+        let undecided_in_use = Workspace { state: WorkspaceState::InUse, ..undecided.clone() };
         let broken = Workspace { state: WorkspaceState::Broken, ..in_conflict.clone() };
         let broken_too = Workspace { discarded_at: Some(AT), ..broken.clone() };
         let removed = Workspace { state: WorkspaceState::Removed, ..discarded.clone() };
         let in_use = Workspace { state: WorkspaceState::InUse, ..ready.clone() };
         let empty = Workspace { content: None, ..ready.clone() };
-        let cases: [(&str, &Workspace, Primary, &[Action]); 12] = [
+        let cases: [(&str, &Workspace, Primary, &[Action]); 14] = [
             ("ready", &ready, Primary::Merge, &[Squash, Rebase, Publish, Discard]),
             ("undecided", &undecided, Primary::Choose, &[Discard]),
             (
@@ -247,10 +256,17 @@ mod tests {
                 Primary::Nothing,
                 &[Merge, Squash, Rebase, MergeAgain, Publish, Discard],
             ),
+            (
+                "merged files",
+                &merged_files,
+                Primary::Nothing,
+                &[Merge, Squash, Rebase, MergeAgain, Discard],
+            ),
             ("broken", &broken, Primary::Retry, &[Discard]),
             ("broken and discarded", &broken_too, Primary::Retry, &[Keep]),
             ("discarded and removed", &removed, Primary::Keep, &[Restore]),
             ("in use", &in_use, Primary::Nothing, &[Discard]),
+            ("undecided and in use", &undecided_in_use, Primary::Nothing, &[Discard]),
             ("nothing is kept", &empty, Primary::Nothing, &[]),
         ];
         for (what, workspace, primary, menu) in cases {
@@ -266,6 +282,14 @@ mod tests {
         let waits = ResultFacts { is_in_progress: true, ..facts(&in_conflict) };
         assert_eq!(waits.primary(), Primary::Merge);
         assert!(waits.conflict().is_none());
+    }
+
+    #[test]
+    fn a_repeated_merge_has_the_files_that_were_merged() {
+        let merged = Workspace { merged_commit: Some("m".to_owned()), ..ready() };
+        let with_more = with(&merged, |content| content.n_uncommitted = 1);
+        assert!(facts(&merged).repeats_merge());
+        assert!(!facts(&with_more).repeats_merge() && !facts(&ready()).repeats_merge());
     }
 
     #[test]
