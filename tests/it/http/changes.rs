@@ -55,7 +55,7 @@ pub fn until_kept(daemon: &Daemon, task: &str) {
 }
 
 /// The steps of an agent that leaves two branches, and goes back to the branch of its task.
-const TWO_BRANCHES: [&str; 6] = [
+pub const TWO_BRANCHES: [&str; 6] = [
     "authenticate",
     "get-my-task",
     "run:git checkout -qb x; echo x >x.txt; git add x.txt; git commit -qm x",
@@ -282,16 +282,28 @@ fn a_reader_chooses_among_the_branches_that_an_agent_left() {
         assert!(shown.contains(&row), "no `{row}` in {shown}");
     }
     assert_eq!(shown.matches(">Take as the result</button>").count(), 2, "{shown}");
+    assert!(
+        shown.contains(">A branch is to be chosen as the result · from <code>main<"),
+        "{shown}"
+    );
+    assert!(!shown.contains("0 files"), "{shown}");
+    let (_, first) = shown.split_once("class=\"btn primary opens-menu\"").expect(&shown);
+    let (first, choices) = first.split_once("</button>").unwrap();
+    assert!(first.ends_with("Choose the branch"), "{shown}");
+    let (choices, _) = choices.split_once("</div>").unwrap();
+    assert_eq!(choices.matches("name=\"take\"").count(), 2, "{choices}");
     assert_eq!(n_primary(&shown), 0, "{shown}");
     assert!(!shown.contains("/merge\"") && !shown.contains("/publish\""), "{shown}");
     assert!(!shown.contains("No changes yet."), "{shown}");
     let japanese = part(&daemon, "ja");
-    for text in ["結果を選択", "1 コミット先行", "結果にする", "不要にする"] {
+    let texts = ["結果を選択", "1 コミット先行", "結果にする", "不要にする", "ブランチを選択"];
+    for text in texts.into_iter().chain(["結果にするブランチの選択が必要です"]) {
         assert!(japanese.contains(text), "no `{text}` in {japanese}");
     }
     let mut viewer = Person::of(&daemon, "viewer");
     let seen = viewer.get("/ui/parts/tasks/tsk/changes").body;
     assert!(seen.contains("1 commit more") && !seen.contains("<button"), "{seen}");
+    assert!(seen.contains("A branch is to be chosen"), "{seen}");
 
     let mut person = Person::of(&daemon, "operator");
     for wrong in ["", "take=x&drop=y"] {

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::assert_quiet;
 use super::browser::Browser;
 use super::looks::TOO_FAINT;
-use crate::http::changes::{WORKS, git, shop, until_kept};
+use crate::http::changes::{TWO_BRANCHES, WORKS, git, shop, until_kept};
 
 const ENTER: char = '\u{e007}';
 const ESCAPE: char = '\u{e00c}';
@@ -92,6 +92,29 @@ fn a_conflict_is_shown_after_a_reload_and_asking_the_agent_comes_first() {
     browser.until("the agent is asked", || {
         browser.texts("#said-of-changes .call").concat().contains("The agent was asked")
     });
+    assert_quiet(&browser);
+}
+
+#[test]
+fn a_branch_is_chosen_by_the_first_button() {
+    let daemon = shop("http: { listen: \"127.0.0.1:0\" }", &TWO_BRANCHES);
+    daemon.task("tsk", "shop", "agt");
+    let Some(browser) = Browser::at(&daemon, "operator", "en") else {
+        return;
+    };
+    until_kept(&daemon, "tsk");
+    browser.go_to("/ui/projects/shop?task=tsk&tab=changes");
+    let primary = || browser.texts(".changes .primary");
+    browser.until("a branch is to be chosen", || primary() == ["Choose the branch"]);
+    browser.find(".changes .primary").click();
+    let choices = || browser.find("#choices-of-result-tsk");
+    browser.until("the branches are shown", || choices().is_shown());
+    let mut branches = browser.texts("#choices-of-result-tsk button");
+    branches.sort();
+    assert_eq!(branches, ["x", "y"]);
+    browser.find("#choices-of-result-tsk button").click();
+    browser.until("it is the result", || primary() == ["Merge into main"]);
+    assert!(browser.texts(".changes .grow-14").concat().contains("1 file, 1 commit"));
     assert_quiet(&browser);
 }
 

@@ -439,7 +439,8 @@ impl ChangesPart {
     /// Returns the number of commits that the branch has and the result has not, if there are any,
     /// and the result is still to be merged.
     fn behind(&self) -> Option<String> {
-        if self.merged_commit().is_some() || self.facts().is_discarded() {
+        let facts = self.facts();
+        if facts.is_merged() || facts.is_discarded() || facts.is_to_choose() {
             return None;
         }
         let n_behind = self.found.n_behind.filter(|n| *n > 0)?;

@@ -44,6 +44,17 @@ impl Words {
         }
     }
 
+    /// Returns the text in place of that size while a person is to choose the result.
+    pub(in crate::web) const fn branch_to_choose(&self) -> &'static str {
+        self.language
+            .either("A branch is to be chosen as the result", "結果にするブランチの選択が必要です")
+    }
+
+    /// Returns the button that lists the branches.
+    pub(in crate::web) const fn choose_branch(&self) -> &'static str {
+        self.language.either("Choose the branch", "ブランチを選択")
+    }
+
     /// Returns how far a result is behind a branch, before the name of the branch.
     pub(in crate::web) fn of_behind(&self, n_commits: u64) -> String {
         match self.language {
