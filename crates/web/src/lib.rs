@@ -27,6 +27,7 @@ mod conditional;
 mod extract;
 mod guard;
 mod login;
+mod malformed;
 mod openapi;
 mod page;
 mod problem;

@@ -199,7 +199,7 @@ fn what_makes_no_sense_is_refused_in_clear_words() {
         "not_assigned",
         "agent `agt_b` is not assigned",
     );
-    check("POST", START, &json!({}), 400, "invalid_body", "missing field `agentId`");
+    check("POST", START, &json!({}), 400, "invalid_body", "`agentId` is missing");
     check(
         "POST",
         START,
@@ -241,7 +241,7 @@ fn what_makes_no_sense_is_refused_in_clear_words() {
         &json!({ "content": null }),
         400,
         "invalid_body",
-        "content: invalid type: null",
+        "content: expected a string, found null",
     );
     let elsewhere = "/projects/prj_2/agents/agt_a/chat/messages";
     let id = asked(&daemon, "POST", elsewhere, &json!({ "content": "x" }))["id"]

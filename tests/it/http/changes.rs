@@ -436,6 +436,10 @@ fn a_result_without_a_commit_is_merged_only_with_what_is_not_committed() {
     daemon.task("tsk", "shop", "agt");
     until_kept(&daemon, "tsk");
     let mut person = Person::of(&daemon, "operator");
+    let told = "the form is not as expected: squash: expected `true` or `false`";
+    person.does("tsk/merge", "squash=maybe").check_problem(422, "invalid_form", told);
+    let told = "the form is not as expected: into: unknown field `into`, expected one of";
+    person.does("tsk/merge", "into=other").check_problem(422, "invalid_form", told);
     let before = git(&daemon, &["rev-parse", "main"]);
     assert_eq!(person.merges("squash=true", "There is nothing to merge"), before);
     let after = person.merges("squash=true&with_uncommitted=true", "Merged into main");
