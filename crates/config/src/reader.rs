@@ -112,7 +112,7 @@ impl<'a> Reader<'a> {
             Transcript::new(self.source, &self.source.guess_secrets()).report(vec![problem])
         })?;
         let mut secrets = Vec::new();
-        find_secrets(&root, false, &mut secrets);
+        find_secrets(&root, false, false, &mut secrets);
         let transcript = Transcript::new(self.source, &secrets);
         Ok((root, transcript))
     }
@@ -450,23 +450,32 @@ fn mapping(reader: &Reader<'_>, path: &str, node: Node) -> Vec<Entry> {
 /// - values in an agent's environment
 /// - a passkey directly under its agent
 /// - URLs with a password
-fn find_secrets(node: &Node, is_secret: bool, secrets: &mut Vec<Span>) {
+///
+/// `has_ids` says that the keys of the mapping are ids of projects or tasks. Such an id may be a word
+/// that has a meaning as a key.
+fn find_secrets(node: &Node, is_secret: bool, has_ids: bool, secrets: &mut Vec<Span>) {
     match &node.value {
         Value::Nothing => {}
         Value::Text(text) if is_secret || holds_credentials(text) => {
             secrets.push(node.span.clone());
         }
         Value::Text(_) => {}
-        Value::List(items) => items.iter().for_each(|item| find_secrets(item, is_secret, secrets)),
+        Value::List(items) => {
+            for item in items {
+                find_secrets(item, is_secret, false, secrets);
+            }
+        }
         Value::Mapping(entries) => {
             for Entry { key, value, .. } in entries {
                 // The name of an agent may contain `key`, such as `monkey`. Therefore a key hides
                 // only a single value, not a mapping.
-                let is_named_so = is_secret_name(key) && !matches!(value.value, Value::Mapping(_));
+                let is_mapping = matches!(value.value, Value::Mapping(_));
+                let is_named_so = is_secret_name(key) && !is_mapping;
+                let key = if has_ids && is_mapping { "" } else { key.as_str() };
                 let is_secret =
-                    is_secret || is_named_so || matches!(key.as_str(), "environment" | "passkey");
-                find_secrets(value, is_secret, secrets);
-                if let ("agents", Value::Mapping(agents)) = (key.as_str(), &value.value) {
+                    is_secret || is_named_so || matches!(key, "environment" | "passkey");
+                find_secrets(value, is_secret, matches!(key, "projects" | "tasks"), secrets);
+                if let ("agents", Value::Mapping(agents)) = (key, &value.value) {
                     let direct =
                         agents.iter().filter(|agent| matches!(agent.value.value, Value::Text(_)));
                     secrets.extend(direct.map(|agent| agent.value.span.clone()));

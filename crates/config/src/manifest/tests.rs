@@ -123,6 +123,21 @@ tasks:
 }
 
 #[test]
+fn only_secrets_are_hidden_whatever_the_ids_of_projects_and_tasks_are() {
+    let entry = "{ name: Shown, status: asleep, passkey: hunter2 }";
+    for section in ["projects", "tasks"] {
+        for id in ["agents", "environment", "passkey"] {
+            let shown = report(&format!("{section}:\n  {id}: {entry}\n"));
+            assert!(shown.contains("{ name: Shown, status: asleep, passkey: ******* }"), "{shown}");
+        }
+    }
+    for hidden in ["agents: { a: hunter2 }", "agents: { environment: { API: hunter2 } }"] {
+        report(&format!("{hidden}\nprojects: nothing\n"));
+    }
+    report("projects: { p: { environment: { API: hunter2 }, agents: { a: hunter2 } } }");
+}
+
+#[test]
 fn a_reference_out_of_the_file_is_left_to_whoever_knows_the_store() {
     let text = "tasks:\n  tsk_1:\n    project: prj_elsewhere\n    title: One\n    dependencies: [tsk_old]\n";
     let manifest = try_parse(text).expect("a valid manifest");
