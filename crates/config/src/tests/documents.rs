@@ -46,15 +46,9 @@ const TABLE_INTRODUCTION: &str = "\
 
 <!-- Written by a test from the declarations in crates/config/src. Its `//!` says how: crates/config/src/tests/documents.rs -->
 
-The daemon reads one YAML file: the first of `--config FILE`, `$AGENT_COORDINATOR_CONFIG`,
-`./coordinator_config.yaml`, `~/.config/agent-coordinator/coordinator_config.yaml` and
-`/etc/agent-coordinator/coordinator_config.yaml` that exists.
-[config/coordinator_config.yaml](../config/coordinator_config.yaml) is a file with all settings to start from.
-`agent-coordinator check` names every mistake in a file at once.
-
-Durations are seconds (`10`, `2.5`) or have units (`250ms`, `10s`, `1h 30m`). Sizes are bytes (`65536`) or have units
-(`64 KiB`, `10 MiB`). Values may contain `${NAME}`, `${NAME:-default}` and `${NAME:?message}`; `$$` is a dollar; `~/` at
-the beginning is the home folder. Relative paths start at the folder of the file.
+The daemon reads one YAML file. [config/coordinator_config.yaml](../config/coordinator_config.yaml) is one to start from. It
+has every setting with its effect, its values, its default, and the time when a change counts. Its head says where the
+daemon looks for its file, and how values are written. `agent-coordinator check` names every mistake in a file at once.
 
 ## Changes while the daemon runs
 
@@ -66,11 +60,11 @@ A running daemon reads its file again
   wrong, it prints the mistakes and exits with 78.
 
 The log says the same. **A file with mistakes changes nothing**: the last good one stays in use, and `status` says since
-when and why until the file is repaired. The last column of the tables says when a change counts:
+when and why until the file is repaired. A change counts at once, for decisions from then on, unless the text of the setting
+says otherwise:
 
-- at once: for decisions from then on;
-- new starts: for agents that are started from then on. Running agents keep what they were given;
-- restart: after the next start of the daemon. `status` lists the settings that wait for it.
+- for new starts: running agents keep what they were given;
+- after a restart: `status` lists the settings that wait for it.
 
 A reload itself ends no agent. A lowered number of agents (`max_concurrent`, `limits`) ends none either: no more agents
 start until enough have ended. A lowered time limit (`run`, `session`) ends the agents that exceed it.
@@ -268,61 +262,51 @@ fn write_comment(text: &mut String, indent: &str, comment: &str) {
 fn tables() -> String {
     let mut text = TABLE_INTRODUCTION.to_owned();
     for (title, parts) in chapters() {
-        let _ = write!(text, "\n## {title}\n");
-        let mut section = None;
-        for part in parts {
-            match part {
-                Part::Keys(keys) | Part::Entry(_, keys) => {
-                    let is_new = section != Some(keys.section);
-                    section = Some(keys.section);
-                    if keys.section.starts_with("gitlab") {
-                        // Its keys are those of `github`.
-                        if is_new && keys.section == "gitlab" {
-                            write_title(&mut text, &keys);
-                            let base_url = &keys.keys[0].default;
-                            let _ = writeln!(text, "The default of `base_url` is `{base_url}`.");
-                        }
-                    } else {
-                        if is_new {
-                            write_header(&mut text, &keys);
-                        }
-                        keys.keys.iter().for_each(|key| write_row(&mut text, key));
-                    }
-                }
-            }
+        let _ = write!(text, "\n## {title}\n\n| Section | Content | Keys |\n|---|---|---|\n");
+        for (section, about, keys) in rows(parts) {
+            let _ = writeln!(text, "| {section} | {about} | {} |", keys.join(", "));
         }
     }
     text
 }
 
-/// Writes the name of a section and what it is about.
-fn write_title(text: &mut String, keys: &Description) {
-    let _ = write!(text, "\n### `{}`\n", keys.section.replace('*', "NAME"));
-    let _ = writeln!(text, "{}", sentences(keys.about));
-}
-
-fn write_header(text: &mut String, keys: &Description) {
-    if !keys.section.is_empty() {
-        write_title(text, keys);
+/// Returns each section with the first sentence about it and its keys. Descriptions of one section
+/// follow each other.
+fn rows(parts: Vec<Part>) -> Vec<(String, String, Vec<String>)> {
+    let mut rows: Vec<(String, String, Vec<String>)> = Vec::new();
+    for part in parts {
+        let (Part::Keys(keys) | Part::Entry(_, keys)) = part;
+        if keys.section.starts_with("gitlab.") {
+            continue;
+        }
+        let section = match keys.section {
+            "" => "(top level)".to_owned(),
+            section => format!("`{}`", section.replace('*', "NAME")),
+        };
+        if rows.last().is_none_or(|(last, ..)| *last != section) {
+            rows.push((section, first_sentence(keys.about), Vec::new()));
+        }
+        let (.., names) = rows.last_mut().expect("a row was pushed");
+        if keys.section == "gitlab" {
+            *names = vec!["as `github`".to_owned()];
+        } else {
+            names.extend(keys.keys.iter().map(name_of));
+        }
     }
-    text.push_str(
-        "\n| Key | Effect | Values | Default | A change counts |\n|---|---|---|---|---|\n",
-    );
+    rows
 }
 
-fn write_row(text: &mut String, key: &KeyDescription) {
-    let default = match key.default.as_str() {
-        _ if key.is_required => "required".to_owned(),
-        "null" | "[]" | "{}" => "none".to_owned(),
-        default => format!("`{default}`"),
-    };
-    let counts = match key.applies {
-        Applies::Now => "at once",
-        Applies::ToNewStarts => "new starts",
-        Applies::AfterRestart => "restart",
-    };
-    let (effect, values) = (sentences(key.effect), &key.values);
-    let _ = writeln!(text, "| `{}` | {effect} | {values} | {default} | {counts} |", key.key);
+fn name_of(key: &KeyDescription) -> String {
+    let mark = if key.is_required { " (required)" } else { "" };
+    format!("`{}`{mark}", key.key)
+}
+
+fn first_sentence(text: &str) -> String {
+    let text = sentences(text);
+    match text.split_once(". ") {
+        Some((first, _)) => format!("{first}."),
+        None => text,
+    }
 }
 
 #[track_caller]
