@@ -118,16 +118,9 @@ fn the_reference_of_the_tools_is_up_to_date() {
         write_tool(&mut page, tool, &examples);
     }
     page.push_str(
-        "## Deprecated tools\n\nOlder clients use these tools ([migration.md](migration.md)).\n\n",
-    );
-    for tool in tools.iter().filter(is_old) {
-        let (name, text) = (tool["name"].as_str().unwrap(), tool["description"].as_str().unwrap());
-        writeln!(page, "- `{name}`: {text}").unwrap();
-    }
-    page.push('\n');
-    page.push_str(
         "## Tools of coordinators\n\nThese tools are for `supervise` and for coordinators of your \
-         own ([hosts.md](hosts.md#other-coordinators)). Agents cannot call them.\n\n",
+         own ([hosts.md](hosts.md#other-coordinators)). Agents cannot call them. Older clients use \
+         [deprecated tools](migration.md).\n\n",
     );
     for tool in tools.iter().filter(|tool| !is_old(tool) && is_coordinators(tool)) {
         write_tool(&mut page, tool, &examples);
