@@ -19,6 +19,7 @@ use examples::Examples;
 const WRITE: &str = "AGENT_COORDINATOR_WRITE_DOCUMENTS";
 const BEGIN: &str = "<!-- The test `documents` generates the part from here on. -->\n";
 const END: &str = "<!-- The generated part ends here. -->\n";
+const HEADER: &str = "| argument | type | required | meaning |\n|---|---|---|---|\n";
 
 /// Compares the generated part of a document with `generated`, or writes it.
 #[track_caller]
@@ -65,9 +66,28 @@ fn describe_type(schema: &Value) -> String {
     text
 }
 
+/// Returns the row of an argument.
+fn row_of(schema: &Value, prefix: &str, name: &str) -> String {
+    let argument = &schema["properties"][name];
+    let mut required = schema["required"].as_array().into_iter().flatten();
+    let mark = if required.any(|each| each == name) { "yes" } else { "" };
+    let text = argument["description"].as_str().unwrap_or_default();
+    format!("| `{prefix}{name}` | {} | {mark} | {text} |\n", describe_type(argument))
+}
+
+/// Returns the rows of arguments that many of these tools have.
+fn common_rows(tools: &[&Value], names: &[&str]) -> Vec<String> {
+    let row = |name: &&str| {
+        let mut schemas = tools.iter().map(|tool| &tool["inputSchema"]);
+        let schema = schemas.find(|schema| schema["properties"].get(*name).is_some());
+        row_of(schema.unwrap(), "", name)
+    };
+    names.iter().map(row).collect()
+}
+
 /// Adds a row for each argument of an object, and for those of nested objects. Required ones come
-/// first.
-fn write_arguments(page: &mut String, schema: &Value, prefix: &str) {
+/// first. The common rows are left out.
+fn write_arguments(page: &mut String, schema: &Value, prefix: &str, common: &[String]) {
     let required = schema["required"].as_array().map_or(&[][..], Vec::as_slice);
     let is_required = |name: &str| required.iter().any(|each| each == name);
     let Some(properties) = schema["properties"].as_object() else {
@@ -76,28 +96,29 @@ fn write_arguments(page: &mut String, schema: &Value, prefix: &str) {
     let mut names: Vec<&String> = properties.keys().collect();
     names.sort_by_key(|name| !is_required(name));
     for name in names {
-        let argument = &properties[name];
-        let mark = if is_required(name) { "yes" } else { "" };
-        let text = argument["description"].as_str().unwrap_or_default();
-        let kind = describe_type(argument);
-        writeln!(page, "| `{prefix}{name}` | {kind} | {mark} | {text} |").unwrap();
-        write_arguments(page, &argument["items"], &format!("{prefix}{name}[]."));
+        let row = row_of(schema, prefix, name);
+        if !common.contains(&row) {
+            page.push_str(&row);
+        }
+        write_arguments(page, &properties[name]["items"], &format!("{prefix}{name}[]."), common);
     }
 }
 
-fn write_tool(page: &mut String, tool: &Value, examples: &Examples) {
+fn write_tool(page: &mut String, tool: &Value, examples: &Examples, common: &[String]) {
     let name = tool["name"].as_str().unwrap();
     let text = tool["description"].as_str().unwrap().trim_start_matches("For coordinators: ");
     let mut text = text.to_owned();
     text[..1].make_ascii_uppercase();
     writeln!(page, "### {name}\n\n{text}\n").unwrap();
     let schema = &tool["inputSchema"];
+    let mut rows = String::new();
+    write_arguments(&mut rows, schema, "", common);
     if schema["properties"].as_object().is_none_or(serde_json::Map::is_empty) {
         page.push_str("It has no arguments.\n\n");
+    } else if rows.is_empty() {
+        page.push_str("It has no other arguments.\n\n");
     } else {
-        page.push_str("| argument | type | required | meaning |\n|---|---|---|---|\n");
-        write_arguments(page, schema, "");
-        page.push('\n');
+        writeln!(page, "{HEADER}{rows}").unwrap();
     }
     let (arguments, answer) = examples.of(name);
     let pretty = |value: &Value| serde_json::to_string_pretty(value).unwrap();
@@ -111,19 +132,33 @@ fn the_reference_of_the_tools_is_up_to_date() {
     let is_old = |tool: &&Value| tool["description"].as_str().unwrap().starts_with("Deprecated");
     let is_coordinators =
         |tool: &Value| tool["inputSchema"]["properties"].get("coordinator_token").is_some();
-    let mut page = String::from(
-        "## Tools\n\nThe examples are real answers. Ids, tokens and times are shortened or fixed.\n\n",
-    );
-    for tool in tools.iter().filter(|tool| !is_old(tool) && !is_coordinators(tool)) {
-        write_tool(&mut page, tool, &examples);
+    let current = tools.iter().filter(|tool| !is_old(tool));
+    let (of_coordinators, of_agents): (Vec<&Value>, Vec<&Value>) =
+        current.partition(|tool| is_coordinators(tool));
+    let mut page = String::new();
+    let common = common_rows(&of_agents, &["session_token"]);
+    writeln!(
+        page,
+        "## Tools\n\nThe examples are real answers. Ids, tokens and times are shortened or fixed. \
+         Tools of a session also take:\n\n{HEADER}{}",
+        common.concat()
+    )
+    .unwrap();
+    for tool in of_agents {
+        write_tool(&mut page, tool, &examples, &common);
     }
-    page.push_str(
+    let names = ["coordinator_id", "coordinator_incarnation", "coordinator_token"];
+    let common = common_rows(&of_coordinators, &names);
+    writeln!(
+        page,
         "## Tools of coordinators\n\nThese tools are for `supervise` and for coordinators of your \
          own ([hosts.md](hosts.md#other-coordinators)). Agents cannot call them. Older clients use \
-         [deprecated tools](migration.md).\n\n",
-    );
-    for tool in tools.iter().filter(|tool| !is_old(tool) && is_coordinators(tool)) {
-        write_tool(&mut page, tool, &examples);
+         [deprecated tools](migration.md). Each tool also takes:\n\n{HEADER}{}",
+        common.concat()
+    )
+    .unwrap();
+    for tool in of_coordinators {
+        write_tool(&mut page, tool, &examples, &common);
     }
     check_generated("docs/agents.md", &page);
 }
