@@ -13,7 +13,7 @@
 //!
 //! The macro makes the struct with its `Default`, and [`Keys`]: the reader, the comparison for a
 //! reload, and the description, from which the tests write `config/coordinator_config.yaml` and
-//! `docs/configuration.md`. The comments of the keys are the texts of these documents.
+//! `docs/configuration.md`. The comments of the keys are the texts of the example.
 //!
 //! `where a <= b` after the name of the section notes a file in which `a` is greater than `b`. A
 //! struct of another module is declared as `impl Retention in "retention" { history: …, Now; }`,
