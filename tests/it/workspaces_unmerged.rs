@@ -119,6 +119,47 @@ fn a_published_result_and_an_archived_task_are_not_listed() {
 }
 
 #[test]
+fn a_refused_merge_is_no_decision_although_it_gives_the_branch() {
+    let bed = Bed::new(&[("one", COMMITS)]);
+    let daemon = &bed.daemon;
+    daemon.task("tsk", "prj", "one");
+    bed.until_kept("tsk");
+    until("it is listed", || inbox(&bed, "unmerged").len() == 1);
+    let work = daemon.work();
+    let before = git(&work, &["rev-parse", "main"]);
+    let waits = |merge: &[&str], file: &str| {
+        let refused = daemon.cli(merge);
+        assert!(refused.code != 0 && refused.stderr.contains(file), "{refused:?}");
+        let shown = daemon.json(&["workspace", "show", "tsk"]);
+        assert_eq!(shown["published_commit"], git(&work, &["rev-parse", "agents/prj-1"]));
+        assert_eq!((inbox(&bed, "unmerged").len(), inbox(&bed, "conflict").len()), (1, 0));
+        assert_eq!(step(&bed), "merge");
+        assert_eq!(daemon.status()["to_merge"][0]["n_results"], 1);
+    };
+    let is_published = || {
+        daemon.done(&["task", "publish", "tsk"]);
+        assert_eq!((inbox(&bed, "unmerged"), step(&bed)), (vec![], Value::Null));
+        assert_eq!(daemon.status()["to_merge"], Value::Null);
+    };
+    fs::write(work.join("one.txt"), "in the way\n").unwrap();
+    waits(&["task", "merge", "tsk"], "one.txt");
+    is_published();
+    // The agent cannot resolve a conflict of a merge that ignores earlier ones.
+    fs::remove_file(work.join("one.txt")).unwrap();
+    fs::write(work.join("common.txt"), "common\nmine\n").unwrap();
+    git(&work, &["commit", "-qam", "mine"]);
+    waits(&["task", "merge", "tsk", "--again"], "common.txt");
+    is_published();
+    git(&work, &["reset", "-q", "--hard", &before]);
+    fs::write(work.join("one.txt"), "in the way\n").unwrap();
+    waits(&["task", "merge", "tsk"], "one.txt");
+    fs::remove_file(work.join("one.txt")).unwrap();
+    daemon.done(&["task", "merge", "tsk"]);
+    assert_eq!((inbox(&bed, "unmerged"), step(&bed)), (vec![], Value::Null));
+    assert_eq!(bed.read("one.txt"), "one\n");
+}
+
+#[test]
 fn a_person_is_asked_to_choose_among_several_results() {
     let steps: &[&str] = &[
         "authenticate",

@@ -290,11 +290,11 @@ impl Workspace {
                 let before = self.content.as_ref();
                 let before = before.map(|before| (&before.head_commit, before.is_undecided));
                 let is_same = before == Some((&content.head_commit, content.is_undecided));
+                let Content { conflict, is_offered, .. } = self.content.unwrap_or_default();
                 // A conflict with files in no commit says nothing about later ones.
-                let conflict = self.content.and_then(|before| before.conflict);
                 let conflict = conflict.filter(|it| is_same && !it.with_uncommitted);
                 let conflict = content.conflict.clone().or(conflict);
-                let content = Content { conflict, ..*content };
+                let content = Content { conflict, is_offered, ..*content };
                 // An earlier merge says nothing about later commits.
                 let merged_commit = self.merged_commit.clone().filter(|_| is_same);
                 Self { state: Ready, reason: None, content: Some(content), merged_commit, ..self }

@@ -383,7 +383,6 @@ mod tests {
             rebase: false,
             with_uncommitted: false,
             is_asked: false,
-            is_over: false,
         });
         workspace.content = Some(Content {
             n_commits: 1,

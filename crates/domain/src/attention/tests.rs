@@ -39,7 +39,6 @@ fn conflict() -> Conflict {
         rebase: false,
         with_uncommitted: false,
         is_asked: false,
-        is_over: false,
     }
 }
 

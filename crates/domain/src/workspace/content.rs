@@ -58,6 +58,9 @@ pub struct Content {
     /// The conflict of the last merge that was refused because of one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conflict: Option<Conflict>,
+    /// Its branch in the source is there for a merge that was refused, so a person still decides.
+    #[serde(default)]
+    pub is_offered: bool,
 }
 
 /// The kind of work in a workspace that a merge can take.

@@ -6,7 +6,7 @@ use crate::id::{ProjectId, WorkspaceId};
 use crate::task::{Task, TaskStatus};
 use crate::words::words;
 
-use super::{Hook, Workspace, WorkspaceState};
+use super::{Content, Hook, Workspace, WorkspaceState};
 
 words! {
     /// The destination of the results of projects with clones.
@@ -50,7 +50,16 @@ impl Workspace {
     #[must_use]
     pub fn published_as(self, Published { branch, commit }: Published) -> Self {
         let reason = self.reason.clone().filter(|reason| Hook::of_failure(reason).is_some());
-        Self { published_branch: Some(branch), published_commit: Some(commit), reason, ..self }
+        let content = self.content.map(|content| Content { is_offered: false, ..content });
+        let published_branch = Some(branch);
+        Self { published_branch, published_commit: Some(commit), reason, content, ..self }
+    }
+
+    /// Returns the workspace after the source got the branch because a merge of it was refused.
+    #[must_use]
+    pub fn offered_as(self, offered: Published) -> Self {
+        let content = self.content.clone().map(|it| Content { is_offered: true, ..it });
+        Self { content, ..self.published_as(offered) }
     }
 
     /// Returns whether its last step failed, and was not a hook. Of a result that is to be
@@ -63,7 +72,7 @@ impl Workspace {
     /// it was not discarded, merged or published yet.
     pub fn is_to_be_published(&self, task: &Task) -> bool {
         let content = self.content.as_ref().filter(|content| content.n_commits > 0);
-        let head = content.and_then(super::Content::result);
+        let head = content.and_then(Content::result);
         self.state == WorkspaceState::Ready
             && task.status == TaskStatus::Done
             && self.discarded_at.is_none()

@@ -42,17 +42,20 @@ pub struct Conflict {
     /// The agent of the task was asked to resolve it.
     #[serde(default)]
     pub is_asked: bool,
-    /// The branch has moved since, or a later merge found none. It only says that the branch of the
-    /// result in the source is there for a merge.
-    #[serde(default)]
-    pub is_over: bool,
 }
 
 impl Content {
     /// Returns the content without what a merge has found.
     #[must_use]
     pub fn as_kept(self) -> Self {
-        Self { conflict: None, ..self }
+        Self { conflict: None, is_offered: false, ..self }
+    }
+
+    /// Returns the content with the conflict of the last merge, or without one.
+    #[must_use]
+    pub fn with_conflict(self, conflict: Option<Conflict>) -> Self {
+        // An earlier version noted nothing else when it gave the source the branch.
+        Self { is_offered: self.is_offered || self.conflict.is_some(), conflict, ..self }
     }
 
     /// Returns the conflict that the agent was asked to resolve, as long as the result has it.
@@ -76,22 +79,18 @@ impl Workspace {
     /// Returns the conflict of the last merge, until the branch has moved, or the result is another
     /// one, or was merged.
     pub fn conflict(&self) -> Option<&Conflict> {
-        self.refused_merge().filter(|conflict| !conflict.is_over)
-    }
-
-    fn refused_merge(&self) -> Option<&Conflict> {
         let content = self.content.as_ref().filter(|content| !content.is_undecided)?;
         let is_settled = self.merged_commit.is_some() || self.discarded_at.is_some();
         let conflict = content.conflict.as_ref().filter(|_| !is_settled)?;
         (conflict.result == content.head_commit).then_some(conflict)
     }
 
-    /// Returns it with the note that the branch of its conflict has moved; `None` if it has no
-    /// conflict with `branch`, or if that is at the same commit now.
+    /// Returns it without its conflict, because the branch has moved; `None` if it has no conflict
+    /// with `branch`, or if that is at the same commit now.
     pub fn after_move(&self, branch: &str, commit: &str) -> Option<Self> {
         let of_branch = |it: &&Conflict| it.branch == branch && it.commit != commit;
-        let moved = Conflict { is_over: true, ..self.conflict().filter(of_branch)?.clone() };
-        let content = Content { conflict: Some(moved), ..self.content.clone()? };
+        self.conflict().filter(of_branch)?;
+        let content = self.content.clone()?.with_conflict(None);
         Some(Self { content: Some(content), ..self.clone() })
     }
 
@@ -116,10 +115,8 @@ impl Workspace {
         if self.conflict().is_some() {
             return Some(MergeStep::Resolve);
         }
-        // A refused merge gives the source the result as a branch, too.
-        let is_published = self.refused_merge().is_none()
-            && self.published_commit.is_some()
-            && self.published_commit == content.head_commit;
+        let published = self.published_commit.as_ref().filter(|_| !content.is_offered);
+        let is_published = published.is_some() && published == content.head_commit.as_ref();
         let has_result = content.n_commits > 0 && !is_published;
         if has_result || is_only_files { Some(MergeStep::Merge) } else { beside }
     }
@@ -137,7 +134,7 @@ pub struct UnmergedResult {
 mod tests {
     use super::*;
     use crate::task::NewTask;
-    use crate::workspace::OtherTip;
+    use crate::workspace::{OtherTip, Published, WorkspaceReport};
 
     const AT: Timestamp = Timestamp::from_millis(1_000);
 
@@ -157,7 +154,6 @@ mod tests {
             rebase: true,
             with_uncommitted: false,
             is_asked: false,
-            is_over: false,
         }
     }
 
@@ -171,6 +167,13 @@ mod tests {
 
     fn content() -> Content {
         Content { head_commit: Some("a".to_owned()), n_commits: 1, ..Content::default() }
+    }
+
+    /// Returns the workspace after this content was kept.
+    fn kept(workspace: Workspace, content: Content) -> Workspace {
+        let launch = workspace.launch.clone();
+        let report = WorkspaceReport::Kept { launch, content: Box::new(content), chosen: None };
+        workspace.on(report, &"crd".parse().unwrap())
     }
 
     #[test]
@@ -262,28 +265,56 @@ mod tests {
     }
 
     #[test]
-    fn a_conflict_is_over_when_its_branch_moves() {
+    fn a_branch_that_a_refused_merge_gave_is_no_decision() {
+        let done = task(TaskStatus::Done);
+        let given = |commit: &str| Published {
+            branch: "agents/shop-1".to_owned(),
+            commit: commit.to_owned(),
+        };
+        let offered = workspace(content()).offered_as(given("a"));
+        assert_eq!(offered.published(), Some(given("a")));
+        let by = "crd".parse().unwrap();
+        let reported = offered.clone().on(WorkspaceReport::Published(given("a")), &by);
+        let published = offered.clone().published_as(given("a"));
+        let again = offered.clone().again("wsp_2".parse().unwrap(), AT);
+        let longer = Content { head_commit: Some("b".to_owned()), ..content() };
+        let longer = kept(offered.clone(), longer);
+        let cases = [
+            ("refused", offered.clone(), true),
+            ("refused, and kept again", kept(offered.clone(), content()), true),
+            ("refused, and made again", again, true),
+            ("refused before later work", longer.clone(), true),
+            ("the later work is published", longer.published_as(given("b")), false),
+            ("published by a person", published.clone(), false),
+            ("published as the project wants", reported, false),
+            ("published, and kept again", kept(published.clone(), content()), false),
+            ("published, and refused after that", published.offered_as(given("a")), true),
+            ("merged", offered.clone().merged("m".to_owned(), false), false),
+        ];
+        for (name, workspace, waits) in cases {
+            let expected = waits.then_some(MergeStep::Merge);
+            assert_eq!(workspace.merge_step(&done, false), expected, "{name}");
+        }
+        assert!(offered.is_kept_as(Some(&content())), "it does not change the content");
+    }
+
+    #[test]
+    fn a_conflict_ends_when_its_branch_moves() {
         let done = task(TaskStatus::Done);
         let content = Content { conflict: Some(conflict("a")), ..content() };
+        // An earlier version noted only the conflict and the commit of the branch that it gave.
         let published_commit = Some("a".to_owned());
         let refused = Workspace { published_commit, ..workspace(content) };
         assert_eq!(refused.after_move("main", "1234"), None, "it is still there");
         assert_eq!(refused.after_move("release", "5678"), None);
         let after = refused.after_move("main", "5678").unwrap();
-        assert_eq!(after.conflict(), None);
+        assert_eq!(after.content.as_ref().unwrap().conflict, None);
         assert_eq!(after.merge_step(&done, false), Some(MergeStep::Merge));
         assert_eq!(after.after_move("main", "9"), None, "that is known");
     }
 
     #[test]
     fn a_conflict_outlives_a_keeping_of_the_same_result() {
-        let by = "crd".parse().unwrap();
-        let kept = |workspace: Workspace, content: Content| {
-            let launch = workspace.launch.clone();
-            let content = Box::new(content);
-            let chosen = None;
-            workspace.on(super::super::WorkspaceReport::Kept { launch, content, chosen }, &by)
-        };
         let refused = |with_uncommitted| {
             let conflict = Some(Conflict { with_uncommitted, ..conflict("a") });
             workspace(Content { conflict, ..content() })
@@ -304,10 +335,11 @@ mod tests {
             \"left_out\":[]}";
         let content: Content = serde_json::from_str(stored).unwrap();
         assert!(content.is_of_earlier_version() && content.conflict.is_none());
+        assert!(!content.is_offered);
         let content = Content { conflict: Some(conflict("a")), ..content };
         let stored = serde_json::to_string(&content).unwrap();
         assert_eq!(serde_json::from_str::<Content>(&stored).unwrap(), content);
-        let earlier = stored.replace(",\"is_over\":false", "");
+        let earlier = stored.replace(",\"is_offered\":false", "");
         assert_ne!(earlier, stored);
         assert_eq!(serde_json::from_str::<Content>(&earlier).unwrap(), content);
     }

@@ -182,7 +182,7 @@ impl Workspaces {
         if let Merged::Conflict { result: Some(result), .. }
         | Merged::InTheWay { result: Some(result), .. } = &merged
         {
-            self.note_published(&workspace, result.clone()).await?;
+            self.note_published(&workspace, result.clone(), Workspace::offered_as).await?;
         }
         self.note_conflict(&workspace, &merged, wish).await?;
         if let (Merged::Conflict { is_again: true, files, .. }, true) = (&merged, wish.ask_agent) {
@@ -274,7 +274,7 @@ impl Workspaces {
         let order = order.map_err(|reason| refused(&task, reason))?;
         let published = self.host(&task)?.results.publish_branch(&order).await;
         let published = published.map_err(|error| failed(&task, &error))?;
-        self.note_published(&workspace, published.clone()).await?;
+        self.note_published(&workspace, published.clone(), Workspace::published_as).await?;
         let is_renamed = published.branch != workspace.branch;
         Ok(PublishedResult { published, is_renamed, wanted: workspace.branch })
     }
@@ -349,14 +349,15 @@ impl Workspaces {
         &self,
         of: &Workspace,
         published: Published,
+        noted: fn(Workspace, Published) -> Workspace,
     ) -> Result<(), ServiceError> {
         let id = of.id.clone();
         self.core
             .write(move |tx| {
-                if let Some(found) = workspaces::get(tx, &id)?
-                    && found.published().as_ref() != Some(&published)
-                {
-                    workspaces::put(tx, &found.published_as(published.clone()))?;
+                let found = workspaces::get(tx, &id)?;
+                let after = found.clone().map(|found| noted(found, published.clone()));
+                if let Some(after) = after.filter(|after| found.as_ref() != Some(after)) {
+                    workspaces::put(tx, &after)?;
                 }
                 Ok(())
             })

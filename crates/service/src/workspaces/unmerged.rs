@@ -99,7 +99,6 @@ impl Workspaces {
         merged: &Merged,
         wish: &MergeWish,
     ) -> Result<(), ServiceError> {
-        let before = of.content.as_ref().and_then(|content| content.conflict.as_ref());
         let conflict = match merged {
             Merged::Conflict { branch, commit, files, is_again: false, .. } => Some(Conflict {
                 result: of.content.as_ref().and_then(|content| content.head_commit.clone()),
@@ -111,7 +110,6 @@ impl Workspaces {
                 rebase: wish.style == MergeStyle::Rebase,
                 with_uncommitted: wish.with_uncommitted,
                 is_asked: wish.ask_agent,
-                is_over: false,
             }),
             // The page cannot offer that the agent resolves it.
             Merged::Conflict { is_again: true, .. } => None,
@@ -125,10 +123,9 @@ impl Workspaces {
             | Merged::HookRefused { .. }
             | Merged::Dirty { .. }
             | Merged::Reverted { .. }
-            | Merged::Nothing => {
-                before.map(|it| Conflict { is_over: true, is_asked: false, ..it.clone() })
-            }
+            | Merged::Nothing => None,
         };
+        let before = of.content.as_ref().and_then(|content| content.conflict.as_ref());
         if conflict.is_none() && before.is_none() {
             return Ok(());
         }
@@ -184,7 +181,7 @@ async fn store_conflict(
             if let Some(text) = &evidence {
                 checks::renew_conflict(tx, &found.task, text)?;
             }
-            let content = Some(Content { conflict: conflict.clone(), ..content });
+            let content = Some(content.with_conflict(conflict.clone()));
             workspaces::put(tx, &Workspace { content, ..found })?;
         }
         Ok(())

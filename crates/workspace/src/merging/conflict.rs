@@ -60,7 +60,6 @@ impl Clones {
         };
         let Some(result) = left.or_else(|| before.result.clone()) else { return Ok(None) };
         let merged = self.git.merged_tree(&place, &commit, &result).await?;
-        let anew = Conflict { commit, is_over: false, ..Conflict::clone(before) };
-        Ok(merged.err().map(|files| Conflict { files, ..anew }))
+        Ok(merged.err().map(|files| Conflict { commit, files, ..Conflict::clone(before) }))
     }
 }

@@ -574,7 +574,6 @@ async fn a_conflict_is_compared_anew_as_it_was_merged_and_only_if_the_branch_mov
         rebase: false,
         with_uncommitted: true,
         is_asked: true,
-        is_over: false,
     };
     let keep = Bed::keep_order("one", &task.prepared);
     let order = KeepOrder { conflict: Some(Box::new(conflict.clone())), ..keep };

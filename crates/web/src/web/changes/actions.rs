@@ -213,7 +213,6 @@ mod tests {
             rebase: false,
             with_uncommitted: false,
             is_asked: false,
-            is_over: false,
         }
     }
 
