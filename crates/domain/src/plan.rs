@@ -74,6 +74,8 @@ pub struct Snapshot {
     pub jobs: Vec<Job>,
     /// The workspaces on which a step is under way, or waits after a failure.
     pub busy_workspaces: BTreeSet<WorkspaceId>,
+    /// The steps that failed in a way in which they would fail again.
+    pub given_up: BTreeMap<WorkspaceId, Job>,
     /// The workspaces whose files are being removed.
     pub removing_workspaces: BTreeSet<WorkspaceId>,
     /// The workspaces whose hook before the next launch has passed; `None` if there is no such
@@ -107,6 +109,7 @@ impl Snapshot {
             launches: Vec::new(),
             jobs: Vec::new(),
             busy_workspaces: BTreeSet::new(),
+            given_up: BTreeMap::new(),
             removing_workspaces: BTreeSet::new(),
             passed_hooks: None,
             failing_hooks: BTreeMap::new(),

@@ -7,7 +7,8 @@ use domain::attention::{
     self, Attention, AttentionKind, AttentionState, Cause, FORGE_AWAY_AFTER, Mark,
 };
 use domain::configuration::Rejected;
-use domain::{AttentionId, Refusal, TaskStatus, Timestamp};
+use domain::workspace::WorkspaceState;
+use domain::{AttentionId, Refusal, Task, TaskStatus, Timestamp, WorkspaceId};
 use store::rows::{
     accounts, attention as marks, forge_items, launches, projects, start_histories, tasks,
     workspaces,
@@ -43,9 +44,10 @@ impl Service {
     ) -> Result<Vec<MarkedAttention>, ServiceError> {
         let now = self.core.now();
         let name = person.to_owned();
+        let given_up = self.workspaces.given_up();
         let read = self.core.read(move |tx| {
             let marks = marks::list_of(tx, &name)?;
-            Ok((of_rows(tx, now)?, launches::list_open(tx)?, marks))
+            Ok((of_rows(tx, &given_up, now)?, launches::list_open(tx)?, marks))
         });
         let (mut entries, open, marks) = read.await?;
         entries.extend(self.workspaces.left_merges().await?);
@@ -144,8 +146,12 @@ impl Service {
     }
 }
 
-/// Returns the entries that come from rows.
-fn of_rows(tx: &mut Read<'_>, now: Timestamp) -> Result<Vec<Attention>, StoreError> {
+/// Returns the entries that come from rows. A step of the workspaces in `given_up` would fail again.
+fn of_rows(
+    tx: &mut Read<'_>,
+    given_up: &[WorkspaceId],
+    now: Timestamp,
+) -> Result<Vec<Attention>, StoreError> {
     let parked = accounts::list_parked(tx)?.into_iter();
     let mut entries: Vec<Attention> =
         parked.filter_map(|account| attention::of_account(account, now)).collect();
@@ -162,8 +168,19 @@ fn of_rows(tx: &mut Read<'_>, now: Timestamp) -> Result<Vec<Attention>, StoreErr
     let of_results = results.iter().map(|result| result.task.project.clone()).collect();
     let names = projects::names(tx, &of_results)?;
     entries.extend(attention::of_results(results, &names));
-    for workspace in workspaces::list_broken(tx)? {
-        let task = tasks::get(tx, &workspace.task)?;
+    let mut waiting = workspaces::list_broken(tx)?;
+    for id in given_up {
+        let found = workspaces::get(tx, id)?;
+        waiting.extend(found.filter(|it| it.state == WorkspaceState::Ready && it.reason.is_some()));
+    }
+    for workspace in waiting {
+        // A step that was given up does not matter if its check or its publication is not wanted.
+        let is_wanted = |task: &Task| {
+            workspace.state == WorkspaceState::Broken
+                || task.status.is_open()
+                || workspace.is_to_be_published(task)
+        };
+        let task = tasks::get(tx, &workspace.task)?.filter(is_wanted);
         entries.extend(task.map(|task| attention::of_workspace(workspace, task)));
     }
     for workspace in workspaces::list_not_kept(tx)? {

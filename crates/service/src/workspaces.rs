@@ -26,6 +26,7 @@ use domain::{
     CoordinatorId, InstanceKey, Launch, LaunchId, Project, ProjectId, Purpose, Refusal, StartFacts,
     Task, TaskId, Workspace, WorkspaceId,
 };
+use machine::locks::lock;
 use runtime::telemetry::ErrorChain;
 use store::rows::{Transaction, projects, startable, tasks, workspaces};
 use store::{Read, StoreError};
@@ -91,6 +92,12 @@ impl Workspaces {
     /// Sets the clones of this host. Only the first call has an effect.
     pub fn serve_from(&self, checkouts: Arc<Checkouts>) {
         let _ = self.checkouts.set(checkouts);
+    }
+
+    /// Returns the workspaces on this host with a step that would fail again.
+    pub(crate) fn given_up(&self) -> Vec<WorkspaceId> {
+        let host = self.checkouts.get();
+        host.map(|host| lock(&host.given_up).keys().cloned().collect()).unwrap_or_default()
     }
 
     /// Writes that the next launch of `key` needs a clone. Changes nothing if there is one.

@@ -423,6 +423,7 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             launches: view.launches,
             jobs: if mode == Mode::Running { view.jobs } else { Vec::new() },
             busy_workspaces: self.workspaces.busy(),
+            given_up: self.workspaces.given_up(),
             removing_workspaces: self.workspaces.removing(),
             passed_hooks: self.workspaces.passed_hooks(),
             preparing: self

@@ -93,9 +93,10 @@ pub use results::{DiffKind, DiffOrder, MAX_DIFF};
 pub use snapshot::{Snapped, SnapshotEntry};
 pub use upgrade::Upgrade;
 
-use domain::ProjectId;
-use domain::workspace::GitLimits;
+use domain::workspace::{GitLimits, Job};
+use domain::{ProjectId, WorkspaceId};
 use git::Git;
+use machine::locks::lock;
 use place::{LENT, Place, SCRATCH};
 use rights::Owner;
 use runtime::single_look::SingleLook;
@@ -153,6 +154,8 @@ pub struct Checkouts {
     pub snapshots: Snapshots,
     pub trees: Arc<SourceTrees>,
     pub results: Arc<Results>,
+    /// The steps that would fail again in the same way, until a person asks for another try.
+    pub given_up: Mutex<BTreeMap<WorkspaceId, Job>>,
 }
 
 /// The keep repositories of all projects. Makes, locks and updates them, and lends their objects.
@@ -305,7 +308,20 @@ impl Checkouts {
             trees: Arc::clone(&trees),
             under_way: Mutex::default(),
         });
-        Self { places: places(), disk, keep, remotes, clones, snapshots, trees, results }
+        let given_up = Mutex::default();
+        let places = places();
+        Self { places, disk, keep, remotes, clones, snapshots, trees, results, given_up }
+    }
+
+    /// Notes a step whose workspace can be used if it would fail again: it went beyond a limit, or
+    /// makes a fresh clone. Such a clone is made from kept commits alone, and most of its refusals
+    /// are about their size or their trees. Returns whether it is given up.
+    pub fn give_up(&self, job: &Job, error: &CheckoutError) -> bool {
+        let is_given_up = error.is_beyond_limit() || matches!(job, Job::PrepareClean { .. });
+        if is_given_up {
+            lock(&self.given_up).insert(job.workspace().clone(), job.clone());
+        }
+        is_given_up
     }
 }
 

@@ -13,7 +13,10 @@ use crate::workspace::Job;
 /// Takes the steps that workspaces need, one at a time for each workspace. A workspace is prepared
 /// before the claim, so that a slow preparation uses up no deadline.
 pub(super) fn plan_workspaces(snapshot: &Snapshot, plan: &mut Plan) {
-    let is_free = |job: &&Job| !snapshot.busy_workspaces.contains(job.workspace());
+    let is_free = |job: &&Job| {
+        let id = job.workspace();
+        !snapshot.busy_workspaces.contains(id) && snapshot.given_up.get(id) != Some(*job)
+    };
     let jobs: Vec<&Job> = snapshot.jobs.iter().filter(is_free).collect();
     let jobs = in_order_of_starts(jobs, snapshot).into_iter();
     plan.actions.extend(jobs.map(|job| Action::Workspace(job.clone())));

@@ -9,6 +9,7 @@ use domain::workspace::{
     Content, HookRule, HookWish, MergeMessage, MergeStyle, Published, Repeat, WorkspaceState,
 };
 use domain::{Refusal, Task, TaskId, TaskStatus, Timestamp, Workspace, WorkspaceId};
+use machine::locks::lock;
 use store::rows::{executions, tasks, workspaces};
 use workspace::{Author, BehindOrder, DiffKind, DiffOrder, MergeOrder, Merged, RevertOrder};
 
@@ -464,7 +465,10 @@ impl Workspaces {
     /// `TaskNotFound`, `NoWorkspace`.
     pub async fn retry(&self, id: &TaskId) -> Result<Workspace, ServiceError> {
         let Workspace { id: seen, project, .. } = self.of_task(id).await?.workspace;
-        let is_gone = self.checkouts.get().is_some_and(|host| host.places.is_gone(&project, &seen));
+        let is_gone = self.checkouts.get().is_some_and(|host| {
+            lock(&host.given_up).remove(&seen);
+            host.places.is_gone(&project, &seen)
+        });
         let retried = move |workspace: Workspace, _, _| {
             let is_gone = is_gone && workspace.id == seen;
             Ok(workspace.retried(is_gone))

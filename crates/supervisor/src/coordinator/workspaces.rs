@@ -1,6 +1,6 @@
 //! Carries out the steps on workspaces beside the loop, which never waits for git.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -112,6 +112,12 @@ impl<C: ControlPlane> WorkspaceJobs<C> {
     /// Returns the workspaces on which a step is under way, or has failed a moment ago.
     pub(super) fn busy(&self) -> BTreeSet<WorkspaceId> {
         lock(&self.busy).clone()
+    }
+
+    /// Returns the steps that would fail again in the same way.
+    pub(super) fn given_up(&self) -> BTreeMap<WorkspaceId, Job> {
+        let host = self.host.as_ref();
+        host.map(|host| lock(&host.checkouts.given_up).clone()).unwrap_or_default()
     }
 
     /// Returns the workspaces whose files are being removed.

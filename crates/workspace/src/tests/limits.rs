@@ -1,6 +1,7 @@
 //! The limits that are settings (`workspace.limits`).
 
 use super::*;
+use domain::workspace::{CleanOrder, PublishOrder};
 
 /// Returns the workspaces of the bed for a daemon that was started again with these limits.
 fn limited(bed: &Bed, limits: GitLimits) -> Checkouts {
@@ -23,6 +24,40 @@ fn a_step_beyond_a_limit_waits_for_a_person_and_one_that_was_ended_is_repeated()
         assert_eq!(error.needs_person(), needs_person, "{error}");
         let inside = CheckoutError::Submodule { name: "lib".to_owned(), source: Box::new(error) };
         assert_eq!(inside.needs_person(), needs_person, "{inside:?}");
+    }
+}
+
+#[test]
+fn a_publication_beyond_a_limit_is_given_up_and_so_is_each_fresh_clone_that_is_refused() {
+    let checkouts = Checkouts::new("/nowhere".into());
+    let publication = Job::Publish(PublishOrder {
+        id: "one".parse().unwrap(),
+        project: "shop".parse().unwrap(),
+        source: "/source".into(),
+        branch: "agents/one".to_owned(),
+        commit: "1234".to_owned(),
+        last: None,
+    });
+    let order = CleanOrder {
+        id: "one".parse().unwrap(),
+        project: "shop".parse().unwrap(),
+        commit: Some("1234".to_owned()),
+        base_commit: None,
+        agent: "dev".parse().unwrap(),
+        protected: Vec::new(),
+    };
+    let clone = Job::PrepareClean { order: Box::new(order), max_disk: 1 };
+    let beyond = || CheckoutError::from(GitError::TooMuch { command: "diff-tree".to_owned() });
+    let refused = || CheckoutError::Refused("no name is free".to_owned());
+    for (job, error, is_given_up) in [
+        (&publication, beyond(), true),
+        (&publication, refused(), false),
+        (&clone, beyond(), true),
+        (&clone, refused(), true),
+    ] {
+        assert_eq!(checkouts.give_up(job, &error), is_given_up, "{job:?}: {error}");
+        let noted = lock(&checkouts.given_up).remove(job.workspace());
+        assert_eq!(noted, is_given_up.then(|| job.clone()));
     }
 }
 

@@ -98,6 +98,35 @@ fn a_check_waits_for_its_fresh_clone() {
 }
 
 #[test]
+fn a_step_that_is_given_up_is_taken_again_only_with_another_order() {
+    let id: WorkspaceId = "wsp_1".parse().expect("an id");
+    let check = InstanceKey { purpose: Purpose::Check, ..key(1, 1) };
+    let next = Candidate { workspace: Some(id.clone()), ..waiting(check, 0) };
+    let of_commit = |commit: &str, max_disk: u64| Job::PrepareClean {
+        order: Box::new(CleanOrder {
+            id: id.clone(),
+            project: key(1, 1).project,
+            commit: Some(commit.to_owned()),
+            base_commit: None,
+            agent: key(1, 1).agent,
+            protected: Vec::new(),
+        }),
+        max_disk,
+    };
+    let of = |job: Job| {
+        let (startable, jobs) = (vec![next.clone()], vec![job]);
+        let given_up = BTreeMap::from([(id.clone(), of_commit("1234", 1))]);
+        plan(&Snapshot { startable, jobs, given_up, ..snapshot(9) })
+    };
+    let waits = of(of_commit("1234", 1));
+    assert_eq!(waits.actions, [], "it would fail again, and no check starts without it");
+    assert_eq!(waits.deferred[0].reason, StartReason::PreparingWorkspace);
+    for other in [of_commit("5678", 1), of_commit("1234", 2), job("wsp_1"), job("wsp_2")] {
+        assert_eq!(of(other.clone()).actions.first(), Some(&Action::Workspace(other)));
+    }
+}
+
+#[test]
 fn a_failed_hook_is_tried_again_in_a_clone_that_is_made() {
     let id: WorkspaceId = "wsp_1".parse().expect("an id");
     let reason = StartReason::HookFailed;

@@ -116,8 +116,7 @@ async fn take<C: ControlPlane>(
             match checkouts.clones.prepare_clean(order).await {
                 // The clone of the task can be used, and only the check waits.
                 Err(error) if error.stops_only_its_step() => {
-                    let reason = format!("no fresh clone for its check: {}", ErrorChain(&error));
-                    Ok(StepOutcome::failed(reason, PAUSE))
+                    Ok(put_off(checkouts, job, &error, "no fresh clone for its check"))
                 }
                 made => made.map(|()| StepOutcome { reports: Vec::new(), pause: Duration::ZERO }),
             }
@@ -138,7 +137,7 @@ async fn take<C: ControlPlane>(
                 // Such a result stays with the coordinator, and its workspace can be used.
                 Err(error) if error.needs_person() => {
                     let reason = "its result is in no branch of the project's repository yet";
-                    Ok(StepOutcome::failed(format!("{reason}: {}", ErrorChain(&error)), PAUSE))
+                    Ok(put_off(checkouts, job, &error, reason))
                 }
                 published => Ok(StepOutcome::report(WorkspaceReport::Published(published?))),
             }
@@ -336,6 +335,13 @@ async fn run_after<C: ControlPlane>(host: &Host, control: &C, id: &WorkspaceId) 
 async fn look_up<C: ControlPlane>(control: &C, id: &WorkspaceId) -> Result<HookFacts, String> {
     let found = control.hook_facts(id).await.map_err(|error| ErrorChain(&error).to_string())?;
     found.ok_or_else(|| "the workspace is not known".to_owned())
+}
+
+/// Returns that a step failed, and that its workspace can be used.
+fn put_off(checkouts: &Checkouts, job: &Job, error: &CheckoutError, what: &str) -> StepOutcome {
+    let is_given_up = checkouts.give_up(job, error);
+    let again = if is_given_up { "; `workspace retry` tries it again" } else { "" };
+    StepOutcome::failed(format!("{what}: {}{again}", ErrorChain(error)), PAUSE)
 }
 
 fn failure(error: &CheckoutError, reason: String) -> WorkspaceReport {
