@@ -524,7 +524,7 @@ async fn what_an_earlier_version_left_is_mended_once() {
     let Some(bed) = bed_of_root() else { return };
     let (one, tree) = bed.prepare("one").await;
     bed.commit(&tree, "one.txt", "one\n");
-    bed.keep("one", &one).await;
+    let commit = bed.keep("one", &one).await.head_commit.unwrap();
     // That version linked packs, and wrote objects, refs and files as root.
     let keep = bed.keep_repository();
     let packs = keep.join("objects/pack");
@@ -576,6 +576,23 @@ async fn what_an_earlier_version_left_is_mended_once() {
         let ended = git.output().unwrap();
         assert!(ended.status.success(), "{ended:?}");
     }
+    let order = PublishOrder {
+        id: "one".parse().unwrap(),
+        project: "shop".parse().unwrap(),
+        source: bed.source(),
+        branch: "agents/one".to_owned(),
+        commit: commit.clone(),
+        last: None,
+    };
+    let published = bed.checkouts.results.publish_branch(&order).await.unwrap();
+    assert_eq!((published.branch.as_str(), published.commit), ("agents/one", commit.clone()));
+    let name = bed.source().join(".git/refs/heads/agents/one");
+    assert_eq!(std::fs::read_to_string(&name).unwrap().trim_end(), commit);
+    assert_eq!(name.metadata().unwrap().uid(), PERSON);
+    let keep = Bed::keep_order("one", &one);
+    let order = DiffOrder { keep, is_in_use: false, result: None, of: DiffKind::Stat };
+    let diff = String::from_utf8(bed.checkouts.results.diff(&order).await.unwrap()).unwrap();
+    assert!(diff.contains("one.txt | 1 +"), "{diff}");
     // It is done once: what root leaves later is a person's own matter.
     lchown(bed.source().join("main.txt"), Some(0), Some(0)).unwrap();
     bed.checkouts.clones.prepare(&bed.order("two")).await.unwrap();
