@@ -16,6 +16,7 @@
 //! private-1/   the same of the person, and `private-65534` of the agents' user
 //! marks/       files named like the users as whom a program of a repository ran
 //! home/        a folder of a person, for files that are written out
+//! forge.git/   the repository at a forge, with the requests of strangers
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,9 +34,10 @@ use super::objects::names_in as names;
 use super::rights::{AGENT, PERSON, PROGRAMS, SECRET, agent, chain, give, mode, snapshot_order};
 use super::*;
 use changes::{Dice, Target, craft};
-use domain::workspace::{CleanOrder, PublishOrder};
+use domain::workspace::{CleanOrder, PublishOrder, Pushed};
 
 mod changes;
+mod forge;
 
 const VARIABLE: &str = "AGENT_COORDINATOR_TEST_HOSTILE";
 const SEED: &str = "AGENT_COORDINATOR_TEST_HOSTILE_SEED";
@@ -78,6 +80,7 @@ impl Template {
         }
         let _ = std::fs::remove_dir_all(bed.source().join(".git/modules/lib/hooks"));
         let crafted = craft(&bed, &private);
+        forge::make(&bed, &crafted);
         for of_person in [bed.source(), library] {
             give(&of_person, PERSON);
         }
@@ -112,6 +115,7 @@ impl Template {
         for uid in [0, PERSON, AGENT] {
             copy(&from.join("private-0"), &path.join(format!("private-{uid}")), Some(uid));
         }
+        copy(&from.join("forge.git"), &path.join("forge.git"), Some(PERSON));
         if let Some(clone) = clone {
             copy(&from.join(ROOTS[clone]), &path.join("workspaces"), None);
         }
@@ -170,16 +174,23 @@ struct Forms {
     style: MergeStyle,
     /// A further clone is made from what was kept of the clone `one`.
     restores: bool,
+    /// Clones begin at this request of a fork, and the forge gets what is published.
+    request: Option<usize>,
 }
 
 impl Forms {
-    fn of(seed: u64, has_clone: bool) -> Self {
+    fn of(seed: u64, has_clone: bool, n_requests: usize) -> Self {
         let style = match seed % 3 {
             0 => MergeStyle::Merge,
             1 => MergeStyle::Squash,
             _ => MergeStyle::Rebase,
         };
-        Self { style, restores: has_clone && seed.is_multiple_of(2) }
+        let request = usize::try_from(seed / 4).unwrap() % n_requests;
+        Self {
+            style,
+            restores: has_clone && seed.is_multiple_of(2),
+            request: (seed % 4 == 3).then_some(request),
+        }
     }
 }
 
@@ -212,6 +223,9 @@ async fn take(
                 protected: vec!["*.txt".to_owned(), "lib/**".to_owned()],
             };
             shown(checkouts.clones.prepare_clean(&order).await)
+        }
+        "publish" if forms.request.is_some() => {
+            format!("{:?}", forge::push(bed, kept.head_commit.clone().unwrap()).await)
         }
         "publish" => {
             let order = PublishOrder {
@@ -257,11 +271,20 @@ async fn take(
             let name = if has_one { format!("n{at}") } else { "one".to_owned() };
             // A clone with another name goes on, as after the removal of the first one.
             let restores = forms.restores.then(|| restored(kept, prepared));
+            let forge = match forms.request {
+                Some(n) => forge::fetch(bed, n).await,
+                None => Ok(None),
+            };
+            let forge = match forge {
+                Ok(forge) => forge,
+                Err(error) => return error.to_string(),
+            };
             let branch =
                 if forms.restores { prepared.branch.clone() } else { format!("agents/{name}") };
             let order = Order {
                 branch,
                 restores,
+                forge,
                 run_as: prepare.ends_with("agent").then(agent),
                 submodules: prepare.contains("submodules"),
                 base: prepare.ends_with("tree").then(|| "working_tree".to_owned()),
@@ -330,7 +353,7 @@ async fn play(template: &Template, seed: u64, log: &mut String) -> Vec<String> {
     let of_clone =
         Target { bed: &bed, tree, owner: [AGENT, 0][clone.unwrap_or(0)], branch: "agents/one" };
     let mut users = BTreeSet::new();
-    let forms = Forms::of(seed, clone.is_some());
+    let forms = Forms::of(seed, clone.is_some(), template.crafted.len() + 1);
     let _ = writeln!(log, "the source is of user {owner}, the clone is {clone:?}; {forms:?}");
     // Five of eight begin with the next piece and way of all, so that none is missed.
     let (group, in_group) = (seed / 8, seed % 8);
@@ -422,6 +445,26 @@ async fn play_all(mut seeds: Range<u64>) -> Vec<String> {
             None => return failed,
         }
     }
+}
+
+#[tokio::test]
+async fn the_forge_of_a_bed_serves_its_requests_and_takes_results() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root has other users");
+        return;
+    }
+    let template = Template::new().await;
+    let bed = template.copy(PERSON, Some(1));
+    let (prepared, kept) = &template.clones[1];
+    let fetched = forge::fetch(&bed, template.crafted.len()).await.unwrap().unwrap();
+    assert_eq!(Some(fetched.commit), prepared.base_commit);
+    let fetched = forge::fetch(&bed, 0).await.unwrap().unwrap();
+    assert_eq!(fetched.commit, template.crafted[0], "a malformed tree comes as far as this");
+    let order = Order { forge: Some(fetched), ..bed.order("two") };
+    let refused = bed.checkouts.clones.prepare(&order).await.unwrap_err();
+    assert!(refused.to_string().contains("two entries with the name"), "{refused}");
+    let pushed = forge::push(&bed, kept.head_commit.clone().unwrap()).await;
+    assert_eq!(pushed, Ok(Pushed::Done));
 }
 
 #[test]
