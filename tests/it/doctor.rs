@@ -207,8 +207,15 @@ fn a_cli_that_no_launch_finds_is_named_with_the_setting_that_finds_it() {
     let daemon = Daemon::configured("ai_providers: { codex: { preset: codex } }");
     fs::create_dir_all(daemon.folder().join(".volta/bin")).unwrap();
     fs::create_dir(daemon.folder().join("bin")).unwrap();
-    for program in [".volta/bin/codex", ".volta/bin/gemini", "bin/qwen"] {
-        daemon.write(program, "#!/usr/bin/env no-such-node\n");
+    let native = "#!/bin/false\n";
+    let script = "#!/usr/bin/env no-such-node\n";
+    for (program, text) in [
+        (".volta/bin/codex", native),
+        (".volta/bin/gemini", native),
+        (".volta/bin/copilot", script),
+        ("bin/qwen", script),
+    ] {
+        daemon.write(program, text);
         let executable = fs::Permissions::from_mode(0o755);
         fs::set_permissions(daemon.folder().join(program), executable).unwrap();
     }
@@ -228,6 +235,13 @@ fn a_cli_that_no_launch_finds_is_named_with_the_setting_that_finds_it() {
     let (state, text) = finding(&findings, "provider qwen");
     assert!(state == "warning" && text.contains("interpreter `no-such-node`"), "{text}");
     assert!(remedy("provider qwen").starts_with("install it, or add its folder"), "{findings:?}");
+    // A setting of the PATH alone would not start it.
+    let lacking = format!(
+        "it is at `{}`, but its interpreter `no-such-node` was not found: install that first",
+        path(".volta/bin/copilot")
+    );
+    let said = remedy("provider copilot");
+    assert!(said.starts_with(&lacking) && !said.contains("PATH: "), "{said}");
     let mut command = daemon.command();
     command.env("PATH", daemon.folder()).env("HOME", daemon.folder()).arg("check");
     let said = String::from_utf8(command.output().unwrap().stdout).unwrap();

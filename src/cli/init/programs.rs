@@ -53,7 +53,8 @@ pub(super) async fn look(config: &Config, environment: &Environment) -> Vec<Prog
             ProgramSearch::Found(_) => {}
             ProgramSearch::Missing(missing) if !providers.entries.contains_key(name) => {
                 program.problem = Some(format!("{}; {}", missing.problem, missing.remedy));
-                program.path = missing.elsewhere.map(|elsewhere| elsewhere.path);
+                let complete = missing.elsewhere.filter(|elsewhere| elsewhere.lacks.is_none());
+                program.path = complete.map(|elsewhere| elsewhere.path);
                 program.has_login &= program.path.is_some();
             }
             ProgramSearch::Missing(_) | ProgramSearch::Unknown => continue,

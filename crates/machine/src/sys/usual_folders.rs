@@ -12,6 +12,8 @@ pub struct Elsewhere {
     pub program: PathBuf,
     /// The `PATH` with which the program is found, and its interpreter, if that is in one as well.
     pub path: String,
+    /// The interpreter that neither this `PATH` nor a usual folder has.
+    pub lacks: Option<String>,
 }
 
 /// The programs that are looked for: the wanted one, its interpreter, and the interpreter of that.
@@ -48,6 +50,7 @@ pub fn find_elsewhere(program: &str, path: &str, home: &Path) -> Option<Elsewher
     let usual = usual_folders(home);
     let mut path = path.to_owned();
     let mut first = None;
+    let mut lacks = None;
     let mut wanted = PathBuf::from(program);
     for _ in 0..LONGEST_CHAIN {
         // A path stands for itself: `join` with it returns it.
@@ -56,7 +59,10 @@ pub fn find_elsewhere(program: &str, path: &str, home: &Path) -> Option<Elsewher
             file
         } else {
             let holds = |folder: &&PathBuf| is_program(&folder.join(&wanted));
-            let Some(folder) = usual.iter().find(holds) else { break };
+            let Some(folder) = usual.iter().find(holds) else {
+                lacks = Some(wanted.display().to_string());
+                break;
+            };
             path = format!("{}:{path}", folder.display());
             let file = folder.join(&wanted);
             first = first.or_else(|| Some(file.clone()));
@@ -65,7 +71,7 @@ pub fn find_elsewhere(program: &str, path: &str, home: &Path) -> Option<Elsewher
         let Some(interpreter) = interpreter_in_path(&file) else { break };
         wanted = interpreter.into();
     }
-    first.map(|program| Elsewhere { program, path })
+    first.map(|program| Elsewhere { program, path, lacks })
 }
 
 #[cfg(test)]
@@ -124,10 +130,13 @@ mod tests {
 
         write(&at(".npm-global/bin/script"), "#!/usr/bin/env own-node\nx\n");
         write(&at("bin/other"), "#!/usr/bin/env -S own-node --quiet\n");
-        assert_eq!(find("script").unwrap().program, at(".npm-global/bin/script"));
+        let script = find("script").unwrap();
+        assert_eq!(script.program, at(".npm-global/bin/script"));
+        assert_eq!(script.lacks.as_deref(), Some("own-node"));
         assert_eq!(find("other"), None, "there is no node");
         write(&at(".volta/bin/own-node"), "");
         let script = find("script").unwrap();
+        assert_eq!(script.lacks, None);
         assert_eq!(script.program, at(".npm-global/bin/script"));
         let folders = [at(".volta/bin"), at(".npm-global/bin"), at("bin")].map(|it| text(&it));
         assert_eq!(script.path, folders.join(":"));

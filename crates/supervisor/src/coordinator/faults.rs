@@ -268,10 +268,18 @@ fn remedy_of(
     ai_type: &str,
     providers: &Providers,
 ) -> String {
-    let Some(Elsewhere { program, path }) = elsewhere else {
+    let Some(Elsewhere { program, path, lacks }) = elsewhere else {
         let installation = providers.installation(ai_type).unwrap_or(CORRECT_PROGRAM);
         return remedy(fault, installation).to_owned();
     };
+    // A `PATH` without the interpreter would only lead to the next fault.
+    if let Some(interpreter) = lacks {
+        let program = program.display();
+        return format!(
+            "it is at `{program}`, but its interpreter `{interpreter}` was not found: install \
+             that first, or add its folder to the PATH of the agents"
+        );
+    }
     let (name, _) = providers.find(ai_type);
     let entry = providers.entries.get(name);
     let setting = if entry.is_some() {
