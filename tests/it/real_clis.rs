@@ -17,6 +17,8 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod chats;
+mod clones;
+mod logins;
 mod model;
 mod script;
 mod tasks;
@@ -245,6 +247,11 @@ impl Bed {
     fn start_with_agent(&mut self, ai_type: &str, server: Server) {
         self.start(server);
         self.daemon.project("prj");
+        self.add_agent(ai_type);
+    }
+
+    /// Adds the agent to the project.
+    fn add_agent(&self, ai_type: &str) {
         self.daemon.done(&["agent", "add", "agt", "--ai-type", ai_type]);
         self.daemon.done(&["project", "set", "prj", "--assign", "agt"]);
     }

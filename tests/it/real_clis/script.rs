@@ -39,6 +39,8 @@ pub struct Script {
 pub enum Plot {
     /// Does its task, and reports that it is done.
     Work,
+    /// Commits a file, and reports that its task is done.
+    Commit,
     /// Learns in the middle of its task that the task is blocked, and stops.
     Blocked,
     /// Answers messages until it is to log out.
@@ -56,7 +58,7 @@ impl Script {
     pub fn next(&self, conversation: &Conversation) -> Step {
         let Conversation { text, results, tools } = conversation;
         let needed: &[&str] = match self.plot {
-            Plot::Work => &["authenticate", "get_my_task", "report_completed"],
+            Plot::Work | Plot::Commit => &["authenticate", "get_my_task", "report_completed"],
             Plot::Blocked => {
                 &["authenticate", "get_my_task", "get_notifications", "report_completed"]
             }
@@ -80,6 +82,7 @@ impl Script {
             results.iter().find_map(|result| find_token(result, "sess_")).unwrap_or_default();
         match self.plot {
             Plot::Work => self.work(results.len(), &token),
+            Plot::Commit => commit(results.len(), &token),
             Plot::Blocked => blocked(latest, results.len(), &token),
             Plot::Chat => chat(latest, &token),
         }
@@ -92,15 +95,25 @@ impl Script {
             3 => Step::Run("cat edited.txt > ran.txt && pwd >> ran.txt".to_owned()),
             4 => Step::Write(self.outside.join("by_edit"), EDITED),
             5 => Step::Run(format!("echo stray > {}/by_shell", self.outside.display())),
-            6 => {
-                let summary = "edited a file and ran a command";
-                let report =
-                    json!({ "session_token": token, "result": "success", "summary": summary });
-                Step::Coordinator("report_completed", report)
-            }
+            6 => report_success(token, "edited a file and ran a command"),
             _ => Step::Say("I am done.".to_owned()),
         }
     }
+}
+
+fn commit(n_results: usize, token: &str) -> Step {
+    match n_results {
+        1 => Step::Coordinator("get_my_task", json!({ "session_token": token })),
+        2 => Step::Run("echo work > added.txt".to_owned()),
+        3 => Step::Run("git add added.txt && git commit -qm work".to_owned()),
+        4 => report_success(token, "committed a file"),
+        _ => Step::Say("I am done.".to_owned()),
+    }
+}
+
+fn report_success(token: &str, summary: &str) -> Step {
+    let report = json!({ "session_token": token, "result": "success", "summary": summary });
+    Step::Coordinator("report_completed", report)
 }
 
 fn blocked(latest: &str, n_results: usize, token: &str) -> Step {
