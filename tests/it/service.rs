@@ -4,6 +4,7 @@
 mod concerned;
 mod repeated;
 mod resting;
+mod spent;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

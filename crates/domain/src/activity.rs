@@ -37,6 +37,9 @@ pub struct Usage {
     pub cost_usd_micros: u64,
     /// Answers of the model, as far as the CLI keeps them apart.
     pub turns: u64,
+    /// True if a part of the numbers is an estimate, because no source reported it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_estimated: bool,
 }
 
 impl Usage {
@@ -65,6 +68,12 @@ impl Usage {
         self.with(other, u64::saturating_add)
     }
 
+    /// Returns what was used after `earlier`. It is an estimate if only this usage is one.
+    pub fn less(self, earlier: Self) -> Self {
+        let is_estimated = self.is_estimated && !earlier.is_estimated;
+        Self { is_estimated, ..self.with(earlier, u64::saturating_sub) }
+    }
+
     /// Returns the greater of each number.
     pub fn at_least(self, other: Self) -> Self {
         self.with(other, Ord::max)
@@ -78,6 +87,7 @@ impl Usage {
             cache_write_tokens: both(self.cache_write_tokens, other.cache_write_tokens),
             cost_usd_micros: both(self.cost_usd_micros, other.cost_usd_micros),
             turns: both(self.turns, other.turns),
+            is_estimated: self.is_estimated || other.is_estimated,
         }
     }
 }
@@ -286,7 +296,7 @@ impl Tally {
                 self.steps.remove(&oldest);
             }
         }
-        let more = now.with(before.unwrap_or_default(), u64::saturating_sub);
+        let more = now.less(before.unwrap_or_default());
         let session = self.session(session);
         session.steps = session.steps.plus(more);
     }

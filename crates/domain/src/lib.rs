@@ -66,6 +66,7 @@ pub mod secret;
 pub mod server_address;
 pub mod session;
 pub mod short_id;
+pub mod spend;
 pub mod start_history;
 pub mod stopwatch;
 pub mod store_state;

@@ -125,8 +125,9 @@ pub struct Execution {
     pub findings: Option<String>,
     /// The outcome of its launch; `None` while the launch lives.
     pub outcome: Option<Outcome>,
-    /// The usage of its launch. It and `failure` are set at the end of the launch.
+    /// The usage of its launch, which a launch with several tasks has for each of them.
     pub usage: Usage,
+    /// Set at the end of the launch.
     pub failure: Option<Failure>,
     pub revision: i64,
 }

@@ -24,10 +24,11 @@ use domain::limits;
 use domain::plan::ProcessReport;
 use domain::printable;
 use domain::redact::Redactor;
+use domain::spend::{Day, SpendBy, SpendSums, Spender};
 use domain::{Execution, Launch, Notice, ProjectId, Purpose, Refusal, Timestamp, Usage};
 use machine::instance_dir;
 use runtime::folder_watch::shared::SharedFolders;
-use store::rows::{executions, launches, notices, output_tails};
+use store::rows::{executions, launch_spend, launches, notices, output_tails};
 use store::{HistoryFilter, LaunchFilter, Read};
 
 use super::coordinators::board::CoordinatorBoard;
@@ -88,7 +89,7 @@ impl Launches {
         since: Timestamp,
     ) -> Result<Usage, ServiceError> {
         let project = project.clone();
-        self.core.read(move |tx| Ok(launches::usage_since(tx, &project, since)?)).await
+        self.core.read(move |tx| Ok(launch_spend::of_project_since(tx, &project, since)?)).await
     }
 
     /// Returns the usage of the launches on these tasks. A task without any is left out.
@@ -97,7 +98,7 @@ impl Launches {
         tasks: Vec<TaskId>,
     ) -> Result<BTreeMap<TaskId, Usage>, ServiceError> {
         let open = self.open().await?;
-        let read = self.core.read(move |tx| Ok(executions::list_usage(tx, &tasks)?));
+        let read = self.core.read(move |tx| Ok(launch_spend::of_tasks(tx, &tasks)?));
         let ended = read.await?.into_iter();
         let open = open.into_iter().filter_map(|it| Some((it.task?, it.activity.usage)));
         let mut all: BTreeMap<TaskId, Usage> = BTreeMap::new();
@@ -106,6 +107,29 @@ impl Launches {
             *sum = sum.plus(usage);
         }
         Ok(all)
+    }
+
+    /// Returns the sums of what launches used since a day. A launch that goes on counts with what was
+    /// reported of it. Sums end with the retention of launches.
+    pub async fn spend(
+        &self,
+        by: SpendBy,
+        since: Option<Day>,
+    ) -> Result<Vec<(Option<String>, Usage)>, ServiceError> {
+        let heard = self.heard.clone();
+        self.core
+            .read(move |tx| {
+                let mut sums = SpendSums::new(by, since);
+                launch_spend::read_all(tx, since, |of, register| sums.add(of, register))?;
+                for launch in launches::list_open(tx)? {
+                    if let Some(newest) = heard.activities.register_of(&launch.id) {
+                        let more = newest.usage.less(launch.activity.usage);
+                        sums.add_used(&Spender::from(&launch), newest.day, more);
+                    }
+                }
+                Ok(sums.into_sums().collect())
+            })
+            .await
     }
 
     /// Returns the launches with what coordinators reported of them.

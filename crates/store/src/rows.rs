@@ -21,6 +21,7 @@ mod filter;
 pub mod forge_items;
 pub mod imports;
 pub mod launch_retention;
+pub mod launch_spend;
 pub mod launches;
 pub mod messages;
 pub mod notices;

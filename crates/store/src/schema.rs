@@ -86,6 +86,7 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     migration(29, "no samples", include_str!("migrations/0029_no_samples.sql")),
     migration(30, "pause file", include_str!("migrations/0030_pause_file.sql")),
     migration(31, "final deletions", include_str!("migrations/0031_final_deletions.sql")),
+    migration(32, "launch spend", include_str!("migrations/0032_launch_spend.sql")),
 ];
 
 const fn migration(version: i64, description: &'static str, sql: &'static str) -> Migration {
@@ -223,6 +224,23 @@ mod tests {
     /// Questions with the rows of their answers after the upgrade.
     const ANSWERS_31: &str = include_str!("../../../tests/fixtures/store/deletion_28.expected");
 
+    /// Launches and work of schema 31 with usage.
+    const USAGE_31: &str = include_str!("../../../tests/fixtures/store/usage_31.sql");
+    /// Questions with the rows of their answers after the upgrade.
+    const ANSWERS_32: &str = include_str!("../../../tests/fixtures/store/usage_31.expected");
+    /// The tables that have usage columns in schema 31, and those columns.
+    const WITH_USAGE: [&str; 2] = ["launches", "executions"];
+    const OF_USAGE: &str = "SUM(input_tokens) || ' ' || SUM(output_tokens) || ' ' || \
+        SUM(cache_read_tokens) || ' ' || SUM(cache_write_tokens) || ' ' || SUM(cost_usd_micros)";
+
+    #[track_caller]
+    fn check_answers(connection: &Connection, answers: &str) {
+        for answer in answers.split("\n\n") {
+            let (sql, rows) = answer.split_once('\n').unwrap();
+            assert_eq!(texts(connection, sql), rows.lines().collect::<Vec<_>>(), "{sql}");
+        }
+    }
+
     fn texts(connection: &Connection, sql: &str) -> Vec<String> {
         let mut statement = connection.prepare(sql).unwrap();
         let rows = statement.query_map([], |row| row.get(0)).unwrap();
@@ -235,11 +253,33 @@ mod tests {
         apply(&mut connection, ..=28).unwrap();
         connection.execute_batch(DELETED_28).unwrap();
         apply(&mut connection, 29..=31).unwrap();
-        for answer in ANSWERS_31.split("\n\n") {
-            let (sql, rows) = answer.split_once('\n').unwrap();
-            assert_eq!(texts(&connection, sql), rows.lines().collect::<Vec<_>>(), "{sql}");
-        }
+        check_answers(&connection, ANSWERS_31);
         assert!(connection.prepare("SELECT 1 FROM deletions").is_err());
         assert!(connection.prepare("SELECT 1 FROM samples").is_err());
+    }
+
+    #[test]
+    fn an_upgrade_loses_no_usage_and_leaves_no_other_copy() {
+        let mut connection = Connection::open_in_memory().unwrap();
+        apply(&mut connection, ..=31).unwrap();
+        connection.execute_batch(USAGE_31).unwrap();
+        let sums = |connection: &Connection, responses, tables: &str| {
+            let sql = format!("SELECT {OF_USAGE} || ' ' || SUM({responses}) FROM {tables}");
+            texts(connection, &sql)
+        };
+        let of_launches = sums(&connection, "turns", "launches");
+        assert_eq!(of_launches, ["1 3 12 4 5 13"]);
+        let of_work = sums(&connection, "turns", "executions");
+        apply(&mut connection, 32..=32).unwrap();
+        check_answers(&connection, ANSWERS_32);
+        let joined = "launch_spend AS s JOIN launches AS l ON l.id = s.launch_id";
+        assert_eq!(sums(&connection, "responses", joined), of_launches);
+        let joined = "launch_spend AS s JOIN executions AS e ON e.launch_id = s.launch_id";
+        assert_eq!(sums(&connection, "responses", joined), of_work);
+        for table in WITH_USAGE {
+            for column in ["input_tokens", "cost_usd_micros", "turns"] {
+                assert!(connection.prepare(&format!("SELECT {column} FROM {table}")).is_err());
+            }
+        }
     }
 }

@@ -35,6 +35,11 @@ pub trait Entity: Sized {
     const TABLE: &'static str;
     /// The number of columns at the beginning that are the key.
     const N_KEY: usize = 1;
+    /// The columns of another table that are read after `revision`, each with a comma before it.
+    const JOINED_COLUMNS: &'static str = "";
+    /// The join of that table. A row has at most one partner, and only `JOINED_COLUMNS` may have
+    /// the name of a column that a condition names.
+    const JOIN: &'static str = "";
 
     /// Returns the names of the columns without `revision`.
     fn columns() -> Vec<&'static str>;
@@ -43,6 +48,13 @@ pub trait Entity: Sized {
     /// # Errors
     /// A value that this program cannot have written.
     fn read(cells: &mut Cells<'_>) -> Result<Self, BoxError>;
+    /// Reads the columns of the other table into a row.
+    ///
+    /// # Errors
+    /// Those of [`Entity::read`].
+    fn read_joined(&mut self, _: &mut Cells<'_>) -> Result<(), BoxError> {
+        Ok(())
+    }
     /// Returns the values in the order of the columns.
     fn values(&self) -> Vec<Value<'_>>;
     /// Returns the number of writes of the row that this value was read from; 0 for a new one.
@@ -108,7 +120,7 @@ impl<'a> Read<'a> {
         rest: &str,
         args: &[Value<'_>],
     ) -> Result<Vec<E>, StoreError> {
-        self.rows(E::NAME, &select::<E>(rest), args, E::read)
+        self.rows(E::NAME, &select::<E>(rest), args, read::<E>)
     }
 
     /// Returns the first entity that `rest` selects.
@@ -120,7 +132,7 @@ impl<'a> Read<'a> {
         rest: &str,
         args: &[Value<'_>],
     ) -> Result<Option<E>, StoreError> {
-        self.row(E::NAME, &select::<E>(rest), args, E::read)
+        self.row(E::NAME, &select::<E>(rest), args, read::<E>)
     }
 
     /// Returns the number in the first cell of the only row of a query.
@@ -149,7 +161,14 @@ impl<'a> Read<'a> {
 }
 
 fn select<E: Entity>(rest: &str) -> String {
-    format!("SELECT {}, revision FROM {} {rest}", E::columns().join(", "), E::TABLE)
+    let columns = E::columns().join(", ");
+    format!("SELECT {columns}, revision{} FROM {} {}{rest}", E::JOINED_COLUMNS, E::TABLE, E::JOIN)
+}
+
+fn read<E: Entity>(cells: &mut Cells<'_>) -> Result<E, BoxError> {
+    let mut entity = E::read(cells)?;
+    entity.read_joined(cells)?;
+    Ok(entity)
 }
 
 impl<'a, C> Write<'a, C> {

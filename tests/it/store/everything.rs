@@ -5,8 +5,8 @@ use domain::forge::{ForgeKind, ItemKey, ItemKind};
 use domain::{Assignment, InstanceKey, Purpose, TaskStatus, Timestamp};
 use store::rows::{
     Store, accounts, agents, assignments, credentials, events, executions, forge_items,
-    launch_retention, launches, messages, notices, output_tails, pauses, projects, sessions,
-    start_histories, startable, tasks,
+    launch_retention, launch_spend, launches, messages, notices, output_tails, pauses, projects,
+    sessions, start_histories, startable, tasks,
 };
 use store::{ChatEnd, HistoryFilter, LaunchFilter, MessageFilter, Read, StoreError, TaskFilter};
 
@@ -87,6 +87,8 @@ fn answers(tx: &mut Read<'_>) -> Vec<String> {
         let chat = Assignment { project: id("p"), agent: id("a") };
         ask!(answers, messages::last_before(tx, &chat, Timestamp::from_millis(at)));
     }
+    ask!(answers, launch_spend::totals(tx));
+    ask!(answers, launch_spend::of_tasks(tx, &TASKS.map(id)));
     ask!(answers, agents::count(tx));
     ask!(answers, projects::count(tx));
     ask!(answers, notices::list_open(tx));
@@ -171,6 +173,7 @@ fn answers(tx: &mut Read<'_>) -> Vec<String> {
         ask!(answers, sessions::list_of_launch(tx, &id(launch)));
         ask!(answers, executions::list_of_launch(tx, &id(launch)));
         ask!(answers, output_tails::get(tx, &id(launch)));
+        ask!(answers, launch_spend::list_of_launch(tx, &id(launch)));
         ask!(answers, notices::list_of_launch(tx, &id(launch)));
     }
     for notice in NOTICES {

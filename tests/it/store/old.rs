@@ -5,7 +5,7 @@ use std::path::Path;
 
 use domain::{
     Account, Agent, Credential, Execution, ForgeItem, Launch, Notice, Project, Session,
-    StartHistory, Task,
+    StartHistory, Task, Usage,
 };
 use rusqlite::Connection;
 use store::rows::{events, messages, output_tails};
@@ -29,10 +29,15 @@ fn texts(path: &Path, sql: &str) -> Vec<String> {
     rows.map(Result::unwrap).collect()
 }
 
-/// Returns the columns of a table, except for the revision.
+/// The columns of launches and executions that moved to another table.
+const OF_USAGE: &str = "'input_tokens', 'output_tokens', 'cache_read_tokens', \
+    'cache_write_tokens', 'cost_usd_micros', 'turns'";
+
+/// Returns the columns of a table that stay, except for the revision.
 fn columns(path: &Path, table: &str) -> Vec<String> {
     let table = format!("pragma_table_info('{table}')");
-    texts(path, &format!("SELECT name FROM {table} WHERE name <> 'revision'"))
+    let sql = format!("SELECT name FROM {table} WHERE name NOT IN ('revision', {OF_USAGE})");
+    texts(path, &sql)
 }
 
 /// Returns these columns of all rows of a table, each row as one text.
@@ -130,7 +135,7 @@ async fn a_database_is_copied_before_its_first_migration() {
     assert_eq!(columns(&copy, "launches"), of_launches);
     assert_eq!(dump(&copy, "launches", &of_launches), before);
     let n_migrations = |path: &Path| texts(path, "SELECT description FROM _sqlx_migrations").len();
-    assert_eq!((n_migrations(&copy), n_migrations(&path)), (10, 31));
+    assert_eq!((n_migrations(&copy), n_migrations(&path)), (10, 32));
     let is_new = |name: &String| !of_launches.contains(name);
     let new: Vec<String> = columns(&path, "launches").into_iter().filter(is_new).collect();
     assert_eq!(new, ["n_tasks_created", "n_messages_created", "workspace_id", "claimed_task_id"]);
@@ -171,6 +176,44 @@ async fn an_older_database_gets_keys_and_numbers() {
     let short_ids = "SELECT id || ' ' || project_key || '-' || number FROM tasks ORDER BY id";
     let old = ["t PRJ2-1", "u PRJ-1", "v PRJ-2"];
     assert_eq!(texts(&path, short_ids), [&SHORT_IDS[..], &old].concat());
+}
+
+#[tokio::test]
+async fn launches_of_an_older_database_keep_their_usage() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state.db");
+    write(&path, WRITTEN);
+    let numbers = "id || ' ' || input_tokens || ' ' || output_tokens || ' ' || cache_read_tokens \
+        || ' ' || cache_write_tokens || ' ' || cost_usd_micros || ' ' || turns";
+    let before = texts(&path, &format!("SELECT {numbers} FROM launches ORDER BY id"));
+    let engine = open::file(&path, Settings::default()).unwrap();
+    let read = engine.read(|tx| {
+        let launches: Vec<Launch> = tx.list("ORDER BY id", &[])?;
+        let executions: Vec<Execution> = tx.list("ORDER BY id", &[])?;
+        Ok::<_, StoreError>((launches, executions))
+    });
+    let (launches, executions) = read.await.unwrap();
+    let shown = launches.iter().map(|launch| {
+        let Usage {
+            input_tokens,
+            output_tokens,
+            cache_read_tokens,
+            cache_write_tokens,
+            cost_usd_micros,
+            turns,
+            ..
+        } = launch.activity.usage;
+        format!(
+            "{} {input_tokens} {output_tokens} {cache_read_tokens} {cache_write_tokens} \
+            {cost_usd_micros} {turns}",
+            launch.id
+        )
+    });
+    assert_eq!(shown.collect::<Vec<_>>(), before);
+    for execution in executions {
+        let launch = launches.iter().find(|launch| launch.id == execution.launch).unwrap();
+        assert_eq!(execution.usage, launch.activity.usage);
+    }
 }
 
 #[tokio::test]

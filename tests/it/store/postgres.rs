@@ -91,7 +91,7 @@ fn a_deletion_that_waits_for_its_undo_is_finished() {
     open::database(&database.parsed_url(), options("first")).unwrap();
     // This is schema 28, as far as the fixture needs it.
     database.run_sql(
-        "DELETE FROM _sqlx_migrations WHERE version > 28;
+        "DELETE FROM _sqlx_migrations WHERE version > 28 AND version < 32;
          CREATE TABLE samples (minute BIGINT PRIMARY KEY NOT NULL, running BIGINT NOT NULL,
             waiting BIGINT NOT NULL, tokens BIGINT NOT NULL, cost_usd_micros BIGINT NOT NULL);
          ALTER TABLE pauses DROP COLUMN file;
@@ -107,6 +107,36 @@ fn a_deletion_that_waits_for_its_undo_is_finished() {
         assert_eq!(database.run_sql(sql), rows.trim_end(), "{sql}");
     }
     let old = "SELECT COUNT(*) FROM pg_tables WHERE tablename IN ('deletions', 'samples')";
+    assert_eq!(database.run_sql(old), "0");
+}
+
+#[test]
+fn usage_of_an_older_database_moves_to_the_days_of_launches() {
+    let Some(database) = database() else { return };
+    open::database(&database.parsed_url(), options("first")).unwrap();
+    // This is schema 31, as far as the fixture needs it.
+    let columns = [
+        "input_tokens",
+        "output_tokens",
+        "cache_read_tokens",
+        "cache_write_tokens",
+        "cost_usd_micros",
+        "turns",
+    ];
+    let columns = columns.map(|name| format!("ADD COLUMN {name} BIGINT NOT NULL DEFAULT 0"));
+    let columns = columns.join(", ");
+    database.run_sql(&format!(
+        "DELETE FROM _sqlx_migrations WHERE version = 32; DROP TABLE launch_spend;
+         ALTER TABLE launches {columns}; ALTER TABLE executions {columns}"
+    ));
+    database.run_sql(include_str!("../../fixtures/store/usage_31.sql"));
+    open::database(&database.parsed_url(), options("second")).unwrap();
+    for answer in include_str!("../../fixtures/store/usage_31.expected").split("\n\n") {
+        let (sql, rows) = answer.split_once('\n').unwrap();
+        assert_eq!(database.run_sql(sql), rows.trim_end(), "{sql}");
+    }
+    let old = "SELECT COUNT(*) FROM information_schema.columns \
+        WHERE column_name IN ('turns', 'input_tokens') AND table_name <> 'launch_spend'";
     assert_eq!(database.run_sql(old), "0");
 }
 

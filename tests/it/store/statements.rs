@@ -18,17 +18,18 @@ use domain::event::NewEvent;
 use domain::launch::Outcome;
 use domain::notice::WorkChange;
 use domain::repeat::Content;
+use domain::spend::{Day, Register};
 use domain::{
     Account, Agent, AttentionId, Credential, Execution, ForgeItem, Launch, LaunchState, Notice,
-    Project, Purpose, Removable, Session, StartHistory, Task, TaskStatus,
+    Project, Purpose, Removable, Session, StartHistory, Task, TaskStatus, Usage,
 };
 use futures::FutureExt as _;
 use store::rows::project_keys::{self, KeyRecord};
 use store::rows::{
     Context, Transaction, accounts, agents, assignments, attention, checks, comments,
     creation_digests, credentials, deletions, events, executions, forge_items, launch_retention,
-    launches, messages, notices, output_tails, pauses, projects, sessions, start_histories,
-    startable, tasks, workspaces,
+    launch_spend, launches, messages, notices, output_tails, pauses, projects, sessions,
+    start_histories, startable, tasks, workspaces,
 };
 use store::{
     ArchivedTasks, BoxError, Cells, ChatEnd, Engine, Entity, HistoryFilter, LaunchEnd,
@@ -210,6 +211,10 @@ fn changes(bed: &Bed) {
     bed.write("messages", |tx| messages::add(tx, &message("m", "a", "p")));
     bed.write("comments", |tx| comments::add(tx, &task("t", "p", None), &comment("c", "t")));
     bed.write("output_tails", |tx| output_tails::put(tx, &id("l1"), "tail"));
+    bed.write("launch_spend", |tx| {
+        let usage = Usage { turns: 1, ..Usage::default() };
+        launch_spend::raise(tx, &id("l1"), Register { day: Day::from_number(7), usage })
+    });
     bed.write("attention", |tx| {
         let item: AttentionId = id("att_1");
         let until = Some(at(9));
@@ -315,7 +320,6 @@ fn questions(bed: &Bed) {
     });
     bed.read("executions", |tx| {
         executions::list_of_launches(tx, &[id("l1"), id("l2")])?;
-        executions::list_usage(tx, &[id("t")])?;
         Ok((executions::list_of_task(tx, &id("t"))?, executions::list_of_launch(tx, &id("l1"))?))
     });
     bed.read("forge_items", |tx| {
@@ -338,9 +342,15 @@ fn questions(bed: &Bed) {
         for change in work_changes() {
             launches::list_concerned(tx, &change)?;
         }
-        launches::list_ended_since(tx, at(1))?;
-        launches::usage_since(tx, &id("p"), at(1))?;
-        launches::totals(tx)
+        launches::list_ended_since(tx, at(1))
+    });
+    bed.read("launch_spend", |tx| {
+        launch_spend::of_project_since(tx, &id("p"), at(1))?;
+        launch_spend::of_tasks(tx, &[id("t")])?;
+        for since in [None, Some(Day::from_number(7))] {
+            launch_spend::read_all(tx, since, |_, _| {})?;
+        }
+        launch_spend::totals(tx)
     });
     bed.read("messages", |tx| {
         messages::get(tx, &id("m"))?;

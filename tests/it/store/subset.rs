@@ -4,9 +4,10 @@
 use std::collections::BTreeMap;
 
 use domain::launch::Outcome;
-use domain::{Activity, Launch, LaunchState, Usage};
+use domain::spend::{Day, Register};
+use domain::{Launch, LaunchId, LaunchState, Usage};
 use futures::FutureExt as _;
-use store::rows::launches;
+use store::rows::{Context, launch_spend};
 use store::{StoreError, open};
 
 use super::rows::{at, launch};
@@ -434,17 +435,17 @@ fn the_schema_has_keys_without_null_and_types_that_both_engines_know() {
 async fn a_sum_beyond_64_bits_is_the_greatest_number_and_no_error() {
     let engine = open::memory().unwrap();
     let totals: Result<_, StoreError> = engine
-        .write(|tx| {
+        .write_with(Context::new(at(1), "unique".to_owned(), None), |tx| {
             let state = LaunchState::Ended { outcome: Outcome::Completed, at: at(i64::MAX) };
             let most = u64::try_from(i64::MAX).unwrap();
             let usage = Usage { input_tokens: most, turns: 1, ..Usage::default() };
-            let activity = Activity { usage, ..Activity::default() };
             for name in ["l1", "l2", "l3"] {
-                let (state, activity) = (state.clone(), activity.clone());
-                let started_at = Some(at(0));
-                tx.put(&Launch { state, activity, started_at, ..launch(name, "a", "p") })?;
+                let (state, started_at) = (state.clone(), Some(at(0)));
+                tx.put(&Launch { state, started_at, ..launch(name, "a", "p") })?;
+                let of: LaunchId = name.parse().unwrap();
+                launch_spend::raise(tx, &of, Register { day: Day::from_number(7), usage })?;
             }
-            launches::totals(tx)
+            launch_spend::totals(tx)
         })
         .await;
     let totals = totals.unwrap();

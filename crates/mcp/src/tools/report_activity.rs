@@ -57,6 +57,7 @@ impl From<Input> for Activity {
                 cache_write_tokens: input.cache_write_tokens,
                 cost_usd_micros: input.cost_usd_micros,
                 turns: input.turns,
+                ..Usage::default()
             },
             progress: input.progress,
             failure: input

@@ -7,11 +7,12 @@ use domain::chat::after_end;
 use domain::event::NewEvent;
 use domain::launch::{LaunchEvent, StopReason, Verdict};
 use domain::session::SessionEndReason;
+use domain::spend::{Day, Register};
 use domain::{Launch, LaunchId, LaunchState, Outcome, Purpose, Timestamp};
 use machine::crash_point::{self, CrashPoint};
 use runtime::telemetry::counters;
 use store::StoreError;
-use store::rows::{Transaction, executions, launches, start_histories, startable};
+use store::rows::{Transaction, executions, launch_spend, launches, start_histories, startable};
 
 use super::accounts;
 use crate::chats::agents as chat;
@@ -87,6 +88,12 @@ impl Inputs {
             let heard = self.heard.clone();
             tx.after_commit(move || heard.note_end(&launch));
         }
+        if after.activity.usage != before.activity.usage {
+            let day = self.heard.activities.register_of(&after.id).map(|newest| newest.day);
+            let day = day.unwrap_or_else(|| Day::of(tx.now()));
+            let report = Register { day, usage: after.activity.usage };
+            launch_spend::raise(tx, &after.id, report)?;
+        }
         launches::put(tx, &after)
     }
 
@@ -104,8 +111,7 @@ impl Inputs {
                 let mut execution = before.clone();
                 execution.ended_at = execution.ended_at.or(Some(at));
                 execution.outcome = Some(outcome.clone());
-                (execution.usage, execution.failure) =
-                    (launch.activity.usage, launch.activity.failure);
+                execution.failure = launch.activity.failure;
                 executions::put(tx, Some(&before), &execution)?;
             }
         }

@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard};
 use domain::totals::{Totals, of_ended};
 use domain::{Launch, Usage};
 use machine::locks::lock;
-use store::rows::launches;
+use store::rows::launch_spend;
 
 use super::Launches;
 use crate::ServiceError;
@@ -37,7 +37,7 @@ impl TotalsBoard {
 impl Launches {
     /// Counts the launches of the store. Called once, before a launch can end.
     pub async fn count_ended_launches(&self) -> Result<(), ServiceError> {
-        let kept = self.core.read(|tx| Ok(launches::totals(tx)?)).await?;
+        let kept = self.core.read(|tx| Ok(launch_spend::totals(tx)?)).await?;
         *self.heard.totals.lock() = kept.into_iter().collect();
         Ok(())
     }

@@ -1,13 +1,13 @@
 //! Executions: the work of one launch on one task.
 
-use crate::{Cells, HistoryFilter, Read, StoreError};
+use crate::{HistoryFilter, Read, StoreError};
 use domain::event::NewEvent;
 use domain::id::ExecutionId;
 use domain::{Execution, Failure, InstanceKey, LaunchId, Outcome, TaskId, Usage};
 
 use super::Transaction;
-use super::filter::{Filter, pages_of_ids};
-use super::record::{Record, entity};
+use super::filter::Filter;
+use super::record::entity;
 
 entity! {
     Execution in "executions" called "execution" {
@@ -26,6 +26,7 @@ entity! {
         usage: Usage;
         failure: Option<Failure>;
     }
+    with usage of "executions.launch_id" in usage;
 }
 
 /// Returns the work on a task, the newest first.
@@ -35,7 +36,7 @@ pub fn list_of_task(tx: &mut Read<'_>, task: &TaskId) -> Result<Vec<Execution>, 
 
 /// Returns the work of a launch, the newest first.
 pub fn list_of_launch(tx: &mut Read<'_>, launch: &LaunchId) -> Result<Vec<Execution>, StoreError> {
-    tx.list("WHERE launch_id = ?1 ORDER BY started_at DESC, id DESC", &[launch.into()])
+    tx.list("WHERE executions.launch_id = ?1 ORDER BY started_at DESC, id DESC", &[launch.into()])
 }
 
 /// Returns the work of these launches, the newest first.
@@ -47,23 +48,8 @@ pub fn list_of_launches(
         return Ok(Vec::new());
     }
     let mut filter = Filter::default();
-    filter.among("launch_id", launches);
+    filter.among("executions.launch_id", launches);
     filter.list(tx, "ORDER BY started_at DESC, id DESC")
-}
-
-/// Returns the usage of the ended work on these tasks.
-pub fn list_usage(tx: &mut Read<'_>, tasks: &[TaskId]) -> Result<Vec<(TaskId, Usage)>, StoreError> {
-    let sql = "SELECT task_id, input_tokens, output_tokens, cache_read_tokens, \
-        cache_write_tokens, cost_usd_micros, turns FROM executions";
-    let mut found = Vec::new();
-    for page in pages_of_ids(tasks) {
-        let mut filter = Filter::default();
-        filter.among("task_id", page);
-        filter.also("ended_at IS NOT NULL");
-        let read = |cells: &mut Cells<'_>| Ok((cells.get()?, Usage::read(cells)?));
-        found.extend(filter.rows(tx, "execution", sql, "", read)?);
-    }
-    Ok(found)
 }
 
 /// Returns executions of a filter, the newest first.
@@ -75,7 +61,7 @@ pub fn list(
     if let Some(task) = &wanted.task {
         filter.is("task_id", task);
     }
-    filter.owner(wanted);
+    filter.owner("executions", wanted);
     if wanted.only_open {
         filter.also("ended_at IS NULL");
     }

@@ -121,8 +121,9 @@ impl<'a> Filter<'a> {
         self.conditions.push(condition.into());
     }
 
-    /// Adds the conditions that launches, sessions and executions have in common.
-    pub(super) fn owner<Id>(&mut self, wanted: &'a HistoryFilter<Id>) {
+    /// Adds the conditions that launches, sessions and executions have in common. A table that is
+    /// joined with `table` may have a `launch_id`, too.
+    pub(super) fn owner<Id>(&mut self, table: &str, wanted: &'a HistoryFilter<Id>) {
         if let Some(agent) = &wanted.agent {
             self.is("agent_id", agent);
         }
@@ -130,7 +131,7 @@ impl<'a> Filter<'a> {
             self.is("project_id", project);
         }
         if let Some(launch) = &wanted.launch {
-            self.is("launch_id", launch);
+            self.is(&format!("{table}.launch_id"), launch);
         }
     }
 
@@ -154,7 +155,7 @@ impl<'a> Filter<'a> {
         name: &'static str,
         start: &str,
         rest: &str,
-        read: fn(&mut Cells<'_>) -> Result<T, BoxError>,
+        read: impl FnMut(&mut Cells<'_>) -> Result<T, BoxError>,
     ) -> Result<Vec<T>, StoreError> {
         tx.rows(name, &format!("{start} WHERE {} {rest}", self.joined()), &self.args, read)
     }

@@ -9,16 +9,16 @@ use domain::event::NewEvent;
 use domain::launch::{ExitStatus, StopReason};
 use domain::notice::WorkChange;
 use domain::secret::TokenHash;
-use domain::totals::{EndedLaunch, Total, TotalKey, Totals};
+use domain::totals::EndedLaunch;
 use domain::{
-    Activity, AgentId, Failure, InstanceKey, Launch, LaunchId, LaunchState, Outcome, ProjectId,
-    Purpose, SessionId, TaskStatus, Timestamp, Usage,
+    Activity, AgentId, Failure, InstanceKey, Launch, LaunchId, LaunchState, Outcome, Purpose,
+    SessionId, TaskStatus, Timestamp, Usage,
 };
 
 use super::audit::plain;
 use super::filter::{self, Filter};
 use super::record::{Record, entity, record};
-use super::{Transaction, Wake};
+use super::{Transaction, Wake, launch_spend};
 
 entity! {
     Launch in "launches" called "launch" {
@@ -48,6 +48,7 @@ entity! {
         "purpose" = plain(launch.key.purpose);
         "state" = plain(launch.state.as_str());
     }
+    with usage of "launches.id" in activity.usage;
 }
 
 record! {
@@ -220,12 +221,13 @@ pub fn list(tx: &mut Read<'_>, wanted: &LaunchFilter) -> Result<Vec<Launch>, Sto
 pub fn list_ends(tx: &mut Read<'_>, wanted: &LaunchFilter) -> Result<Vec<EndedLaunch>, StoreError> {
     let mut filter = filter_of(wanted);
     filter.also("state = 'ended' AND outcome IS NOT NULL");
-    let sql = "SELECT claimed_at, outcome, cost_usd_micros FROM launches";
-    filter.rows(tx, "launch", sql, "", |cells| {
+    let join = launch_spend::newest_of!("launches.id");
+    let sql = format!("SELECT claimed_at, outcome, s.cost_usd_micros FROM launches {join}");
+    filter.rows(tx, "launch", &sql, "", |cells| {
         Ok(EndedLaunch {
             claimed_at: cells.get()?,
             is_bad: Outcome::BAD.contains(&cells.get::<&str>()?),
-            cost_usd_micros: cells.get()?,
+            cost_usd_micros: cells.get::<Option<_>>()?.unwrap_or_default(),
         })
     })
 }
@@ -277,49 +279,12 @@ pub fn list_ended_since(tx: &mut Read<'_>, since: Timestamp) -> Result<Vec<Launc
     tx.list(rest, &[since.into()])
 }
 
-/// Returns the usage of the launches of a project that ended at this time or later.
-pub fn usage_since(
-    tx: &mut Read<'_>,
-    project: &ProjectId,
-    since: Timestamp,
-) -> Result<Usage, StoreError> {
-    let sql = "SELECT input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, \
-        cost_usd_micros, turns FROM launches \
-        WHERE state = 'ended' AND ended_at >= ?1 AND project_id = ?2";
-    let all = tx.rows("launch", sql, &[since.into(), project.into()], Usage::read)?;
-    Ok(all.into_iter().fold(Usage::default(), Usage::plus))
-}
-
-/// Returns the sums over all ended launches.
-pub fn totals(tx: &mut Read<'_>) -> Result<Vec<(TotalKey, Total)>, StoreError> {
-    let mut totals = Totals::default();
-    tx.rows("launch", ENDED, &[], |cells| {
-        let key = TotalKey {
-            ai_type: cells.get()?,
-            agent: cells.get()?,
-            project: cells.get()?,
-            outcome: cells.get()?,
-        };
-        let started_at = cells.get::<Option<_>>()?;
-        let ended_at = cells.get()?;
-        totals.add(key, Total::of_one(started_at, ended_at, Usage::read(cells)?));
-        Ok(())
-    })?;
-    Ok(totals.into_iter().collect())
-}
-
-/// Selects the single rows, because the engines answer a sum beyond 64 bits with an error.
-const ENDED: &str = "\
-    SELECT ai_type, agent_id, project_id, outcome, started_at, ended_at, input_tokens, \
-        output_tokens, cache_read_tokens, cache_write_tokens, cost_usd_micros, turns \
-    FROM launches WHERE state = 'ended'";
-
-/// Forgets an ended launch with its sessions, notices, executions, checks and kept output. An open one
-/// stays as it is.
+/// Forgets an ended launch with its sessions, notices, executions, checks, usage and kept output.
+/// An open one stays as it is.
 pub fn forget(tx: &mut Transaction<'_>, id: &LaunchId) -> Result<(), StoreError> {
     const IT: &str = "FROM launches WHERE id = ?1 AND state = 'ended'";
     // Its rows in other tables go first; the condition keeps those of an open launch.
-    for table in ["sessions", "notices", "executions", "checks", "output_tails"] {
+    for table in ["sessions", "notices", "executions", "checks", "launch_spend", "output_tails"] {
         let sql = format!("DELETE FROM {table} WHERE launch_id = ?1 AND EXISTS (SELECT 1 {IT})");
         tx.execute(&sql, &[id.into()])?;
     }

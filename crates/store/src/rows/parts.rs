@@ -13,14 +13,19 @@ record! {
     }
 }
 
-record! {
-    Usage {
-        input_tokens;
-        output_tokens;
-        cache_read_tokens;
-        cache_write_tokens;
-        cost_usd_micros;
-        turns;
+/// Rows have no columns for usage. `with usage of` reads it from `launch_spend`, which only a
+/// report changes.
+impl Record for Usage {
+    fn columns() -> Vec<&'static str> {
+        Vec::new()
+    }
+
+    fn read(_: &mut Cells<'_>) -> Result<Self, BoxError> {
+        Ok(Self::default())
+    }
+
+    fn values(&self) -> Vec<Value<'_>> {
+        Vec::new()
     }
 }
 

@@ -12,6 +12,7 @@
 //!     also audited |execution| {           // values that are not those of one column
 //!         "purpose" = plain(execution.key.purpose);
 //!     }
+//!     with usage of "executions.launch_id" in usage; // a field that `launch_spend` fills
 //! }
 //! ```
 //!
@@ -73,11 +74,24 @@ macro_rules! entity {
             )+
         }
         $(also audited |$it:ident| { $($shown:literal = $value:expr;)+ })?
+        $(with usage of $launch:literal in $($place:ident).+;)?
     ) => {
         impl $crate::Entity for $Entity {
             const NAME: &'static str = $name;
             const TABLE: &'static str = $table;
             $(const N_KEY: usize = $n_key;)?
+            $(
+                const JOINED_COLUMNS: &'static str = $crate::rows::launch_spend::USAGE_AFTER_OTHERS;
+                const JOIN: &'static str = $crate::rows::launch_spend::newest_of!($launch);
+
+                fn read_joined(
+                    &mut self,
+                    cells: &mut $crate::Cells<'_>,
+                ) -> Result<(), $crate::BoxError> {
+                    self.$($place).+ = $crate::rows::launch_spend::read_usage(cells)?;
+                    Ok(())
+                }
+            )?
 
             $crate::rows::record::methods! {
                 [revision] $($field $(: $Part)? $(= $column)? $(as $form)?;)+

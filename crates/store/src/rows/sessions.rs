@@ -76,7 +76,7 @@ pub fn list(
         return Ok(Vec::new());
     }
     let mut filter = Filter::default();
-    filter.owner(wanted);
+    filter.owner("sessions", wanted);
     if wanted.only_open {
         filter.also("ended_at IS NULL");
     }

@@ -85,6 +85,7 @@ const fn one_turn() -> Usage {
         cache_write_tokens: 0,
         cost_usd_micros: 0,
         turns: 1,
+        is_estimated: false,
     }
 }
 

@@ -71,6 +71,7 @@ fn usage(part: &Value) -> Usage {
         cache_write_tokens: number(&tokens["cache"]["write"]),
         cost_usd_micros: micros(&part["cost"]),
         turns: 1,
+        ..Usage::default()
     }
 }
 

@@ -56,6 +56,7 @@ fn each_family_tells_what_a_task_took() {
         cache_write_tokens,
         cost_usd_micros,
         turns,
+        is_estimated: false,
     };
     check("claude", usage(3, 342, 100, 200, 20, 12_346));
     check("codex", usage(4, 170, 70, 120, 10, 0));
