@@ -46,6 +46,7 @@ mod results;
 mod run;
 mod screen;
 mod session;
+mod spend;
 mod status;
 mod stop;
 mod store;
@@ -237,6 +238,8 @@ enum Question {
     /// List executions: what agents did for tasks
     #[command(subcommand)]
     Execution(execution::ExecutionCommand),
+    /// Sum what agents used by task, agent, project, provider, day or month
+    Spend(spend::SpendArguments),
     /// List notices: what agents were told while they worked
     #[command(subcommand)]
     Notice(notice::NoticeCommand),
@@ -422,6 +425,7 @@ fn ask(question: Question, paths: &Paths, environment: &Environment) -> Result<(
             Question::Task(task) => task.run(&client, environment).await,
             Question::Session(session) => session.run(&client).await,
             Question::Execution(execution) => execution.run(&client).await,
+            Question::Spend(spend) => spend.print(&client).await,
             Question::Notice(notice) => notice.run(&client).await,
             Question::Events(events) => while_read(events.print(&client)).await,
             Question::Project(project) => project.run(&client, environment).await,

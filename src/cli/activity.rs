@@ -7,7 +7,7 @@ use domain::Timestamp;
 /// The longest progress text in a table, in characters. `--json` has the whole text.
 const MAX_PROGRESS: usize = 60;
 
-/// Returns the usage as text, such as `12 turns, 34.5k tokens, $0.12`.
+/// Returns the usage as text, such as `12 turns, 34.5k tokens, $0.12` or `2 turns, estimated`.
 pub(super) fn used(usage: Option<&UsageBody>) -> String {
     let Some(usage) = usage else {
         return "-".to_owned();
@@ -19,13 +19,15 @@ pub(super) fn used(usage: Option<&UsageBody>) -> String {
         cache_read_tokens,
         cache_write_tokens,
         cost_usd_micros,
+        estimated,
     } = *usage;
     let tokens = [input_tokens, output_tokens, cache_read_tokens, cache_write_tokens];
     let tokens = tokens.into_iter().fold(0, u64::saturating_add);
     let turns = (turns > 0).then(|| format!("{turns} turn{}", if turns == 1 { "" } else { "s" }));
     let tokens = (tokens > 0).then(|| format!("{} tokens", rounded(tokens)));
     let cost = cost_usd_micros.map(dollars);
-    [turns, tokens, cost].into_iter().flatten().collect::<Vec<_>>().join(", ")
+    let estimated = estimated.then(|| "estimated".to_owned());
+    [turns, tokens, cost, estimated].into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
 /// Returns the last progress of the agent, after the failure that it met.
@@ -98,5 +100,7 @@ mod tests {
             "12 turns, 1.9M tokens, $1.23",
         );
         check(Usage { cost_usd_micros: 1300, ..Usage::default() }, "$0.0013");
+        let estimated = Usage { turns: 2, is_estimated: true, ..Usage::default() };
+        check(estimated, "2 turns, estimated");
     }
 }

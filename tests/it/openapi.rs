@@ -183,6 +183,7 @@ fn what_is_answered_is_as_described() {
         ("/sessions", "/sessions".to_owned()),
         ("/sessions/{id}", format!("/sessions/{session}")),
         ("/executions", "/executions".to_owned()),
+        ("/spend", "/spend?by=agent&since=2026-11-30".to_owned()),
         ("/notices", "/notices".to_owned()),
         ("/completions", "/completions?kind=task&text=PRJ-".to_owned()),
         ("/settings", "/settings".to_owned()),

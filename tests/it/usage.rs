@@ -262,6 +262,31 @@ fn a_coordinator_elsewhere_tells_its_server() {
 }
 
 #[test]
+fn what_agents_used_is_summed_while_they_work_and_after_a_restart() {
+    let mut daemon = printing("claude.jsonl", &["report:success"]);
+    until_used(&daemon);
+    let check = |daemon: &Daemon| {
+        for (by, key) in
+            [("task", "tsk"), ("agent", "agt"), ("project", "prj"), ("provider", "claude")]
+        {
+            let sums = daemon.json(&["spend", "--by", by]);
+            assert_eq!(sums, json!([{ "key": key, "usage": claude_usage() }]), "{by}");
+        }
+    };
+    check(&daemon);
+    go_on(&daemon);
+    check(&daemon);
+    daemon.kill();
+    daemon.start();
+    check(&daemon);
+    let shown = daemon.done(&["spend", "--by", "month"]);
+    assert!(shown.contains("3 turns, 662 tokens, $0.01"), "{shown}");
+    assert_eq!(daemon.json(&["spend", "--by", "day", "--since", "2999-01-01"]), json!([]));
+    let said = daemon.cli(&["spend", "--by", "day", "--since", "yesterday"]);
+    assert!(said.code == 2 && said.stderr.contains("expected a day such as"), "{said:?}");
+}
+
+#[test]
 fn totals_of_launches_are_shown_and_survive_a_restart() {
     let mut daemon = printing("claude.jsonl", &["report:success"]);
     until_used(&daemon);

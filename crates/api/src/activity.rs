@@ -32,6 +32,9 @@ pub struct UsageBody {
     /// The cost in millionths of a US dollar; absent if the agent does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_usd_micros: Option<u64>,
+    /// True if a part is an estimate, because no source reported it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub estimated: bool,
 }
 
 /// A failure with its class.
@@ -67,6 +70,7 @@ impl UsageBody {
             cache_read_tokens: usage.cache_read_tokens,
             cache_write_tokens: usage.cache_write_tokens,
             cost_usd_micros: Some(usage.cost_usd_micros).filter(|cost| *cost > 0),
+            estimated: usage.is_estimated,
         })
     }
 }

@@ -35,6 +35,7 @@ pub mod projects;
 pub mod removals;
 pub mod sessions;
 pub mod settings;
+pub mod spend;
 pub mod status;
 pub mod store;
 pub mod tasks;

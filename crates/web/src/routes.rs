@@ -24,6 +24,7 @@ mod projects;
 mod removals;
 mod sessions;
 mod settings;
+mod spend;
 pub mod status;
 mod store;
 mod tasks;
@@ -70,6 +71,7 @@ pub(super) fn api() -> Api {
         .merge(launches::routes())
         .merge(sessions::routes())
         .merge(executions::routes())
+        .merge(spend::routes())
         .merge(notices::routes())
         .merge(events::routes())
         .merge(forge::routes())

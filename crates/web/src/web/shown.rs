@@ -69,10 +69,11 @@ impl fmt::Display for ShownDuration {
     }
 }
 
-/// Returns the cost in US dollars; `None` if there is none.
+/// Returns the cost in US dollars, with a mark if it is an estimate; `None` if there is none.
 pub(super) fn cost_of(usage: &Usage) -> Option<String> {
     let cents = usage.cost_usd_micros.div_ceil(10_000);
-    (cents > 0).then(|| format!("${}.{:02}", cents / 100, cents % 100))
+    let about = if usage.is_estimated { "≈ " } else { "" };
+    (cents > 0).then(|| format!("{about}${}.{:02}", cents / 100, cents % 100))
 }
 
 /// A number in its shortest form: `950`, `61k`, `1.2M`.
@@ -470,5 +471,7 @@ mod tests {
         assert_eq!(shown(0), None);
         assert_eq!(shown(1).as_deref(), Some("$0.01"));
         assert_eq!(shown(12_340_000).as_deref(), Some("$12.34"));
+        let estimated = Usage { cost_usd_micros: 1, is_estimated: true, ..Usage::default() };
+        assert_eq!(cost_of(&estimated).as_deref(), Some("≈ $0.01"));
     }
 }
