@@ -263,8 +263,8 @@ fn words(fact: OutputFact) -> Option<String> {
             Some(format!("! {class} until {at}"))
         }
         OutputFact::Failed(Failure { class, resets_at: None }) => Some(format!("! {class}")),
-        OutputFact::Total { usage, .. } => {
-            Some(format!("= {}", used(UsageBody::of(usage).as_ref())))
+        OutputFact::Total { totals, .. } => {
+            Some(format!("= {}", used(UsageBody::of(totals.of_new_conversation()).as_ref())))
         }
         OutputFact::Printed(_)
         | OutputFact::Step { .. }

@@ -43,6 +43,17 @@ pub struct Usage {
 }
 
 impl Usage {
+    /// The greatest usage that can be counted.
+    pub const MOST: Self = Self {
+        input_tokens: u64::MAX,
+        output_tokens: u64::MAX,
+        cache_read_tokens: u64::MAX,
+        cache_write_tokens: u64::MAX,
+        cost_usd_micros: u64::MAX,
+        turns: u64::MAX,
+        is_estimated: false,
+    };
+
     pub fn is_none(&self) -> bool {
         *self == Self::default()
     }
@@ -199,6 +210,27 @@ impl Mark {
     }
 }
 
+/// What a CLI counted. Each CLI tells one of the two, or some numbers in one and some in the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Totals {
+    /// The usage of this process.
+    pub process: Usage,
+    /// The usage of the whole conversation, including the processes before this one.
+    pub whole: Usage,
+}
+
+impl Totals {
+    /// Returns the total of a conversation that began with this process.
+    pub fn of_new_conversation(self) -> Usage {
+        self.process.at_least(self.whole)
+    }
+
+    fn at_least(self, other: Self) -> Self {
+        let process = self.process.at_least(other.process);
+        Self { process, whole: self.whole.at_least(other.whole) }
+    }
+}
+
 /// One fact that a line of output tells.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OutputFact {
@@ -217,7 +249,7 @@ pub enum OutputFact {
     /// The usage of a session until now, for all its steps together.
     Total {
         session: Mark,
-        usage: Usage,
+        totals: Totals,
     },
     Failed(Failure),
     /// The model's service refuses the agent's login, and further attempts of the CLI will not
@@ -227,27 +259,23 @@ pub enum OutputFact {
     Recovered,
 }
 
-/// The sums over the output of one agent. Its usage does not depend on the order in which steps and
-/// totals are told, nor on their repetition. Progress and failure are the last ones told. A plain
-/// line is the progress of an agent that does not tell what it does.
+/// The sums over what one agent's CLI tells, in its output and in the transcript that it keeps.
+///
+/// Usage does not depend on the order in which steps and totals are told, nor on their repetition.
+/// The two sources have different ids for the same answer. So they are never added to each other:
+/// the greater of each number counts. Progress and failure are the last ones told. A plain line is
+/// the progress of an agent that does not tell what it does.
 #[derive(Debug, Clone, Default)]
 pub struct Tally {
-    steps: BTreeMap<(Mark, Mark), Usage>,
-    /// The keys of `steps` in the order in which they came.
-    order: VecDeque<(Mark, Mark)>,
-    sessions: BTreeMap<Mark, SessionTally>,
+    output: SourceTally,
+    transcript: SourceTally,
+    /// What the conversation had used when the process began.
+    before: Usage,
     progress: Option<String>,
     /// The last plain line.
     printed: Option<String>,
     failure: Option<Failure>,
     is_login_refused: bool,
-}
-
-#[derive(Debug, Clone, Copy, Default)]
-struct SessionTally {
-    total: Usage,
-    /// The sum of all steps of the session, including those that are not kept apart any more.
-    steps: Usage,
 }
 
 impl Tally {
@@ -257,10 +285,10 @@ impl Tally {
             OutputFact::Did(text) => self.progress = Some(one_line(&text, MAX_PROGRESS)),
             OutputFact::Got(_) => {}
             OutputFact::Printed(text) => self.printed = Some(one_line(&text, MAX_PROGRESS)),
-            OutputFact::Step { session, step, usage } => self.add_step(session, step, usage),
-            OutputFact::Total { session, usage } => {
-                let session = self.session(session);
-                session.total = session.total.at_least(usage);
+            OutputFact::Step { session, step, usage } => self.output.add_step(session, step, usage),
+            OutputFact::Total { session, totals } => {
+                let session = self.output.session(session);
+                session.totals = session.totals.at_least(totals);
             }
             OutputFact::Failed(failure) => self.failure = Some(failure.after(self.failure)),
             OutputFact::LoginRefused => self.is_login_refused = true,
@@ -269,10 +297,15 @@ impl Tally {
         self
     }
 
+    /// Sets what the conversation had used when the process began. Totals of the conversation count
+    /// above that. `None` if it is not known: they do not count then.
+    pub fn set_before(&mut self, before: Option<Usage>) {
+        self.before = before.unwrap_or(Usage::MOST);
+    }
+
     pub fn activity(&self) -> Activity {
-        let sessions = self.sessions.values().map(|session| session.total.at_least(session.steps));
         Activity {
-            usage: sessions.fold(Usage::default(), Usage::plus),
+            usage: self.output.usage(self.before).at_least(self.transcript.usage(self.before)),
             progress: self.progress.as_ref().or(self.printed.as_ref()).cloned(),
             failure: self.failure,
         }
@@ -281,6 +314,33 @@ impl Tally {
     /// Returns whether it is certain that the agent cannot reach its model with this login.
     pub const fn is_login_refused(&self) -> bool {
         self.is_login_refused
+    }
+}
+
+/// The usage that one source tells.
+#[derive(Debug, Clone, Default)]
+struct SourceTally {
+    steps: BTreeMap<(Mark, Mark), Usage>,
+    /// The keys of `steps` in the order in which they came.
+    order: VecDeque<(Mark, Mark)>,
+    sessions: BTreeMap<Mark, SessionTally>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct SessionTally {
+    totals: Totals,
+    /// The sum of all steps of the session, including those that are not kept apart any more.
+    steps: Usage,
+}
+
+impl SourceTally {
+    /// Returns the usage in all sessions. `before` does not count of the whole conversations.
+    fn usage(&self, before: Usage) -> Usage {
+        let sessions = self.sessions.values().map(|session| {
+            let Totals { process, whole } = session.totals;
+            process.at_least(whole.less(before)).at_least(session.steps)
+        });
+        sessions.fold(Usage::default(), Usage::plus)
     }
 
     fn add_step(&mut self, session: Mark, step: Mark, usage: Usage) {

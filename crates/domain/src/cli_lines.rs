@@ -5,6 +5,7 @@
 use serde_json::Value;
 
 use super::Usage;
+use super::activity::Totals;
 
 /// CLIs that print lines of the same form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,28 +56,47 @@ pub fn claude_answer(usage: &Value) -> Usage {
     }
 }
 
-/// Returns the total in a `result` of claude or qwen. The sums of the models may be more than the
-/// main model used.
-pub fn claude_total(line: &Value) -> Usage {
-    let models = line["modelUsage"].as_object().into_iter().flat_map(|models| models.values());
-    let of_models = models.fold(Usage::default(), |sum, model| {
+/// Returns the totals in a `result` of claude or qwen. claude tells the usage of this process, and
+/// of the whole conversation its cost and the sums of its models, which may be more than the main
+/// model used. Newer ones tell these sums since their last result, too, which is this process. qwen
+/// tells the usage of the whole conversation.
+pub fn claude_totals(line: &Value) -> Totals {
+    let usage = claude_answer(&line["usage"]);
+    let is_qwen = !line["usage"]["total_tokens"].is_null();
+    let (process, whole) =
+        if is_qwen { (Usage::default(), usage) } else { (usage, Usage::default()) };
+    let models = claude_models(&line["model_usage_since_last_result"]);
+    Totals {
+        process: Usage { turns: number(&line["num_turns"]), ..process.at_least(models) },
+        whole: Usage {
+            cost_usd_micros: micros(&line["total_cost_usd"]),
+            ..whole.at_least(claude_models(&line["modelUsage"]))
+        },
+    }
+}
+
+/// Returns the sum over the models in a `modelUsage` of claude, with its cost.
+fn claude_models(usage: &Value) -> Usage {
+    let models = usage.as_object().into_iter().flat_map(|models| models.values());
+    models.fold(Usage::default(), |sum, model| {
         sum.plus(Usage {
             input_tokens: number(&model["inputTokens"]),
             output_tokens: number(&model["outputTokens"]),
             cache_read_tokens: number(&model["cacheReadInputTokens"]),
             cache_write_tokens: number(&model["cacheCreationInputTokens"]),
+            cost_usd_micros: micros(&model["costUSD"]),
             ..Usage::default()
         })
-    });
-    Usage {
-        cost_usd_micros: micros(&line["total_cost_usd"]),
-        turns: number(&line["num_turns"]),
-        ..claude_answer(&line["usage"]).at_least(of_models)
-    }
+    })
 }
 
-/// Returns the total of a thread of codex, which counts tokens of the cache as input, too.
-pub fn codex_total(usage: &Value) -> Usage {
+/// Returns the total of a thread of codex, which is the whole conversation.
+pub fn codex_total(usage: &Value) -> Totals {
+    Totals { whole: codex_usage(usage), ..Totals::default() }
+}
+
+/// Returns the usage in the form of codex, which counts tokens of the cache as input, too.
+fn codex_usage(usage: &Value) -> Usage {
     let cache_read_tokens = number(&usage["cached_input_tokens"]);
     let cache_write_tokens = number(&usage["cache_write_input_tokens"]);
     Usage {
@@ -90,14 +110,19 @@ pub fn codex_total(usage: &Value) -> Usage {
 }
 
 /// Returns the total in the `stats` of gemini, which counts tokens from the cache as input, too.
-pub fn gemini_total(stats: &Value) -> Usage {
+/// Its output is without the reasoning, which only the sum of all tokens has. It is the total of this
+/// process.
+pub fn gemini_total(stats: &Value) -> Totals {
     let cache_read_tokens = number(&stats["cached"]);
-    Usage {
-        input_tokens: number(&stats["input_tokens"]).saturating_sub(cache_read_tokens),
-        output_tokens: number(&stats["output_tokens"]),
+    let input_tokens = number(&stats["input_tokens"]);
+    let written = number(&stats["total_tokens"]).saturating_sub(input_tokens);
+    let process = Usage {
+        input_tokens: input_tokens.saturating_sub(cache_read_tokens),
+        output_tokens: number(&stats["output_tokens"]).max(written),
         cache_read_tokens,
         ..Usage::default()
-    }
+    };
+    Totals { process, ..Totals::default() }
 }
 
 /// Returns a number that may be absent, or be written as a fraction.
@@ -128,10 +153,13 @@ mod tests {
     fn tokens_of_the_cache_are_counted_once() {
         let codex = json!({ "input_tokens": 100, "cached_input_tokens": 60,
             "cache_write_input_tokens": 10, "output_tokens": 5 });
-        let usage = codex_total(&codex);
+        let usage = codex_total(&codex).whole;
         assert_eq!((usage.input_tokens, usage.cache_write_tokens, usage.tokens()), (30, 10, 105));
         let gemini = json!({ "input_tokens": 100, "cached": 60, "output_tokens": 5 });
-        assert_eq!(gemini_total(&gemini).tokens(), 105);
+        assert_eq!(gemini_total(&gemini).process.tokens(), 105);
+        let reasoned = json!({ "input_tokens": 2000, "cached": 600, "output_tokens": 60,
+            "total_tokens": 2100 });
+        assert_eq!(gemini_total(&reasoned).process.output_tokens, 100);
         let claude = json!({ "input_tokens": 100, "cache_read_input_tokens": 60 });
         assert_eq!(claude_answer(&claude).tokens(), 160);
         let qwen = json!({ "input_tokens": 100, "cache_read_input_tokens": 60, "total_tokens": 1 });

@@ -12,7 +12,13 @@ fn step(session: &str, step: &str, usage: Usage) -> OutputFact {
 }
 
 fn total(session: &str, usage: Usage) -> OutputFact {
-    OutputFact::Total { session: Mark::of(session), usage }
+    let totals = Totals { process: usage, ..Totals::default() };
+    OutputFact::Total { session: Mark::of(session), totals }
+}
+
+fn whole(session: &str, usage: Usage) -> OutputFact {
+    let totals = Totals { whole: usage, ..Totals::default() };
+    OutputFact::Total { session: Mark::of(session), totals }
 }
 
 fn failed(class: FailureClass, resets_at: Option<i64>) -> OutputFact {
@@ -61,17 +67,31 @@ fn a_total_after_a_resumption_has_the_earlier_one_in_it() {
 }
 
 #[test]
+fn a_total_of_the_conversation_counts_above_what_it_had_used_before() {
+    let facts = [total("s", usage(5, 1)), whole("s", usage(25, 7))];
+    check_usage(facts.clone(), usage(25, 7));
+    let mut tally = facts.into_iter().fold(Tally::default(), Tally::heard);
+    tally.set_before(Some(usage(18, 9)));
+    assert_eq!(tally.activity().usage, usage(7, 1));
+    tally.set_before(None);
+    assert_eq!(tally.activity().usage, usage(5, 1), "without it, the total of the process counts");
+}
+
+#[test]
 fn what_is_told_apart_is_limited_and_what_is_counted_is_not() {
     let n = 3 * MAX_STEPS as u64;
     let tally =
         (0..n).map(|n| step("s", &n.to_string(), usage(1, 0))).fold(Tally::default(), Tally::heard);
     assert_eq!(
-        (tally.activity().usage, tally.steps.len(), tally.order.len()),
+        (tally.activity().usage, tally.output.steps.len(), tally.output.order.len()),
         (usage(n, 0), MAX_STEPS, MAX_STEPS)
     );
     let tally =
         (0..n).map(|n| step(&n.to_string(), "", usage(1, 0))).fold(Tally::default(), Tally::heard);
-    assert_eq!((tally.activity().usage, tally.sessions.len()), (usage(n, 0), MAX_SESSIONS + 1));
+    assert_eq!(
+        (tally.activity().usage, tally.output.sessions.len()),
+        (usage(n, 0), MAX_SESSIONS + 1)
+    );
 }
 
 #[test]
@@ -193,6 +213,7 @@ fn any_fact() -> impl Strategy<Value = OutputFact> {
     prop_oneof![
         3 => (names(), names(), usage()).prop_map(|(session, name, usage)| step(session, name, usage)),
         1 => (names(), usage()).prop_map(|(session, usage)| total(session, usage)),
+        1 => (names(), usage()).prop_map(|(session, usage)| whole(session, usage)),
     ]
 }
 

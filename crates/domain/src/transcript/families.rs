@@ -4,8 +4,9 @@
 use serde_json::Value;
 
 use super::{Body, Call, Piece, called, failed, note, result, said, text_of};
+use crate::Timestamp;
+use crate::activity::Totals;
 use crate::cli_lines::{self, Family};
-use crate::{Timestamp, Usage};
 
 /// Returns the time of a line and the things that it says.
 pub(super) fn read(line: &str) -> Option<(Option<Timestamp>, Vec<Piece>)> {
@@ -73,7 +74,7 @@ fn claude(kind: &str, line: &Value) -> Vec<Piece> {
             // The text of a result without an error was the last answer.
             let error = line["result"].as_str().or_else(|| line["error"]["message"].as_str());
             let error = error.filter(|_| line["is_error"] == true).and_then(failed);
-            error.into_iter().chain(total(cli_lines::claude_total(line))).collect()
+            error.into_iter().chain(total(cli_lines::claude_totals(line))).collect()
         }
         _ => Vec::new(),
     }
@@ -217,6 +218,7 @@ fn copilot(kind: &str, line: &Value) -> Option<Vec<Piece>> {
 }
 
 /// Returns a total, unless nothing was used.
-fn total(usage: Usage) -> Option<Piece> {
+fn total(totals: Totals) -> Option<Piece> {
+    let usage = totals.of_new_conversation();
     (usage.tokens() > 0).then_some(Piece::Is(Body::Total(usage)))
 }

@@ -1,15 +1,15 @@
 //! Lines of `claude --output-format stream-json`, and of qwen, which prints the same form.
 //!
 //! Each block of an answer is a line of its own with the usage of the whole answer. So the usage is
-//! counted once, by the answer's id. The `result` has the totals of the session, those before a
-//! resumption among them.
+//! counted once, by the answer's id. The `result` has the totals of this process, and those of the
+//! whole conversation.
 
 use serde_json::Value;
 
 use super::reset::refused;
 use super::{PrintedAt, called, got, one_line, said, text_of, trouble};
 use domain::activity::Mark;
-use domain::cli_lines::{claude_answer, claude_total, number};
+use domain::cli_lines::{claude_answer, claude_totals, number};
 use domain::{Failure, FailureClass, OutputFact, Timestamp, Usage};
 
 pub(super) fn read(kind: &str, line: &Value, at: PrintedAt<'_>) -> Vec<OutputFact> {
@@ -101,8 +101,7 @@ fn read_answer(session: Mark, line: &Value, at: PrintedAt<'_>) -> Vec<OutputFact
 }
 
 fn read_result(session: Mark, line: &Value, at: PrintedAt<'_>) -> Vec<OutputFact> {
-    let usage = claude_total(line);
-    let mut facts = vec![OutputFact::Total { session, usage }];
+    let mut facts = vec![OutputFact::Total { session, totals: claude_totals(line) }];
     // The CLI also says "success" when the service refused.
     if line["is_error"] == true {
         let text = line["result"].as_str().or_else(|| line["error"]["message"].as_str());

@@ -18,7 +18,7 @@ pub(super) fn read(kind: &str, line: &Value, at: PrintedAt<'_>) -> Option<Vec<Ou
         "item.started" => started(&line["item"]).into_iter().collect(),
         "item.completed" => completed(&line["item"]),
         "turn.completed" => {
-            vec![OutputFact::Total { session: SESSION, usage: codex_total(&line["usage"]) }]
+            vec![OutputFact::Total { session: SESSION, totals: codex_total(&line["usage"]) }]
         }
         "turn.failed" => failed(line["error"]["message"].as_str()?, at),
         "error" => failed(line["message"].as_str()?, at),

@@ -49,8 +49,8 @@ pub(super) fn read_text(line: &str) -> Option<Vec<OutputFact>> {
 }
 
 fn read_result(line: &Value) -> Vec<OutputFact> {
-    let usage = gemini_total(&line["stats"]);
-    let mut facts = vec![OutputFact::Total { session: SESSION, usage }];
+    let totals = gemini_total(&line["stats"]);
+    let mut facts = vec![OutputFact::Total { session: SESSION, totals }];
     if line["status"] == "success" {
         // The last answer of the agent asked for no tool.
         facts.push(OutputFact::Step {

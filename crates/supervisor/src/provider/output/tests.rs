@@ -87,7 +87,9 @@ fn shown(fact: &OutputFact) -> String {
         OutputFact::Got(text) => format!("got {text}"),
         OutputFact::Printed(text) => format!("printed {text}"),
         OutputFact::Step { usage, .. } => format!("step of {} tokens", usage.tokens()),
-        OutputFact::Total { usage, .. } => format!("total of {} tokens", usage.tokens()),
+        OutputFact::Total { totals, .. } => {
+            format!("total of {} tokens", totals.of_new_conversation().tokens())
+        }
         OutputFact::Failed(failure) => format!("failed: {}", failure.class),
         OutputFact::LoginRefused => "login refused".to_owned(),
         OutputFact::Recovered => "recovered".to_owned(),
