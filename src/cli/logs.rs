@@ -266,7 +266,8 @@ fn words(fact: OutputFact) -> Option<String> {
         OutputFact::Total { totals, .. } => {
             Some(format!("= {}", used(UsageBody::of(totals.of_new_conversation()).as_ref())))
         }
-        OutputFact::Printed(_)
+        OutputFact::Conversation(_)
+        | OutputFact::Printed(_)
         | OutputFact::Step { .. }
         | OutputFact::LoginRefused
         | OutputFact::Recovered => None,

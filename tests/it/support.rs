@@ -198,6 +198,7 @@ impl Bed {
                 wrap: Vec::new(),
                 run_as: None,
                 files_in: None,
+                transcript: None,
             },
             start_deadline: BootInstant::now() + Duration::from_mins(10),
         }

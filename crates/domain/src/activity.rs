@@ -234,6 +234,8 @@ impl Totals {
 /// One fact that a line of output tells.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OutputFact {
+    /// The CLI named the conversation.
+    Conversation(String),
     /// The agent said or did something.
     Did(String),
     /// The result of something that the agent did.
@@ -271,6 +273,7 @@ pub struct Tally {
     transcript: SourceTally,
     /// What the conversation had used when the process began.
     before: Usage,
+    conversation: Option<String>,
     progress: Option<String>,
     /// The last plain line.
     printed: Option<String>,
@@ -282,19 +285,34 @@ impl Tally {
     #[must_use]
     pub fn heard(mut self, fact: OutputFact) -> Self {
         match fact {
+            // The first name counts.
+            OutputFact::Conversation(id) => {
+                self.conversation.get_or_insert(id);
+            }
             OutputFact::Did(text) => self.progress = Some(one_line(&text, MAX_PROGRESS)),
             OutputFact::Got(_) => {}
             OutputFact::Printed(text) => self.printed = Some(one_line(&text, MAX_PROGRESS)),
-            OutputFact::Step { session, step, usage } => self.output.add_step(session, step, usage),
-            OutputFact::Total { session, totals } => {
-                let session = self.output.session(session);
-                session.totals = session.totals.at_least(totals);
-            }
+            OutputFact::Step { .. } | OutputFact::Total { .. } => self.output.hear(&fact),
             OutputFact::Failed(failure) => self.failure = Some(failure.after(self.failure)),
             OutputFact::LoginRefused => self.is_login_refused = true,
             OutputFact::Recovered => (self.failure, self.is_login_refused) = (None, false),
         }
         self
+    }
+
+    /// Hears a fact in the transcript. Only usage counts there.
+    pub fn hear_transcript(&mut self, fact: &OutputFact) {
+        self.transcript.hear(fact);
+    }
+
+    /// Forgets the transcript, because it is read from the start again.
+    pub fn forget_transcript(&mut self) {
+        self.transcript = SourceTally::default();
+    }
+
+    /// Returns the name that the CLI gave the conversation.
+    pub fn conversation(&self) -> Option<&str> {
+        self.conversation.as_deref()
     }
 
     /// Sets what the conversation had used when the process began. Totals of the conversation count
@@ -341,6 +359,17 @@ impl SourceTally {
             process.at_least(whole.less(before)).at_least(session.steps)
         });
         sessions.fold(Usage::default(), Usage::plus)
+    }
+
+    fn hear(&mut self, fact: &OutputFact) {
+        match fact {
+            OutputFact::Step { session, step, usage } => self.add_step(*session, *step, *usage),
+            OutputFact::Total { session, totals } => {
+                let session = self.session(*session);
+                session.totals = session.totals.at_least(*totals);
+            }
+            _ => {}
+        }
     }
 
     fn add_step(&mut self, session: Mark, step: Mark, usage: Usage) {

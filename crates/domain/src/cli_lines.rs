@@ -4,8 +4,10 @@
 
 use serde_json::Value;
 
-use super::Usage;
+pub mod kept;
+
 use super::activity::Totals;
+use super::{Timestamp, Usage};
 
 /// CLIs that print lines of the same form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -123,6 +125,11 @@ pub fn gemini_total(stats: &Value) -> Totals {
         ..Usage::default()
     };
     Totals { process, ..Totals::default() }
+}
+
+/// Returns a time in RFC 3339.
+pub fn time(value: &Value) -> Option<Timestamp> {
+    serde_json::from_value(value.clone()).ok()
 }
 
 /// Returns a number that may be absent, or be written as a fraction.

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::cli_lines::kept::{Asked, Keeper};
 use super::secret::Secret;
 
 /// One complete agent command line. The code that runs it makes no choices.
@@ -29,6 +30,18 @@ pub struct CommandSpec {
     pub files_in: Option<PathBuf>,
     /// The user that the process runs as, if it is not the daemon's own user.
     pub run_as: Option<RunAs>,
+    /// The transcript that the program will keep; `None` if it is not known.
+    pub transcript: Option<TranscriptSpec>,
+}
+
+/// The transcript that an agent CLI will keep.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TranscriptSpec {
+    pub keeper: Keeper,
+    /// The folder in which the CLI keeps its files.
+    pub folder: PathBuf,
+    /// What the arguments say about the conversation.
+    pub asked: Asked,
 }
 
 /// A user of this machine, with the ids that a process of that user has.

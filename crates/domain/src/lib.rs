@@ -86,7 +86,7 @@ pub use attempt::{Attempt, LastEnd};
 pub use attention::{Attention, AttentionKind};
 pub use chat::Message;
 pub use check::Check;
-pub use command::{CommandSpec, FileContent, LaunchFile, RunAs};
+pub use command::{CommandSpec, FileContent, LaunchFile, RunAs, TranscriptSpec};
 pub use comment::Comment;
 pub use credential::{Credential, CredentialKind, Role};
 pub use file_owner::{FileOwner, FileOwners};

@@ -8,6 +8,7 @@
 //! |---|---|---|
 //! | `lock` | held by the shim for life | the shim's identity; free: no shim now or ever again |
 //! | `spec.json` | daemon, before the spawn | launch, key, program, directory, start deadline; no secrets |
+//! | `conversation.json` | daemon, before the spawn | its CLI's transcript, as it was then |
 //! | `files/` | daemon (before the spawn), agent | files that its program needs, such as settings |
 //! | `started.json` | shim | the agent's process |
 //! | `stop.json` | daemon (shim: passed start deadline) | the reason for its end; the first reason wins |

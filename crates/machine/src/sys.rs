@@ -8,6 +8,7 @@
 //! features that macOS lacks, and docs/macos.md the consequences. This module makes no decisions,
 //! and knows no instance folders and no runtime.
 
+pub mod below;
 pub mod confined;
 pub mod draft;
 pub mod executable;

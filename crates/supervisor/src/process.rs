@@ -35,6 +35,7 @@ mod state_dir;
 mod table;
 mod temporary;
 mod threads;
+pub mod transcripts;
 
 pub use self::adoption::Adoption;
 pub use self::launcher::find_program;

@@ -10,6 +10,7 @@ mod claude;
 mod codex;
 mod copilot;
 mod gemini;
+mod kept;
 mod login;
 mod opencode;
 pub mod output;
@@ -311,10 +312,12 @@ impl Providers {
         };
         environment.extend(set);
         environment.extend(self.own_variables(request));
+        let transcript = kept::transcript_of(&provider.command_line, &arguments, &environment);
         Ok(CommandSpec {
             wrap,
             run_as: user.map(|user| user.run_as.clone()),
             files_in,
+            transcript,
             program,
             arguments,
             redact: secrets(&provider, request, &environment)
@@ -407,6 +410,7 @@ impl Providers {
             redact: self.redacted.clone(),
             files: Vec::new(),
             files_in: None,
+            transcript: None,
             run_as: user.map(|user| user.run_as.clone()),
         })
     }

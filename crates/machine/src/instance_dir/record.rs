@@ -13,9 +13,10 @@ use serde::{Deserialize, Serialize};
 use super::clock::{BootInstant, MonotonicInstant, wall_clock};
 use crate::sys;
 use crate::sys::regular_file;
+use domain::cli_lines::kept::Keeper;
 use domain::instance::{Condition, ExitHint};
 use domain::launch::{ProcessEnd, ReportResult, StopReason, shortened};
-use domain::{InstanceKey, LaunchId, Timestamp};
+use domain::{InstanceKey, LaunchId, RunAs, Timestamp};
 
 /// The version that this program writes, and the newest that it reads.
 const VERSION: u32 = 1;
@@ -58,6 +59,44 @@ impl Record for Spec {
 
     fn draft(&self) -> &'static str {
         ".spec.json"
+    }
+}
+
+/// `conversation.json`: the transcript that the agent's CLI keeps, as it was before the process
+/// existed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeptConversation {
+    pub keeper: Keeper,
+    /// The folder in which the CLI keeps its files.
+    pub folder: PathBuf,
+    /// The conversation that the arguments name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub conversation: Option<String>,
+    /// The arguments ask for a conversation that exists.
+    #[serde(default)]
+    pub is_resumed: bool,
+    /// The transcript of that conversation, if there was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transcript: Option<TranscriptBefore>,
+    /// The user that the transcript belongs to, if it is not the daemon's own user.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_as: Option<RunAs>,
+}
+
+/// A transcript before a process appended to it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TranscriptBefore {
+    /// The path from the folder of the CLI.
+    pub path: PathBuf,
+    /// The length, in bytes.
+    pub length: u64,
+}
+
+impl Record for KeptConversation {
+    const FILE: &'static str = "conversation.json";
+
+    fn draft(&self) -> &'static str {
+        ".conversation.json"
     }
 }
 

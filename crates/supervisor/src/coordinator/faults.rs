@@ -380,6 +380,7 @@ mod tests {
             redact: Vec::new(),
             files: Vec::new(),
             files_in: None,
+            transcript: None,
             run_as: None,
         };
         for (wrap, program, path, expected) in [

@@ -2,13 +2,16 @@
 //! reports at most once a second for each agent, and at its end. While the agents are silent, it
 //! does nothing.
 //!
+//! When an agent has printed something, and at its end, the transcript that its CLI keeps is read
+//! as well. That happens in threads of its own, because it lies in the folder of a user.
+//!
 //! `provider::output` decides what a line means, and `domain::activity` what the facts add up to.
 //! This module stores nothing: the next coordinator reads the kept output again, and the server
 //! takes the greater values.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -16,16 +19,19 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use self::kept::{Kept, News, Occasion};
 use super::control::ControlPlane;
 use crate::provider::output::{Lines, read_line};
 use domain::activity::Tally;
-use domain::{Activity, Instance, LaunchId, Phase, Purpose};
+use domain::{Activity, Instance, LaunchId, Phase, Purpose, Usage};
 use machine::instance_dir;
 use machine::instance_dir::output_reader::OutputReader;
 use machine::locks::lock;
 use runtime::clock;
 use runtime::folder_watch::{FolderChanges, Folders, WatchId};
 use runtime::telemetry::ErrorChain;
+
+mod kept;
 
 /// The pause between two reads of the output of all agents.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -38,6 +44,8 @@ const CHUNK: usize = 32 * 1024;
 /// The most that is read from one agent in one round, in bytes. Longer output is read in several
 /// rounds.
 const MAX_LOOK: usize = 8 * 1024 * 1024;
+/// The time that the end of an agent waits for its transcript.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// The number of questions that can wait.
 const INBOX: usize = 64;
 
@@ -101,6 +109,8 @@ impl OutputWatcher {
                     look_at: clock::now(),
                     retry_at: None,
                     reporting: JoinSet::new(),
+                    reading: JoinSet::new(),
+                    is_hanging: false,
                     last_output: Arc::clone(&last_output),
                 };
                 task.spawn(watcher.run(wanted_seen, asked));
@@ -174,6 +184,27 @@ struct WatchedOutput {
     is_reporting: bool,
     /// The total number of bytes that were read.
     n_read: u64,
+    transcript: WatchedTranscript,
+}
+
+/// The state of the transcript that the agent's CLI keeps.
+struct WatchedTranscript {
+    /// `None` if there is none, or while it is being read.
+    kept: Option<Box<Kept>>,
+    is_being_read: bool,
+    is_found: bool,
+    has_more: bool,
+    /// What the conversation had used before, if the transcript cannot be read.
+    used_before_without: Option<Usage>,
+}
+
+impl WatchedTranscript {
+    fn of(dir: &Path) -> Self {
+        let kept = Kept::of(dir).map(Box::new);
+        let used_before_without =
+            kept.as_ref().map_or(Some(Usage::default()), |kept| kept.used_before_without());
+        Self { kept, is_being_read: false, is_found: false, has_more: false, used_before_without }
+    }
 }
 
 struct Watcher<C> {
@@ -190,6 +221,10 @@ struct Watcher<C> {
     /// The time when refused reports are sent again.
     retry_at: Option<Instant>,
     reporting: JoinSet<(LaunchId, bool)>,
+    /// The transcripts that are read.
+    reading: JoinSet<(LaunchId, Box<Kept>, News)>,
+    /// The end of an agent waited in vain for its transcript. No other end waits until one is read.
+    is_hanging: bool,
     last_output: Arc<Shared>,
 }
 
@@ -220,6 +255,10 @@ impl<C: ControlPlane> Watcher<C> {
                     }
                     let wanted = wanted.borrow_and_update().clone();
                     self.follow(wanted);
+                }
+                Some(Ok((launch, kept, news))) = self.reading.join_next() => {
+                    self.on_kept(&launch, kept, &news);
+                    self.tell(&launch);
                 }
                 Some(Ok((launch, is_told))) = self.reporting.join_next() => self.on_told(launch, is_told),
                 // Meanwhile the kernel collects the events, however many there are.
@@ -280,11 +319,17 @@ impl<C: ControlPlane> Watcher<C> {
                 self.stirred.insert(launch.clone());
                 let last_output = LastOutput { at: clock::now(), is_login_refused: false };
                 self.last_output.lock().insert(launch.clone(), last_output);
+                let transcript = WatchedTranscript::of(&dir);
+                let mut tally = Tally::default();
+                if transcript.kept.is_some() {
+                    tally.set_before(None);
+                }
                 let output = WatchedOutput {
+                    transcript,
                     reader,
                     watch,
                     lines: Lines::default(),
-                    tally: Tally::default(),
+                    tally,
                     reported: Activity::default(),
                     is_reporting: false,
                     n_read: 0,
@@ -326,9 +371,90 @@ impl<C: ControlPlane> Watcher<C> {
                     tracing::debug!(launch_id = %launch, error = %ErrorChain(&error), "could not read the output");
                 }
             }
-            self.tell(&launch);
+            // What the output told goes with what the transcript tells, unless that takes long.
+            if !self.read_kept(&launch, Occasion::Output) {
+                self.tell(&launch);
+            }
         }
         self.look_at = clock::now() + PAUSE;
+    }
+
+    /// Begins to read the transcript of a launch; `false` if it is being read, or there is none.
+    fn read_kept(&mut self, launch: &LaunchId, occasion: Occasion) -> bool {
+        let Some(output) = self.outputs.get_mut(launch) else {
+            return false;
+        };
+        let Some(mut kept) = output.transcript.kept.take() else {
+            return false;
+        };
+        output.transcript.is_being_read = true;
+        let told = output.tally.conversation().map(str::to_owned);
+        let launch = launch.clone();
+        self.reading.spawn_blocking(move || {
+            let news = kept.read(told.as_deref(), occasion);
+            (launch, kept, news)
+        });
+        true
+    }
+
+    fn on_kept(&mut self, launch: &LaunchId, kept: Box<Kept>, news: &News) {
+        self.is_hanging = false;
+        let Some(WatchedOutput { transcript, tally, .. }) = self.outputs.get_mut(launch) else {
+            return;
+        };
+        (transcript.kept, transcript.is_being_read) = (Some(kept), false);
+        transcript.has_more = news.has_more;
+        if news.is_anew {
+            tally.forget_transcript();
+        }
+        if news.is_found {
+            transcript.is_found = true;
+            tally.set_before(news.used_before);
+        }
+        for fact in &news.facts {
+            tally.hear_transcript(fact);
+        }
+        if news.has_more {
+            self.stirred.insert(launch.clone());
+        }
+    }
+
+    /// Reads the transcript of a launch to its end. Without a transcript, the totals of the CLI
+    /// count as they are, unless it was to continue a conversation.
+    async fn read_kept_to_end(&mut self, launch: &LaunchId) {
+        let patience = if self.is_hanging { PAUSE } else { PATIENCE };
+        let give_up_at = clock::now() + patience;
+        let mut has_begun = false;
+        while let Some(WatchedOutput { transcript, .. }) = self.outputs.get(launch) {
+            if transcript.is_being_read {
+                match tokio::time::timeout_at(give_up_at, self.reading.join_next()).await {
+                    Ok(Some(Ok((read, kept, news)))) => {
+                        self.on_kept(&read, kept, &news);
+                        if read != *launch {
+                            self.tell(&read);
+                        }
+                    }
+                    Ok(_) => break,
+                    Err(_) => {
+                        tracing::warn!(launch_id = %launch, "could not read the transcript of the agent in time; its usage may be incomplete");
+                        self.is_hanging = true;
+                        break;
+                    }
+                }
+            } else if has_begun && !transcript.has_more {
+                break;
+            } else {
+                has_begun = self.read_kept(launch, Occasion::End);
+                if !has_begun {
+                    break;
+                }
+            }
+        }
+        if let Some(WatchedOutput { transcript, tally, .. }) = self.outputs.get_mut(launch)
+            && !transcript.is_found
+        {
+            tally.set_before(transcript.used_before_without);
+        }
     }
 
     /// Reports the activity of a launch. Only one report of a launch is on its way; the next one
@@ -379,6 +505,8 @@ impl<C: ControlPlane> Watcher<C> {
         }
         let printed_at = output.reader.written_at();
         output.lines.finish(|line| hear(&mut output.tally, line, &printed_at));
+        self.read_kept_to_end(launch).await;
+        let output = self.outputs.get_mut(launch)?;
         let activity = output.tally.activity();
         // The asker reports it.
         output.reported = activity.clone();

@@ -20,6 +20,7 @@ use super::orphans::SpawnPermit;
 use super::shim_program::program_of_shims;
 use super::shims::Child;
 use super::temporary::{self, TemporaryFolders};
+use super::transcripts;
 use super::{ProcessConfig, StartError, StartRequest};
 use domain::{CommandSpec, FileContent, LaunchFile, RunAs, Secret};
 use machine::crash_point::{self, CrashPoint};
@@ -119,6 +120,9 @@ fn spawn_in(
             write_files_of(user, files, &command.files).map_err(failed)?;
         }
         _ => write_files(&instance_dir::files(dir), &command.files).map_err(in_folder)?,
+    }
+    if let Some(kept) = transcripts::note(command) {
+        record::write(dir, &kept).map_err(in_folder)?;
     }
     // The watch begins before the spawn, so that no record of the shim is missed.
     let watch = folders.watch_records(dir).map_err(in_folder)?;

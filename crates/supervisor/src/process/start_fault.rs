@@ -126,6 +126,7 @@ mod tests {
             redact: Vec::new(),
             files: Vec::new(),
             files_in: None,
+            transcript: None,
             run_as: None,
         };
         let wrapped = |wrap: &str, program: &str| CommandSpec {

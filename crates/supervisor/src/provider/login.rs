@@ -42,6 +42,18 @@ const fn files(
     }
 }
 
+/// Returns the folder in which a CLI keeps its files. `variable` returns the variables of its agents.
+pub(super) fn folder_of(
+    preset: Preset,
+    variable: impl Fn(&str) -> Option<String>,
+) -> Option<PathBuf> {
+    let value = |name: &str| variable(name).filter(|value| !value.is_empty());
+    let (home, below, folder, _) = files(preset);
+    value(home)
+        .map(|home| PathBuf::from(home).join(below))
+        .or_else(|| value("HOME").map(|home| PathBuf::from(home).join(folder)))
+}
+
 /// Returns the variables of which each alone logs the CLI in, beside the others that are set.
 fn variables(
     preset: Preset,
@@ -83,10 +95,8 @@ pub fn login_of(
         return Login::Variable(name);
     }
     let is_of_machine = preset == Preset::Gemini && gemini::login(&value) == Kind::Vertex;
-    let (home, below, folder, names) = files(preset);
-    let folder = value(home)
-        .map(|home| PathBuf::from(home).join(below))
-        .or_else(|| value("HOME").map(|home| PathBuf::from(home).join(folder)));
+    let (.., names) = files(preset);
+    let folder = folder_of(preset, value);
     let Some(folder) = folder.filter(|_| !names.is_empty() && !is_of_machine) else {
         return Login::Unknown;
     };

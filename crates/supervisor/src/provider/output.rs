@@ -22,9 +22,10 @@ use serde_json::Value;
 pub use lines::Lines;
 
 use domain::cli_lines::Family;
+use domain::cli_lines::kept::is_conversation;
 use domain::printable::one_line;
 use domain::transcript::{telling, tool_name};
-use domain::{OutputFact, Timestamp, Usage};
+use domain::{OutputFact, Usage};
 
 /// Longer lines are skipped. Shims cut lines before that.
 pub const MAX_LINE: usize = 128 * 1024;
@@ -73,10 +74,6 @@ pub fn recognise(line: &str, at: PrintedAt<'_>) -> Option<Vec<OutputFact>> {
     }
 }
 
-fn time(value: &Value) -> Option<Timestamp> {
-    serde_json::from_value(value.clone()).ok()
-}
-
 const fn one_turn() -> Usage {
     Usage {
         input_tokens: 0,
@@ -87,6 +84,12 @@ const fn one_turn() -> Usage {
         turns: 1,
         is_estimated: false,
     }
+}
+
+/// Returns the name of the conversation, if it can be one.
+fn conversation(id: &Value) -> Option<OutputFact> {
+    let id = id.as_str().filter(|id| is_conversation(id))?;
+    Some(OutputFact::Conversation(id.to_owned()))
 }
 
 /// Returns the text that the agent said, unless it is empty.

@@ -7,7 +7,7 @@
 use serde_json::Value;
 
 use super::reset::refused;
-use super::{PrintedAt, called, got, one_line, said, text_of, trouble};
+use super::{PrintedAt, called, conversation, got, one_line, said, text_of, trouble};
 use domain::activity::Mark;
 use domain::cli_lines::{claude_answer, claude_totals, number};
 use domain::{Failure, FailureClass, OutputFact, Timestamp, Usage};
@@ -44,7 +44,8 @@ fn read_system(line: &Value) -> Vec<OutputFact> {
                     OutputFact::Did(one_line(&what, super::MAX_TEXT)),
                 ]
             });
-            said(&format!("started with {model}")).into_iter().chain(told).collect()
+            let begun = said(&format!("started with {model}"));
+            begun.into_iter().chain(conversation(&line["session_id"])).chain(told).collect()
         }
         Some("api_retry") => {
             let attempt = number(&line["attempt"]);

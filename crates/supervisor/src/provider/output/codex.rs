@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use super::reset::refused;
-use super::{MAX_TEXT, PrintedAt, called, got, one_line, one_turn, said, trouble};
+use super::{MAX_TEXT, PrintedAt, called, conversation, got, one_line, one_turn, said, trouble};
 use domain::OutputFact;
 use domain::activity::Mark;
 use domain::cli_lines::codex_total;
@@ -14,7 +14,8 @@ const SESSION: Mark = Mark::UNNAMED;
 
 pub(super) fn read(kind: &str, line: &Value, at: PrintedAt<'_>) -> Option<Vec<OutputFact>> {
     Some(match kind {
-        "thread.started" | "turn.started" | "item.updated" => Vec::new(),
+        "thread.started" => conversation(&line["thread_id"]).into_iter().collect(),
+        "turn.started" | "item.updated" => Vec::new(),
         "item.started" => started(&line["item"]).into_iter().collect(),
         "item.completed" => completed(&line["item"]),
         "turn.completed" => {

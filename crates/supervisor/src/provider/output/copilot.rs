@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::{called, got, one_turn, said, trouble};
+use super::{called, conversation, got, one_turn, said, trouble};
 use domain::activity::Mark;
 use domain::cli_lines::number;
 use domain::{FailureClass, OutputFact, Usage};
@@ -47,7 +47,7 @@ pub(super) fn read(kind: &str, line: &Value) -> Option<Vec<OutputFact>> {
         "session.error" => {
             said(text("message")).into_iter().chain(class_of(data).map(trouble::failed)).collect()
         }
-        "result" => Vec::new(),
+        "result" => conversation(&line["sessionId"]).into_iter().collect(),
         _ if ["session.", "assistant.", "user.", "tool.", "model.", "system.", "hook."]
             .iter()
             .any(|of| kind.starts_with(of)) =>

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::{called, got, one_turn, said, time, trouble};
+use super::{called, conversation, got, one_turn, said, trouble};
 use domain::activity::Mark;
-use domain::cli_lines::gemini_total;
+use domain::cli_lines::{gemini_total, time};
 use domain::{FailureClass, OutputFact};
 
 /// Only the first line names the session. A process has one.
@@ -16,7 +16,10 @@ const SESSION: Mark = Mark::UNNAMED;
 pub(super) fn read(kind: &str, line: &Value) -> Vec<OutputFact> {
     let text = |name: &str| line[name].as_str().unwrap_or_default();
     match kind {
-        "init" => said(&format!("started with {}", text("model"))).into_iter().collect(),
+        "init" => {
+            let begun = said(&format!("started with {}", text("model")));
+            begun.into_iter().chain(conversation(&line["session_id"])).collect()
+        }
         "message" if text("role") == "assistant" => {
             said(text("content")).into_iter().chain([OutputFact::Recovered]).collect()
         }

@@ -83,6 +83,7 @@ fn each_family_is_told_by_its_lines() {
 /// The text is shown without the marks, which are numbers.
 fn shown(fact: &OutputFact) -> String {
     match fact {
+        OutputFact::Conversation(id) => format!("conversation {id}"),
         OutputFact::Did(text) => format!("did {text}"),
         OutputFact::Got(text) => format!("got {text}"),
         OutputFact::Printed(text) => format!("printed {text}"),

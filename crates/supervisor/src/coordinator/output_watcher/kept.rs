@@ -1,0 +1,173 @@
+//! Reads the transcript that the CLI of one agent keeps. All of this blocks, and for as long as the
+//! file system of its user hangs.
+
+use std::fs::File;
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use crate::process::transcripts;
+use crate::provider::output::Lines;
+use domain::cli_lines::kept::KeptReader;
+use domain::{OutputFact, Timestamp, Usage};
+use machine::instance_dir::record::{self, KeptConversation, Spec};
+
+/// The size of one read, in bytes.
+const CHUNK: usize = 64 * 1024;
+/// The most that is read at once, in bytes.
+const MAX_READ: usize = 8 * 1024 * 1024;
+
+/// The occasion of a read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Occasion {
+    /// The agent printed something.
+    Output,
+    /// The process tree of the agent is gone, or soon will be.
+    End,
+}
+
+/// The transcript of one agent, and how far it was read.
+pub struct Kept {
+    /// The folder of the instance.
+    dir: PathBuf,
+    note: KeptConversation,
+    began_at: Timestamp,
+    opened: Option<Opened>,
+    /// The number of reads without a transcript.
+    n_missed: u32,
+}
+
+struct Opened {
+    file: File,
+    position: u64,
+    /// The part of the process begins here; 0 if the lines tell it.
+    begins_at: u64,
+    lines: Lines,
+    reader: KeptReader,
+}
+
+/// The result of a read.
+#[derive(Debug, Default)]
+pub struct News {
+    pub facts: Vec<OutputFact>,
+    /// The transcript is read from the start. Earlier facts come again.
+    pub is_anew: bool,
+    pub is_found: bool,
+    /// What the conversation had used before the process, if it is known.
+    pub used_before: Option<Usage>,
+    pub has_more: bool,
+}
+
+impl Kept {
+    /// Returns the transcript of an instance, which is not searched for yet; `None` if its program
+    /// keeps none that is known, and for an instance of an earlier version.
+    pub fn of(dir: &Path) -> Option<Self> {
+        let note = record::read::<KeptConversation>(dir).ok().flatten()?;
+        let began_at = record::read::<Spec>(dir).ok().flatten()?.created_at;
+        Some(Self { dir: dir.to_owned(), note, began_at, opened: None, n_missed: 0 })
+    }
+
+    /// Returns what the conversation had used before the process, if there is no transcript.
+    pub fn used_before_without(&self) -> Option<Usage> {
+        (!self.note.is_resumed).then(Usage::default)
+    }
+
+    /// Reads further. `told` is the name that the CLI told for the conversation.
+    pub fn read(&mut self, told: Option<&str>, occasion: Occasion) -> News {
+        if self.opened.as_ref().is_some_and(Opened::is_replaced) {
+            self.opened = None;
+        }
+        let mut news = News::default();
+        if self.opened.is_none() && self.is_searched_for(occasion) {
+            self.opened = self.open(told);
+            news.is_anew = self.opened.is_some();
+            if news.is_anew {
+                self.keep(told);
+            }
+        }
+        if let Some(opened) = &mut self.opened {
+            news.is_found = true;
+            opened.read(occasion, &mut news);
+            news.used_before = opened.reader.used_before();
+        }
+        news
+    }
+
+    /// Returns whether it is time for a search. There are fewer and fewer while nothing is found.
+    const fn is_searched_for(&mut self, occasion: Occasion) -> bool {
+        self.n_missed = self.n_missed.saturating_add(1);
+        self.n_missed.is_power_of_two() || matches!(occasion, Occasion::End)
+    }
+
+    /// Notes the conversation that the CLI told, for a daemon that does not find the beginning of the
+    /// output any more. If that fails, this daemon still knows it.
+    fn keep(&mut self, told: Option<&str>) {
+        if self.note.conversation.is_none() {
+            self.note.conversation = told.map(str::to_owned);
+            let _ = record::write(&self.dir, &self.note);
+        }
+    }
+
+    fn open(&self, told: Option<&str>) -> Option<Opened> {
+        let KeptConversation { keeper, conversation, transcript, .. } = &self.note;
+        let id = told.or(conversation.as_deref())?;
+        let before = transcript.as_ref().filter(|_| conversation.as_deref() == Some(id));
+        let before = before.filter(|before| before.length > 0);
+        let names = match before {
+            Some(before) => {
+                before.path.iter().map(|name| name.to_string_lossy().into_owned()).collect()
+            }
+            None => keeper.names(id),
+        };
+        let (_, mut file) = transcripts::find(&self.note, &names)?;
+        let mut begins_at = before.map_or(0, |before| before.length);
+        let mut position = 0;
+        let mut reader = if begins_at > 0 {
+            KeptReader::new(*keeper, id.to_owned())
+        } else {
+            KeptReader::since(*keeper, id.to_owned(), self.began_at)
+        };
+        if begins_at > 0 && !reader.needs_part_before() {
+            position = file.seek(SeekFrom::Start(begins_at)).ok()?;
+            reader.begin();
+            begins_at = 0;
+        }
+        Some(Opened { file, position, begins_at, lines: Lines::default(), reader })
+    }
+}
+
+impl Opened {
+    /// Returns whether another file has taken the place of this one, or it was cut.
+    fn is_replaced(&self) -> bool {
+        let found = self.file.metadata();
+        found.is_ok_and(|found| found.nlink() == 0 || found.len() < self.position)
+    }
+
+    fn read(&mut self, occasion: Occasion, news: &mut News) {
+        let Self { file, position, begins_at, lines, reader } = self;
+        let mut chunk = vec![0; CHUNK];
+        let mut n_read = 0;
+        while n_read < MAX_READ {
+            let left = usize::try_from(begins_at.saturating_sub(*position)).unwrap_or(CHUNK);
+            let most = if left > 0 { left.min(CHUNK) } else { CHUNK };
+            let Ok(n @ 1..) = file.read(&mut chunk[..most]) else {
+                if occasion == Occasion::End {
+                    // The process may have been killed before it wrote the end of the line.
+                    lines.finish(|line| news.facts.extend(reader.hear(line)));
+                }
+                return;
+            };
+            n_read += n;
+            *position += n as u64;
+            lines.push(&chunk[..n], |line| news.facts.extend(reader.hear(line)));
+            if *position == *begins_at {
+                lines.finish(|line| news.facts.extend(reader.hear(line)));
+                reader.begin();
+            }
+        }
+        news.has_more = true;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,52 @@
+//! Finds the transcripts that agent CLIs keep in the folders of their users. Blocking.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::thread;
+
+use domain::cli_lines::kept::Keeper;
+use domain::{CommandSpec, RunAs};
+use machine::instance_dir::record::{KeptConversation, TranscriptBefore};
+use machine::sys::{below, users};
+
+/// Returns what is known of the transcript of an agent before its process exists; `None` if its
+/// program keeps none that is known.
+pub fn note(command: &CommandSpec) -> Option<KeptConversation> {
+    let spec = command.transcript.as_ref()?;
+    let mut kept = KeptConversation {
+        keeper: spec.keeper,
+        folder: spec.folder.clone(),
+        conversation: spec.asked.conversation.clone(),
+        is_resumed: spec.asked.is_resumed,
+        transcript: None,
+        run_as: command.run_as.clone(),
+    };
+    // The others refuse to begin a conversation with an id that is used.
+    let may_exist = kept.is_resumed || kept.keeper == Keeper::Copilot;
+    let conversation = kept.conversation.as_deref().filter(|_| may_exist);
+    let names = conversation.map(|id| kept.keeper.names(id));
+    if let Some((path, file)) = names.and_then(|names| find(&kept, &names)) {
+        let length = file.metadata().map_or(0, |found| found.len());
+        kept.transcript = Some(TranscriptBefore { path, length });
+    }
+    Some(kept)
+}
+
+/// Opens the file to which these names lead below the folder of the CLI, as `below::find` does. If
+/// agents run as another user, that user's rights decide.
+pub fn find(kept: &KeptConversation, names: &[String]) -> Option<(PathBuf, File)> {
+    let Some(user) = &kept.run_as else {
+        return below::find(&kept.folder, names);
+    };
+    // The thread does not become this user again.
+    thread::scope(|scope| {
+        let thread = thread::Builder::new().name("transcripts".to_owned());
+        let finder = thread.spawn_scoped(scope, || find_as(user, &kept.folder, names)).ok()?;
+        finder.join().ok()?
+    })
+}
+
+fn find_as(user: &RunAs, folder: &Path, names: &[String]) -> Option<(PathBuf, File)> {
+    users::take_file_rights(user.uid, user.gid, &user.groups).ok()?;
+    below::find(folder, names)
+}
