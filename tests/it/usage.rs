@@ -2,12 +2,14 @@
 //! `logs` and `task show`.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
 use crate::daemon::Daemon;
-use crate::support::{until, until_some};
+use crate::support::{agent_fixture, until, until_some};
 
 /// Returns the file with lines of a CLI.
 fn printed(name: &str) -> PathBuf {
@@ -335,4 +337,98 @@ fn totals_of_launches_are_shown_and_survive_a_restart() {
     daemon.kill();
     daemon.start();
     assert_eq!(daemon.status()["totals"], before);
+}
+
+// ── The transcripts that CLIs keep ──
+
+/// Returns the recorded conversations of a CLI.
+fn recorded(cli: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/transcripts").join(cli)
+}
+
+/// Returns a daemon whose agents are those of a preset, and take the steps of [`Daemon::agent`]. The
+/// folder of their CLI is `home`.
+fn keeping(preset: &str, arguments: &str) -> Daemon {
+    let mut daemon = Daemon::configured("");
+    let cli = daemon.folder().join("cli");
+    std::fs::write(&cli, format!("#!/bin/sh\nexec {} script\n", agent_fixture().display()))
+        .unwrap();
+    std::fs::set_permissions(&cli, Permissions::from_mode(0o755)).unwrap();
+    daemon.configure(&format!(
+        "backoff: {{ initial: 1h, max: 1h }}
+ai_providers:
+  claude:
+    preset: {preset}
+    cli_command: FOLDER/cli
+    cli_args: {arguments}
+    environment: {{ CLAUDE_CONFIG_DIR: FOLDER/home, CODEX_HOME: FOLDER/home }}"
+    ));
+    daemon.start();
+    daemon
+}
+
+#[track_caller]
+fn check_two_answers(launch: &Value, input_tokens: u64) {
+    let usage = &launch["usage"];
+    assert_eq!(usage["input_tokens"], input_tokens, "{launch}");
+    assert_eq!(usage["output_tokens"], 100, "{launch}");
+    assert_eq!(usage["cache_read_tokens"], 600, "{launch}");
+}
+
+#[test]
+fn a_killed_agent_has_the_usage_that_its_cli_kept() {
+    let id = "9e183f8f-c36d-45a0-bf6a-cb27b068e647";
+    let daemon = keeping("claude", "[]");
+    let claude = recorded("claude");
+    // Its lines are newer than the launch.
+    let later = r#"s/"timestamp":"2026-/"timestamp":"2126-/"#;
+    let kept = claude.join("killed.transcript.jsonl");
+    daemon.with_one_task(&[
+        "authenticate",
+        "get-my-task",
+        r#"run:mkdir -p "$CLAUDE_CONFIG_DIR/projects/x""#,
+        &format!(
+            r#"run:sed '{later}' {} > "$CLAUDE_CONFIG_DIR/projects/x/{id}.jsonl""#,
+            kept.display()
+        ),
+        &format!("run:cat {}", claude.join("killed.stdout.jsonl").display()),
+        "segv",
+    ]);
+    check_two_answers(&daemon.until_ended("agt"), 1200);
+}
+
+#[test]
+fn a_resumed_agent_has_the_same_usage_of_its_own_however_often_the_daemon_dies() {
+    let codex = recorded("codex");
+    let read = |name: &str| std::fs::read_to_string(codex.join(name)).unwrap();
+    let (before, after) = (read("killed.transcript.jsonl"), read("resumed.transcript.jsonl"));
+    let (_, id) = before.split_once(r#""session_id":""#).unwrap();
+    let (id, _) = id.split_once('"').unwrap();
+    let mut daemon = keeping("codex", &format!("[resume, {id}, '-']"));
+    let transcript = daemon.folder().join(format!("home/sessions/2026/11/30/rollout-x-{id}.jsonl"));
+    std::fs::create_dir_all(transcript.parent().unwrap()).unwrap();
+    std::fs::write(&transcript, &before).unwrap();
+    daemon.write("work/more", after.strip_prefix(&before).unwrap());
+    daemon.with_one_task(&[
+        "authenticate",
+        "get-my-task",
+        &format!("run:head -n 1 {}", codex.join("resumed.stdout.jsonl").display()),
+        &format!("run:cat more >> {}", transcript.display()),
+        &format!("run:tail -n +2 {}", codex.join("resumed.stdout.jsonl").display()),
+        "wait-for:go",
+        "report:success",
+    ]);
+    let until_counted = |daemon: &Daemon| {
+        until_some("both answers are counted", || {
+            let mut open = daemon.open("agt").into_iter();
+            open.find(|launch| launch["usage"]["input_tokens"].as_u64() > Some(0))
+        })
+    };
+    check_two_answers(&until_counted(&daemon), 1400);
+    for _ in 0..3 {
+        daemon.kill();
+        daemon.start();
+        check_two_answers(&until_counted(&daemon), 1400);
+    }
+    check_two_answers(&go_on(&daemon), 1400);
 }
