@@ -227,6 +227,24 @@ proptest! {
     }
 
     #[test]
+    fn the_transcript_is_never_added_to_the_output(
+        (facts, again) in proptest::collection::vec((any::<bool>(), any_fact()), 0..24)
+            .prop_flat_map(|facts| (Just(facts.clone()), Just([facts.clone(), facts].concat()).prop_shuffle()))
+    ) {
+        let of = |is_kept: bool| facts.iter().filter(move |(kept, _)| *kept == is_kept).map(|(_, fact)| fact.clone());
+        let greatest = heard(of(false)).usage.at_least(heard(of(true)).usage);
+        let mut tally = Tally::default();
+        for (is_kept, fact) in again {
+            if is_kept {
+                tally.hear_transcript(&fact);
+            } else {
+                tally = tally.heard(fact);
+            }
+        }
+        prop_assert_eq!(tally.activity().usage, greatest);
+    }
+
+    #[test]
     fn usage_only_grows(facts in proptest::collection::vec(any_fact(), 0..24)) {
         let mut tally = Tally::default();
         for fact in facts {

@@ -62,7 +62,8 @@ fn entries(folder: BorrowedFd<'_>, start: &[u8], end: &[u8], left: &mut usize) -
             found.push(entry.file_name().to_owned());
         }
     }
-    found.sort_unstable_by(|a, b| b.cmp(a));
+    found.sort_unstable();
+    found.reverse();
     found
 }
 
