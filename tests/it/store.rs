@@ -199,6 +199,32 @@ async fn a_key_has_one_open_launch() {
     .await;
 }
 
+/// Five of six CLIs would let both launches write the conversation.
+#[tokio::test]
+async fn two_open_launches_never_have_one_conversation() {
+    on_each(|store| async move {
+        let of = |name: &str, agent: &str| Launch {
+            conversation: Some(id("cnv_1")),
+            ..launch(name, agent, "p")
+        };
+        made(&store, vec![Row::Launch(of("l1", "a"))]).await;
+        let result = write(&store, vec![Row::Launch(of("l2", "b"))]).await;
+        assert!(matches!(&result, Err(StoreError::Unavailable { .. })), "{result:?}");
+        // Launches without a conversation do not disturb one another.
+        made(&store, vec![Row::Launch(launch("l3", "c", "p"))]).await;
+        made(&store, vec![Row::Launch(launch("l4", "d", "p"))]).await;
+
+        let ended = Launch {
+            state: LaunchState::Ended { outcome: Outcome::Lost, at: at(9) },
+            revision: 1,
+            ..of("l1", "a")
+        };
+        made(&store, vec![Row::Launch(ended)]).await;
+        made(&store, vec![Row::Launch(of("l2", "b"))]).await;
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn of_many_concurrent_claims_one_wins() {
     on_each(|store| async move {

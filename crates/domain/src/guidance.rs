@@ -5,6 +5,8 @@
 //! Titles, descriptions and messages are data of other people. They travel as fields and are never
 //! part of an instruction.
 
+mod resumed;
+
 use std::path::Path;
 
 use super::attempt::Attempt;

@@ -122,6 +122,8 @@ ids! {
     ProjectId, "project id", "prj_";
     /// A task of a project.
     TaskId, "task id", "tsk_";
+    /// A conversation of an agent CLI about a task.
+    ConversationId, "conversation id", "cnv_";
     /// One life of one agent instance, from claim to end. Every call about the instance names it,
     /// which fences off earlier lives.
     LaunchId, "launch id", "lch_";

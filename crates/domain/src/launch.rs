@@ -22,7 +22,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::activity::{Activity, FailureClass};
-use super::id::{CoordinatorId, LaunchId, SessionId, TaskId, WorkspaceId};
+use super::conversation::FreshReason;
+use super::id::{ConversationId, CoordinatorId, LaunchId, SessionId, TaskId, WorkspaceId};
 use super::key::{InstanceKey, Purpose};
 use super::secret::TokenHash;
 use super::time::Timestamp;
@@ -93,6 +94,11 @@ pub struct Launch {
     pub claimed_task: Option<TaskId>,
     /// The clone that it works in; `None` for the directory of its project.
     pub workspace: Option<WorkspaceId>,
+    /// The conversation of its CLI, if that can be continued.
+    pub conversation: Option<ConversationId>,
+    /// The reason why it does not continue the conversation before it. `None` if it continues it,
+    /// or if its CLI has no conversation and had none before.
+    pub fresh_because: Option<FreshReason>,
     pub report: Option<ReportResult>,
     /// The first reason to stop it. It stays after the leader has ended.
     pub stop_reason: Option<StopReason>,
@@ -287,6 +293,8 @@ impl Launch {
             task: None,
             claimed_task: None,
             workspace: None,
+            conversation: None,
+            fresh_because: None,
             report: None,
             stop_reason: None,
             is_chat_over: false,
@@ -319,6 +327,11 @@ impl Launch {
 
     pub const fn is_open(&self) -> bool {
         !matches!(self.state, LaunchState::Ended { .. })
+    }
+
+    /// Returns whether it continues the conversation of a launch before it.
+    pub const fn is_continued(&self) -> bool {
+        self.conversation.is_some() && self.fresh_because.is_none()
     }
 
     /// Returns whether a coordinator keeps a process for it, or may come to keep one.

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`start_history`] | whether the server lets a key start, and the reasons if it does not |
 //! | [`plan`] | the actions of a coordinator in one cycle: what starts, and what ends |
+//! | [`conversation`] | whether a launch continues the conversation of the launch before it |
 //! | [`launch`] | the life of a launch, from its claim to the end of its process tree |
 //! | [`task`] | how tasks are created and changed through every interface |
 //! | [`workspace`] | the states of a clone, and when its files may be removed |
@@ -29,6 +30,7 @@ pub mod command;
 pub mod comment;
 pub mod compat;
 pub mod configuration;
+pub mod conversation;
 pub mod counters;
 pub mod creation;
 pub mod credential;
@@ -88,14 +90,15 @@ pub use chat::Message;
 pub use check::Check;
 pub use command::{CommandSpec, FileContent, LaunchFile, RunAs, TranscriptSpec};
 pub use comment::Comment;
+pub use conversation::{Conversation, ConversationOrder};
 pub use credential::{Credential, CredentialKind, Role};
 pub use file_owner::{FileOwner, FileOwners};
 pub use forge::{ForgeItem, ItemKey};
 pub use form_id::{CheckedForm, FormFault, FormId, MadeByForm, Sent};
 pub use guidance::Guidance;
 pub use id::{
-    AgentId, AttentionId, CheckId, CommentId, CoordinatorId, CredentialId, ExecutionId, ItemId,
-    LaunchId, MessageId, NoticeId, ProjectId, SessionId, TaskId, WorkspaceId,
+    AgentId, AttentionId, CheckId, CommentId, ConversationId, CoordinatorId, CredentialId,
+    ExecutionId, ItemId, LaunchId, MessageId, NoticeId, ProjectId, SessionId, TaskId, WorkspaceId,
 };
 pub use incarnation::{Incarnation, Incarnations};
 pub use instance::{Condition, Instance, Phase};

@@ -27,6 +27,8 @@ const MAX_RESULT: usize = 16 * 1024;
 const MAX_PLAIN: usize = 16 * 1024;
 /// The longest line beside the name of a tool, in characters.
 const MAX_TELLING: usize = 200;
+/// The longest line about a call without a result, in characters.
+const MAX_OPEN_CALL: usize = 160;
 
 /// A part of a transcript.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -121,6 +123,17 @@ pub fn entries<'a>(lines: impl IntoIterator<Item = &'a str>) -> Vec<Entry> {
         }
     }
     entries
+}
+
+/// Returns the last call without a result among these lines, as one line of at most 160 characters.
+pub fn last_open_call<'a>(lines: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    entries(lines).into_iter().rev().find_map(|entry| match entry.body {
+        // A call without an id is never given its result.
+        Body::Call(Call { id, tool, telling, result: None, .. }) if !id.is_empty() => {
+            Some(printable::one_line(&format!("{tool} {telling}"), MAX_OPEN_CALL))
+        }
+        _ => None,
+    })
 }
 
 /// Adds a piece. `begun` has the places of the calls without a result, by id.

@@ -12,6 +12,7 @@ pub mod audit;
 mod cells;
 pub mod checks;
 pub mod comments;
+pub mod conversations;
 pub mod creation_digests;
 pub mod credentials;
 pub mod deletions;

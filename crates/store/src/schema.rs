@@ -87,6 +87,7 @@ pub(super) const MIGRATIONS: &[Migration] = &[
     migration(30, "pause file", include_str!("migrations/0030_pause_file.sql")),
     migration(31, "final deletions", include_str!("migrations/0031_final_deletions.sql")),
     migration(32, "launch spend", include_str!("migrations/0032_launch_spend.sql")),
+    migration(33, "conversations", include_str!("migrations/0033_conversations.sql")),
 ];
 
 const fn migration(version: i64, description: &'static str, sql: &'static str) -> Migration {

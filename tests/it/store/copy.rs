@@ -69,6 +69,9 @@ fn filled(folder: &Path) -> PathBuf {
          INSERT INTO checks (id, task_id, launch_id, round, name, commit_id, result, exit_code, duration_ms, output, started_at, revision)
              VALUES ('c', 't', 'l1', 1, 'tests', 'c0ffee', 'failed', 3, 1500, 'an é', 7, 2),
                  ('C', 'u', NULL, 2, 'uncommitted files', NULL, 'failed', NULL, NULL, '', 8, 1);
+         INSERT INTO conversations (id, task_id, agent_id, coordinator_id, cli_session, account, model, directory, workspace_id, has_begun, last_launch_id, n_unhelpful, opened_at, last_used_at, closed_because, closed_at, revision)
+             VALUES ('v', 't', 'a', 'crd', 's', 'claude', 'opus', '/é', 'w', TRUE, 'l1', 1, 7, 8, 'asked', 9, 2),
+                 ('V', 't', 'a', 'crd', 'S', 'claude', NULL, '/p', NULL, FALSE, NULL, 0, 9, 9, NULL, NULL, 1);
          UPDATE sqlite_sequence SET seq = 40 WHERE name = 'events';
          UPDATE sqlite_sequence SET seq = 9 WHERE name = 'messages';
          INSERT INTO comments (id, task_id, author, content, created_at) VALUES

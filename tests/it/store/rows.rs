@@ -11,9 +11,9 @@ use domain::notice::NoticeDemand;
 use domain::secret::TokenHash;
 use domain::workspace::{WorkspaceMode, WorkspaceOverrides};
 use domain::{
-    Agent, Check, Comment, Execution, InstanceKey, Launch, Message, Notice, NoticeAction, Priority,
-    Project, ProjectKey, Purpose, Secret, Session, ShortId, Task, TaskStatus, Timestamp, Usage,
-    Workspace,
+    Agent, Check, Comment, Conversation, Execution, InstanceKey, Launch, Message, Notice,
+    NoticeAction, Priority, Project, ProjectKey, Purpose, Secret, Session, ShortId, Task,
+    TaskStatus, Timestamp, Usage, Workspace,
 };
 
 #[track_caller]
@@ -192,6 +192,28 @@ pub(super) fn workspace(name: &str) -> Workspace {
 }
 
 /// Returns a check that the launch `l1` runs.
+pub(super) fn conversation(name: &str) -> Conversation {
+    Conversation {
+        id: id(name),
+        task: id("t"),
+        agent: id("a"),
+        coordinator: id("crd_1"),
+        cli_session: name.to_owned(),
+        account: "claude".to_owned(),
+        model: Some("opus".to_owned()),
+        directory: PathBuf::from("/projects/p"),
+        workspace: Some(id("w")),
+        has_begun: true,
+        last_launch: Some(id("l1")),
+        n_unhelpful: 1,
+        opened_at: at(7),
+        last_used_at: at(8),
+        closed_because: None,
+        closed_at: None,
+        revision: 0,
+    }
+}
+
 pub(super) fn check(name: &str) -> Check {
     Check {
         id: id(name),

@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex};
 use domain::agent::{AgentStatus, ProjectStatus};
 use domain::attention::Mark;
 use domain::chat::Sender;
+use domain::conversation::FreshReason;
 use domain::creation::Creations;
 use domain::event::NewEvent;
 use domain::launch::Outcome;
@@ -27,9 +28,9 @@ use futures::FutureExt as _;
 use store::rows::project_keys::{self, KeyRecord};
 use store::rows::{
     Context, Transaction, accounts, agents, assignments, attention, checks, comments,
-    creation_digests, credentials, deletions, events, executions, forge_items, launch_retention,
-    launch_spend, launches, messages, notices, output_tails, pauses, projects, sessions,
-    start_histories, startable, tasks, workspaces,
+    conversations, creation_digests, credentials, deletions, events, executions, forge_items,
+    launch_retention, launch_spend, launches, messages, notices, output_tails, pauses, projects,
+    sessions, start_histories, startable, tasks, workspaces,
 };
 use store::{
     ArchivedTasks, BoxError, Cells, ChatEnd, Engine, Entity, HistoryFilter, LaunchEnd,
@@ -40,8 +41,8 @@ use self::sources::{is_in, is_sql, literals, literals_after, sources};
 use super::observed::{Observed, Observer};
 use super::old::WRITTEN;
 use super::rows::{
-    assignment, at, check, comment, execution, id, launch, message, project, task, task_key,
-    ticket, workspace,
+    assignment, at, check, comment, conversation, execution, id, launch, message, project, task,
+    task_key, ticket, workspace,
 };
 
 /// A statement that was prepared, with the kinds of its parameters.
@@ -256,6 +257,12 @@ fn changes(bed: &Bed) {
         let again = checks::find_of_launch(tx, &id("l1"))?.expect("it was written");
         checks::put(tx, &again)
     });
+    bed.write("conversations", |tx| {
+        conversations::put(tx, &conversation("v"))?;
+        let open = conversations::get(tx, &id("v"))?.expect("it was written");
+        conversations::put(tx, &open.closed(FreshReason::Refused, at(9)))?;
+        conversations::put(tx, &conversation("v2"))
+    });
     bed.write("tasks", |tx| tasks::set_key(tx, &id("p"), &"OTHER".parse().unwrap()));
 }
 
@@ -298,6 +305,11 @@ fn questions(bed: &Bed) {
         assignments::list(tx)
     });
     bed.read("checks", |tx| checks::list_of_task(tx, &id("t")));
+    bed.read("conversations", |tx| {
+        conversations::newest_of(tx, &id("t"), &id("a"))?;
+        conversations::was_refused_since(tx, &id("t"), &id("a"), at(1))?;
+        conversations::is_in_use(tx, &id("v"))
+    });
     bed.read("comments", |tx| {
         comments::get(tx, &id("c"))?;
         comments::list_newest(tx, &id("t"), 2)?;

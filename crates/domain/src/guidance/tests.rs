@@ -1,7 +1,9 @@
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use super::*;
 use crate::Refusal;
+use crate::conversation::{Cause, Resumed};
 use crate::key::Purpose;
 
 fn key() -> InstanceKey {
@@ -77,6 +79,44 @@ fn the_end_of_an_attempt_is_named_without_the_text_of_its_reason() {
     for language in [Language::English, Language::Japanese] {
         let prompt = Guidance::new(language).prompt(&key(), Path::new("/proj_a"), None, &attempt);
         assert!(prompt.contains('3') && !prompt.contains(&text), "{prompt}");
+    }
+}
+
+#[test]
+fn the_prompt_of_a_continued_conversation_names_the_interruption_and_the_last_call() {
+    let resumed =
+        Resumed { cause: Cause::Exited, pause: Duration::from_mins(12), last_launch: None };
+    let prompt = |language, last_call| {
+        Guidance::new(language).resumed_prompt(&key(), None, &resumed, last_call)
+    };
+    insta::assert_snapshot!(prompt(Language::English, Some("Bash make \"all\"")), @r#"
+
+    You worked on this task before, in this conversation. It was interrupted: your process ended. 12 minutes have passed; files may have changed since.
+
+    A call that was running then may have happened, in part or not at all, and this conversation may not show it: "Bash make 'all'". Look first; don't repeat it blindly.
+
+    You ended without report_completed. If the task is finished, report it now.
+
+    Your session is over. Steps:
+    1. Authenticate with authenticate(agent_id="agt_x", passkey="$AGENT_PASSKEY", project_id="prj_a")
+    2. Call get_my_task(): it has what is new, comments of people included
+    3. Go on where you were, and report the end with report_completed()
+    "#);
+    let unknown = prompt(Language::English, None);
+    assert!(unknown.contains("may not show it: none is known. Look first"), "{unknown}");
+    let japanese = prompt(Language::Japanese, Some("Bash make"));
+    assert!(japanese.contains("12分が経過") && japanese.contains("\"Bash make\""), "{japanese}");
+}
+
+#[test]
+fn each_cause_of_an_interruption_has_a_text_of_its_own_in_both_languages() {
+    for language in [Language::English, Language::Japanese] {
+        let mut prompts = std::collections::BTreeSet::new();
+        for cause in Cause::ALL.iter().copied() {
+            let resumed = Resumed { cause, pause: Duration::ZERO, last_launch: None };
+            prompts.insert(Guidance::new(language).resumed_prompt(&key(), None, &resumed, None));
+        }
+        assert_eq!(prompts.len(), Cause::ALL.len());
     }
 }
 

@@ -154,6 +154,9 @@ fn a_result_without_its_call_stands_alone_and_a_call_without_a_result_lasts() {
         shown(&entries(after.iter().copied())[0]),
         "result of toolu_1: \"{\\\"has_task\\\":true}\""
     );
+    let open = last_open_call(before.iter().copied());
+    assert_eq!(open.as_deref(), Some("coordinator.get_my_task"));
+    assert_eq!(last_open_call(lines.iter().copied()), None);
     // The line of the end of codex has the whole call.
     let ends = printed!("codex").lines().skip(5);
     assert!(shown(&entries(ends)[0]).starts_with("call coordinator.get_my_task () -> \"{"));

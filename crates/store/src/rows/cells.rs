@@ -8,6 +8,7 @@ use domain::activity::FailureClass;
 use domain::agent::{AgentStatus, ProjectStatus};
 use domain::chat::Sender;
 use domain::check::CheckResult;
+use domain::conversation::FreshReason;
 use domain::credential::{CredentialKind, Role};
 use domain::forge::{ForgeKind, ItemKind};
 use domain::launch::{ReportResult, StopReason};
@@ -17,9 +18,9 @@ use domain::secret::{PasskeyHash, TokenHash};
 use domain::session::SessionEndReason;
 use domain::workspace::{WorkspaceMode, WorkspaceState};
 use domain::{
-    AgentId, AttentionId, CheckId, CommentId, CoordinatorId, CredentialId, ExecutionId, ItemId,
-    LaunchId, MessageId, NoticeId, Priority, ProjectId, ProjectKey, Purpose, SessionId, TaskId,
-    TaskStatus, WorkspaceId,
+    AgentId, AttentionId, CheckId, CommentId, ConversationId, CoordinatorId, CredentialId,
+    ExecutionId, ItemId, LaunchId, MessageId, NoticeId, Priority, ProjectId, ProjectKey, Purpose,
+    SessionId, TaskId, TaskStatus, WorkspaceId,
 };
 
 /// Stores each of these types as its text, and checks the text when it is read.
@@ -44,6 +45,7 @@ ids!(
     AttentionId,
     CheckId,
     CommentId,
+    ConversationId,
     CoordinatorId,
     CredentialId,
     ExecutionId,
@@ -87,6 +89,7 @@ words!(
     CredentialKind,
     FailureClass,
     ForgeKind,
+    FreshReason,
     ItemKind,
     NoticeAction,
     NoticeDemand,

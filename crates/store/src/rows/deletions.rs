@@ -109,6 +109,7 @@ pub fn find_short(tx: &mut Read<'_>, short_id: &ShortId) -> Result<Option<TaskId
 fn forget_task(tx: &mut Transaction<'_>, task: &TaskId) -> Result<(), StoreError> {
     tx.execute("DELETE FROM executions WHERE task_id = ?1", &[task.into()])?;
     tx.execute("DELETE FROM checks WHERE task_id = ?1", &[task.into()])?;
+    tx.execute("DELETE FROM conversations WHERE task_id = ?1", &[task.into()])?;
     tx.execute("DELETE FROM comments WHERE task_id = ?1", &[task.into()]).map(drop)
 }
 

@@ -41,6 +41,8 @@ entity! {
         activity: Activity;
         workspace = "workspace_id";
         claimed_task = "claimed_task_id";
+        conversation = "conversation_id";
+        fresh_because;
     }
     also audited |launch| {
         "agent_id" = plain(&launch.key.agent);
