@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use domain::account::Parking;
 use domain::agent::{AgentStatus, Assignment, DEFAULT_AI_TYPE, ProjectStatus};
+use domain::conversation::ContinueLimits;
 use domain::creation::CreationLimits;
 use domain::plan::{Limits, RunLimits, Snapshot, plan};
 use domain::retention::Retention;
@@ -216,6 +217,7 @@ fn settings(state_dir: &Path) -> Settings {
         page_url: None,
         retention: Retention::default(),
         parking: Parking::default(),
+        conversations: ContinueLimits::default(),
         backoff: Backoff::default(),
         mcp_socket: state_dir.join("mcp.sock"),
         serves_agents_over_http: true,

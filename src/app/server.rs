@@ -289,6 +289,7 @@ fn settings(config: &Config, secrets: &Secrets, coordinator_token: &Secret) -> S
         checks_rounds: config.general.checks_rounds,
         page_url: config.http.public_url.as_ref().map(ToString::to_string),
         parking: config.parking,
+        conversations: config.conversations,
         state_dir: config.paths.state_dir.clone(),
         file_owners: isolation::file_owners(config),
         passkeys: config

@@ -339,6 +339,8 @@ fn describe(name: &str, providers: &Providers, absent: Absent) -> (Vec<String>, 
         working_directory: PathBuf::from("WORKING_DIRECTORY"),
         passkey: Secret::new("[passkey]"),
         attempt: Attempt::FIRST,
+        conversation: None,
+        last_call: None,
     };
     let mut lines = vec![String::new(), format!("provider {name}:")];
     let http_need = providers.http_need(name);

@@ -20,10 +20,13 @@ use super::results::{DiffTask, DiscardTask, MergeTask, PublishTask, RestoreTask,
 use super::screen::Rows;
 use super::task_checks;
 use super::task_wait::{self, Shown, WaitForTasks};
+use super::why::conversation;
 use super::workspace;
 use api::comments::{CommentBody, NewComment};
 use api::events::EventBody;
-use api::tasks::{ExecutionBody, NewTaskRequest, TaskBody, TaskDetail, TaskRequest};
+use api::tasks::{
+    ConversationBody, ExecutionBody, NewTaskRequest, TaskBody, TaskDetail, TaskRequest,
+};
 use api::waiting::WaitingBody;
 use config::Environment;
 use domain::workspace::MergeStep;
@@ -218,6 +221,9 @@ pub(super) struct SetTask {
     /// Remove all dependencies
     #[arg(long, conflicts_with = "dependencies")]
     no_dependencies: bool,
+    /// Let its next launch begin a new conversation instead of going on with the one before
+    #[arg(long)]
+    fresh: bool,
     #[command(flatten)]
     form: Form,
 }
@@ -356,6 +362,11 @@ impl SetTask {
             cancel_subtasks: self.cancel_subtasks,
         };
         let path = format!("/tasks/{id}");
+        // A task that is set in progress may start at once.
+        if self.fresh {
+            let path = format!("{path}/fresh");
+            telling(client, &id, client.post_only(&path, &())).await?;
+        }
         let mut answer = client.patch_or_problem(&path, &request).await?;
         if let Err(problem) = &answer
             && problem.code == "subtasks_open"
@@ -485,6 +496,9 @@ fn print_detail(detail: &TaskDetail, zone: Zone) -> Result<(), CliError> {
     let is_told = |it: &&WaitingBody| it.reason == "blocked" && task.blocked_reason.is_some();
     if let Some(waiting) = detail.waiting.as_ref().filter(|waiting| !is_told(waiting)) {
         print_line(&format!("waits: {}", wait(waiting)))?;
+    }
+    if let Some(text) = detail.conversations.first().and_then(conversation) {
+        print_line(&text)?;
     }
     if let Some(workspace) = detail.workspace.as_ref().filter(|it| it.content.is_some()) {
         workspace::print_result(workspace)?;

@@ -7,7 +7,9 @@ use super::output::{Form, ago, lines, or_dash, plain, print_json, print_line, ta
 use super::reasons::sentence;
 use super::status::{abandoned_line, parked_line};
 use api::forge::ForgeItemBody;
+use api::tasks::ConversationBody;
 use api::why::WhyBody;
+use domain::conversation::FreshReason;
 use domain::start_history::{Ruling, StartReason};
 use domain::{AgentId, Language, ProjectId, Purpose};
 
@@ -74,11 +76,26 @@ fn verdict(why: &WhyBody, agent: &AgentId, project: &ProjectId) -> String {
     lines.extend(remedy.map(|remedy| format!("; {remedy}")));
     lines.extend(why.parked.as_ref().map(|parked| format!("\n  {}", parked_line(parked, why.at))));
     lines.extend(why.crowd.iter().map(|crowd| format!("\n  warning: {}", plain(&crowd.warning()))));
+    let conversation = why.conversation.as_ref().and_then(self::conversation);
+    lines.extend(conversation.map(|line| format!("\n  {line}")));
     let blocked = why.blocked_items.iter().filter_map(blocked_line);
     lines.extend(blocked.map(|line| format!("\n  {line}")));
     let abandoned = why.abandoned.as_ref();
     lines.extend(abandoned.map(|launch| format!("\n  {}", abandoned_line(launch, agent, project))));
     lines
+}
+
+/// Returns the sentence about what the next launch does with a conversation; `None` if it was never
+/// begun.
+pub(super) fn conversation(conversation: &ConversationBody) -> Option<String> {
+    let session = plain(&conversation.session_id);
+    match conversation.fresh_because {
+        None => Some(format!("the next launch continues the conversation {session}")),
+        Some(FreshReason::None) => None,
+        Some(why) => {
+            Some(format!("the next launch begins afresh: {}", why.clause(Language::English)))
+        }
+    }
 }
 
 /// Returns the line about an item of a forge that open issues block, with their addresses. If these

@@ -18,6 +18,7 @@ mod comments;
 mod configured_secrets;
 mod contract;
 mod control;
+mod conversations;
 mod credentials;
 mod daemon;
 mod doctor;

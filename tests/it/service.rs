@@ -17,6 +17,7 @@ use crate::questions::Questions;
 use crate::rows::{self, Row};
 use domain::account::Parking;
 use domain::agent::{AgentStatus, Assignment, ProjectStatus};
+use domain::conversation::ContinueLimits;
 use domain::creation::CreationLimits;
 use domain::launch::ProcessEnd;
 use domain::plan::{ProcessReport, RunLimits};
@@ -62,6 +63,7 @@ pub fn settings() -> Settings {
         page_url: None,
         retention: Retention::default(),
         parking: Parking::default(),
+        conversations: ContinueLimits::default(),
         backoff: Backoff::default(),
         state_dir: PathBuf::new(),
         mcp_socket: PathBuf::new(),

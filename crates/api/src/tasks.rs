@@ -9,12 +9,13 @@ use super::removals::Archived;
 use super::waiting::WaitingBody;
 use super::workspaces::WorkspaceBody;
 use domain::check::CheckResult;
+use domain::conversation::FreshReason;
 use domain::launch::ReportResult;
 use domain::task::{NewTask, TaskEdit};
 use domain::workspace::MergeStep;
 use domain::{
-    AgentId, Check, Execution, LaunchId, Priority, ProjectId, ShortId, Task, TaskId, TaskStatus,
-    Timestamp, limits,
+    AgentId, Check, Conversation, Execution, LaunchId, Priority, ProjectId, ShortId, Task, TaskId,
+    TaskStatus, Timestamp, limits,
 };
 
 /// A task as it is shown.
@@ -87,6 +88,9 @@ pub struct TaskDetail {
     /// The clone that it uses, or used last, with the result and what became of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<WorkspaceBody>,
+    /// The conversations of its agents' CLIs, the newest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conversations: Vec<ConversationBody>,
     /// The address of the pull or merge request with its result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_url: Option<String>,
@@ -115,6 +119,32 @@ pub struct CheckBody {
     /// The end of what it printed, at most 8 KiB.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub output: String,
+}
+
+/// The conversation of an agent's CLI about a task.
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ConversationBody {
+    pub agent_id: AgentId,
+    /// The id by which the CLI knows it.
+    pub session_id: String,
+    pub opened_at: Timestamp,
+    pub last_used_at: Timestamp,
+    /// Why the next launch does not continue it; absent if it may.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fresh_because: Option<FreshReason>,
+}
+
+impl From<Conversation> for ConversationBody {
+    fn from(conversation: Conversation) -> Self {
+        Self {
+            fresh_because: conversation.fresh_because(),
+            agent_id: conversation.agent,
+            session_id: conversation.cli_session,
+            opened_at: conversation.opened_at,
+            last_used_at: conversation.last_used_at,
+        }
+    }
 }
 
 impl From<Check> for CheckBody {

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::forge::ForgeItemBody;
 use super::status::ParkedBody;
+use super::tasks::ConversationBody;
 use super::waiting::WaitingBody;
 use domain::plan::Deferred;
 use domain::plan::shared::Crowd;
@@ -36,6 +37,9 @@ pub struct WhyBody {
     /// no work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting: Option<WaitingBody>,
+    /// The newest conversation of the agent's CLI about the task of the next launch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub conversation: Option<ConversationBody>,
     /// The items of forges that an agent of the pair would take, and that open issues block.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub blocked_items: Vec<ForgeItemBody>,
@@ -54,6 +58,7 @@ impl From<Why> for WhyBody {
             parked: ParkedBody::of(why.account, why.parking),
             crowd: why.crowd,
             abandoned: why.abandoned,
+            conversation: why.conversation.map(ConversationBody::from),
             blocked_items: Vec::new(),
             rules: why.rules,
         }
@@ -72,6 +77,7 @@ impl WhyBody {
             crowd: None,
             abandoned: None,
             waiting: None,
+            conversation: None,
             blocked_items: Vec::new(),
             rules: rules_of(deferred).collect(),
         }

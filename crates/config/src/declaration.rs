@@ -79,6 +79,11 @@ pub(super) struct KeyDescription {
     pub applies: Applies,
 }
 
+/// Returns the name of a key from that of its field, which may be a word of the language.
+pub(super) fn name_of(field: &'static str) -> &'static str {
+    field.strip_prefix("r#").unwrap_or(field)
+}
+
 macro_rules! keys {
     (
         $(#[doc = $about:literal])+
@@ -126,7 +131,7 @@ macro_rules! keys {
                 fn read(section: &mut Section<'_, '_>) -> Self {
                     let default = Self::default();
                     let read = Self {
-                        $($key: $kind.read(section, stringify!($key)).unwrap_or(default.$key)),+
+                        $($key: $kind.read(section, $crate::declaration::name_of(stringify!($key))).unwrap_or(default.$key)),+
                     };
                     $(section.check_order(
                         [stringify!($low), stringify!($high)],
@@ -140,7 +145,7 @@ macro_rules! keys {
                     $(changes.key(
                         &DeclaredKey {
                             section,
-                            key: stringify!($key),
+                            key: $crate::declaration::name_of(stringify!($key)),
                             kind: &$kind,
                             applies: Applies::$applies,
                         },
@@ -150,7 +155,7 @@ macro_rules! keys {
                 }
 
                 fn values(&self) -> Vec<(&'static str, Option<String>)> {
-                    vec![$((stringify!($key), $kind.show(&self.$key))),+]
+                    vec![$(($crate::declaration::name_of(stringify!($key)), $kind.show(&self.$key))),+]
                 }
 
                 fn until_restart(self, started: &Self) -> Self {
@@ -164,7 +169,7 @@ macro_rules! keys {
                         section: $path,
                         about: concat!($($about, "\n"),+),
                         keys: vec![$($kind.describe(
-                            stringify!($key),
+                            $crate::declaration::name_of(stringify!($key)),
                             concat!($($effect, "\n"),+),
                             &default.$key,
                             Applies::$applies,

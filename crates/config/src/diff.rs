@@ -91,6 +91,7 @@ fn compare(old: &Config, new: &Config, mut changes: Changes) -> Vec<Change> {
         agent_limits,
         creation,
         parking,
+        conversations,
         session,
         start,
         stop,
@@ -124,6 +125,7 @@ fn compare(old: &Config, new: &Config, mut changes: Changes) -> Vec<Change> {
     agent_limits.compare(&new.agent_limits, &mut changes);
     creation.compare(&new.creation, &mut changes);
     parking.compare(&new.parking, &mut changes);
+    conversations.compare(&new.conversations, &mut changes);
     session.compare(&new.session, &mut changes);
     start.compare(&new.start, &mut changes);
     backoff.compare(&new.backoff, &mut changes);

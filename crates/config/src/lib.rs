@@ -22,6 +22,7 @@ mod agents;
 mod backoff;
 mod chat;
 mod checks;
+mod continuation;
 mod declaration;
 mod diff;
 mod environment;
@@ -62,6 +63,7 @@ use std::path::{Path, PathBuf};
 
 use domain::AgentId;
 use domain::account::Parking;
+use domain::conversation::ContinueLimits;
 use domain::creation::CreationLimits;
 use domain::plan::{RunLimits, StartLimits};
 use domain::retention::Retention;
@@ -139,6 +141,8 @@ pub struct Config {
     pub chat: Chat,
     pub backoff: Backoff,
     pub parking: Parking,
+    /// Whether conversations of CLIs are continued.
+    pub conversations: ContinueLimits,
     pub shutdown: Shutdown,
     pub log: LogConfig,
     pub output: Output,
@@ -178,6 +182,7 @@ impl Config {
             chat: Chat::default(),
             backoff: Backoff::default(),
             parking: Parking::default(),
+            conversations: ContinueLimits::default(),
             shutdown: Shutdown::default(),
             log: LogConfig::default(),
             output: Output::default(),
@@ -234,6 +239,7 @@ impl Config {
             chat: Chat::read_section(&mut top),
             backoff: Backoff::read_section(&mut top),
             parking: Parking::read_section(&mut top),
+            conversations: ContinueLimits::read_section(&mut top),
             shutdown: Shutdown::read_section(&mut top),
             log: LogConfig::read_section(&mut top),
             output: Output::read_section(&mut top),

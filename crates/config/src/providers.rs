@@ -7,7 +7,7 @@ use domain::Secret;
 use machine::sys::user_names::uid_of;
 
 use super::declaration::{Keys, keys};
-use super::kinds::{Kind, list, text, truth, words};
+use super::kinds::{Kind, list, switch, text, truth, words};
 use super::reader::{Field, Section};
 use super::report::Problem;
 use super::templates::{self, Template};
@@ -47,6 +47,8 @@ const ALWAYS_PASSED: [&str; 24] = [
 ];
 
 const PRESET_PROMPT: &str = "the prompt of a preset travels on standard input";
+
+const PRESET_CONVERSATION: &str = "a preset knows how its CLI continues a conversation";
 
 /// The way of the prompt to the agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -179,10 +181,23 @@ keys! {
 
         /// The arguments of the program. The prompt follows them. With a preset, they follow the
         /// preset's arguments. They may contain {mcp_url} {mcp_socket} {bridge} {agent_id}
-        /// {project_id} {working_directory} {workspace} {keep} {launch_id} {prompt}. {bridge} is
+        /// {project_id} {working_directory} {workspace} {keep} {launch_id} {prompt} {conversation}. {bridge} is
         /// this program, which `mcp` makes a bridge from standard input and output to the server.
         /// An example: `[--ask, "{prompt}"]`.
         pub cli_args: Vec<String> = Vec::new(), list(template()).hidden(), ToNewStarts;
+
+        /// The arguments that begin a conversation with an id, which `{conversation}` stands for. They
+        /// follow `cli_args`. With them and `resume_args`, the next launch of a task continues the
+        /// conversation, in the same directory. An example: `[--session-id, "{conversation}"]`. Not
+        /// with a preset.
+        pub begin_args: Vec<String> = Vec::new(), list(template()).hidden(), ToNewStarts;
+
+        /// The arguments that continue a conversation. An example: `[--resume, "{conversation}"]`. If
+        /// `cli_args` contain {conversation}, these two are not needed. Not with a preset.
+        pub resume_args: Vec<String> = Vec::new(), list(template()).hidden(), ToNewStarts;
+
+        /// `off` begins each launch with a conversation of its own.
+        pub r#continue: bool = true, switch(), ToNewStarts;
 
         /// Variables that are set for the agent. They override those that are passed on. The words
         /// in braces are replaced here, too. An example: `{MCP_SERVER: "{mcp_socket}"}`. If TMPDIR
@@ -259,6 +274,11 @@ pub struct ProviderConfig {
     /// The arguments, with variables and `~/` replaced, but not yet the templates. They follow
     /// those of a preset.
     pub cli_args: Vec<String>,
+    /// The arguments behind them that begin a conversation, and those that continue one.
+    pub begin_args: Vec<String>,
+    pub resume_args: Vec<String>,
+    /// True if conversations are to be continued.
+    pub continues: bool,
     /// The variables that are set in the agent. They override passed variables and may contain
     /// templates.
     pub environment: BTreeMap<String, Secret>,
@@ -318,6 +338,9 @@ impl ProviderConfig {
         Self {
             command_line,
             cli_args: Vec::new(),
+            begin_args: Vec::new(),
+            resume_args: Vec::new(),
+            continues: true,
             environment: BTreeMap::new(),
             pass_environment: PassEnvironment::default(),
             wrap: Vec::new(),
@@ -335,7 +358,12 @@ impl ProviderConfig {
         }
         let keys = ProviderKeys::read(&mut section);
         let useless: &[(&str, &str)] = if is_preset {
-            &[("prompt", PRESET_PROMPT), ("passkey_in_prompt", PRESET_PROMPT)]
+            &[
+                ("prompt", PRESET_PROMPT),
+                ("passkey_in_prompt", PRESET_PROMPT),
+                ("begin_args", PRESET_CONVERSATION),
+                ("resume_args", PRESET_CONVERSATION),
+            ]
         } else {
             &[
                 ("model", "say it in cli_args, in the words of the program"),
@@ -367,6 +395,9 @@ impl ProviderConfig {
         Some(Self {
             command_line,
             cli_args: keys.cli_args,
+            begin_args: keys.begin_args,
+            resume_args: keys.resume_args,
+            continues: keys.r#continue,
             environment: keys.environment,
             pass_environment: keys.pass_environment,
             wrap: keys.wrap,
@@ -379,6 +410,9 @@ impl ProviderConfig {
     pub(super) fn keys(&self) -> ProviderKeys {
         let keys = ProviderKeys {
             cli_args: self.cli_args.clone(),
+            begin_args: self.begin_args.clone(),
+            resume_args: self.resume_args.clone(),
+            r#continue: self.continues,
             environment: self.environment.clone(),
             pass_environment: self.pass_environment.clone(),
             wrap: self.wrap.clone(),

@@ -27,10 +27,12 @@ pub enum Template {
     LaunchId,
     /// The text that tells the agent its work.
     Prompt,
+    /// The id of the conversation that the CLI begins or continues.
+    Conversation,
 }
 
 impl Template {
-    const ALL: [(&'static str, Self); 10] = [
+    const ALL: [(&'static str, Self); 11] = [
         ("mcp_url", Self::McpUrl),
         ("mcp_socket", Self::McpSocket),
         ("bridge", Self::Bridge),
@@ -41,6 +43,7 @@ impl Template {
         ("keep", Self::Keep),
         ("launch_id", Self::LaunchId),
         ("prompt", Self::Prompt),
+        ("conversation", Self::Conversation),
     ];
 
     fn find(name: &str) -> Option<Self> {

@@ -170,7 +170,9 @@ ai_providers:
     passkey_in_prompt: true
     wrap: [./jail.sh, "{working_directory}"]
     run_as: worker
-  fast: { preset: claude, cli_command: ~/bin/claude, model: "${MODEL:-haiku}", permissions: bypass, telemetry: on, cli_args: [--bare] }
+    begin_args: [--session, "{conversation}"]
+    resume_args: [--resume, "{conversation}"]
+  fast: { preset: claude, cli_command: ~/bin/claude, model: "${MODEL:-haiku}", permissions: bypass, telemetry: on, continue: off, cli_args: [--bare] }
   codex: { preset: codex }
 agents: { agt_a: { passkey: 0123 } }
 checks: { tests: { command: [make, check], timeout: 5m, clean: true, protected: ['ci/**'], projects: [prj_a] } }
@@ -187,6 +189,7 @@ notice: { grace: 1m }
 chat: { poll_hold: 0, idle_timeout: 1h }
 backoff: { initial: 10ms, max: 1s }
 parking: { initial: 1m, max: 2h }
+continue: { enabled: off, max_age: 2days }
 shutdown: { sigterm: keep, sigint: stop }
 log: { level: "warn,agent_coordinator=debug", format: json, file: ~/ac.log }
 output: { max_file: 1 MiB, files: 2 }
@@ -216,6 +219,9 @@ fn every_setting_arrives() {
     assert_eq!(local.environment["A"].reveal(), "007");
     assert_eq!(local.wrap, ["/etc/ac/jail.sh", "{working_directory}"]);
     assert_eq!(local.run_as.as_deref(), Some("worker"));
+    assert_eq!(local.begin_args, ["--session", "{conversation}"]);
+    assert_eq!(local.resume_args, ["--resume", "{conversation}"]);
+    assert!(local.continues && !config.providers["fast"].continues);
     assert_eq!(local.environment["B"].reveal(), "dev-hunter2");
     for (name, is_passed) in
         [("PATH", true), ("LC_ALL", true), ("API_KEY", true), ("MY_X", true), ("OTHER", false)]
@@ -347,6 +353,7 @@ fn every_setting_arrives() {
         chat: Chat { poll_hold: Duration::ZERO, idle_timeout: hour },
         backoff: Backoff { initial: Duration::from_millis(10), max: seconds(1) },
         parking: Parking { initial: seconds(60), max: 2 * hour },
+        conversations: ContinueLimits { enabled: false, max_age: 48 * hour },
         shutdown: Shutdown { sigterm: AtShutdown::Keep, sigint: AtShutdown::Stop },
         log: LogConfig {
             level: "warn,agent_coordinator=debug".to_owned(),

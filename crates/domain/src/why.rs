@@ -1,6 +1,7 @@
 //! The answers of all rules on the start of a key, and the wait that people see of them.
 
 use super::account::{Account, Parking};
+use super::conversation::Conversation;
 use super::id::{LaunchId, TaskId};
 use super::key::InstanceKey;
 use super::launch::Outcome;
@@ -23,6 +24,8 @@ pub struct Why {
     pub waiting_since: Option<Timestamp>,
     /// The task that the next launch is given.
     pub task: Option<TaskId>,
+    /// The newest conversation of the agent about that task.
+    pub conversation: Option<Conversation>,
     /// The account of the agent's provider.
     pub account: Account,
     pub parking: Parking,

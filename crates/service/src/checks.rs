@@ -247,6 +247,7 @@ pub(super) fn claim(
             provider,
             clean: clean.map(Box::new),
         }),
+        conversation: None,
     };
     Ok(ShouldStart { reason: StartReason::Ready, claim: Some(claim) })
 }

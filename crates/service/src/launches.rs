@@ -4,6 +4,7 @@
 pub(super) mod accounts;
 pub(super) mod activities;
 pub(super) mod change;
+pub(super) mod conversations;
 pub(super) mod history;
 mod memory;
 pub(super) mod operate;

@@ -113,6 +113,7 @@ use config::{Chat, NamedCheck, Notice, Session, Start, Stop, Workspace};
 use coordinators::board::CoordinatorBoard;
 use core::Core;
 use domain::account::Parking;
+use domain::conversation::ContinueLimits;
 use domain::creation::CreationLimits;
 use domain::plan::RunLimits;
 use domain::redact::Redactor;
@@ -140,6 +141,8 @@ pub struct Settings {
     pub session: Session,
     pub backoff: Backoff,
     pub parking: Parking,
+    /// Whether and how long conversations of CLIs are continued.
+    pub conversations: ContinueLimits,
     pub creation: CreationLimits,
     pub retention: Retention,
     pub workspace: Workspace,

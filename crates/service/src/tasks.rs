@@ -19,8 +19,8 @@ use domain::id::TaskId;
 use domain::repeat::Content;
 use domain::task::{Actor, Mover, NewTask, Rank, TaskEdit, TaskSearch};
 use domain::{
-    Check, Comment, Execution, InstanceKey, MadeByForm, ProjectId, Purpose, Refusal, Removable,
-    Sent, ShortId, StartHistory, Task, TaskStatus,
+    Check, Comment, Conversation, Execution, InstanceKey, MadeByForm, ProjectId, Purpose, Refusal,
+    Removable, Sent, ShortId, StartHistory, Task, TaskStatus,
 };
 use store::rows::{
     self, Transaction, agents, creation_digests, events, executions, project_keys, projects,
@@ -31,6 +31,7 @@ use store::{Read, StoreError, TaskFilter};
 use super::catalog::{check_assignable, project};
 use super::checks;
 use super::core::Core;
+use super::launches::conversations;
 use super::removals::check_id;
 use super::repeats::check_repeats;
 use super::revision::check_seen;
@@ -56,6 +57,8 @@ pub struct TaskView {
     pub checks: Vec<Check>,
     /// The newest comments of people, the oldest of them first.
     pub comments: Vec<Comment>,
+    /// The conversations of its agents' CLIs, the newest first.
+    pub conversations: Vec<Conversation>,
 }
 
 impl TaskView {
@@ -178,7 +181,16 @@ impl Tasks {
             let checks = checks::list(tx, &id)?;
             let mut comments = rows::comments::list_newest(tx, &id, MAX_COMMENTS)?;
             comments.reverse();
-            Ok(TaskView { task, subtasks, dependencies, executions, checks, comments })
+            let conversations = rows::conversations::list_of_task(tx, &id)?;
+            Ok(TaskView {
+                task,
+                subtasks,
+                dependencies,
+                executions,
+                checks,
+                comments,
+                conversations,
+            })
         });
         let mut view = view.await?;
         view.executions = view
@@ -187,6 +199,18 @@ impl Tasks {
             .map(|execution| self.heard.activities.execution_with_newest(execution))
             .collect();
         Ok(view)
+    }
+
+    /// Lets the next launch on a task begin its conversation afresh. A launch that works on it goes
+    /// on.
+    pub async fn begin_afresh(&self, id: &TaskId) -> Result<(), ServiceError> {
+        let id = id.clone();
+        self.core
+            .write(move |tx| {
+                let task = find(tx, &id)?;
+                Ok(conversations::ask_afresh(tx, &task)?)
+            })
+            .await
     }
 
     /// Creates a task. A task that is in progress starts its agent. With an id that the client

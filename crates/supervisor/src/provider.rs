@@ -8,6 +8,7 @@
 
 mod claude;
 mod codex;
+mod conversing;
 mod copilot;
 mod gemini;
 mod kept;
@@ -30,7 +31,9 @@ use config::{
 use domain::agent::DEFAULT_AI_TYPE;
 use domain::check::CheckOrder;
 use domain::workspace::WorkspaceMode;
-use domain::{Attempt, CommandSpec, Guidance, InstanceKey, LaunchId, RunAs, Secret};
+use domain::{
+    Attempt, CommandSpec, ConversationOrder, Guidance, InstanceKey, LaunchId, RunAs, Secret,
+};
 use machine::instance_dir;
 use preset::{BuiltIn, Composition, Run, SOCKET_VARIABLE, Server, URL_VARIABLE};
 
@@ -66,6 +69,10 @@ pub struct LaunchRequest {
     /// ticket.
     pub passkey: Secret,
     pub attempt: Attempt,
+    /// The conversation that its CLI begins or continues.
+    pub conversation: Option<ConversationOrder>,
+    /// The call without a result before the interruption, as one line.
+    pub last_call: Option<String>,
 }
 
 /// The folders of a clone, for a sandbox.
@@ -211,8 +218,9 @@ impl Providers {
     pub fn http_need(&self, ai_type: &str) -> Option<HttpNeed> {
         let provider = self.find(ai_type).1;
         let environment = provider.environment.values().map(Secret::reveal);
+        let args = [&provider.cli_args, &provider.begin_args, &provider.resume_args];
         let mut texts =
-            provider.cli_args.iter().chain(&provider.wrap).map(String::as_str).chain(environment);
+            args.into_iter().flatten().chain(&provider.wrap).map(String::as_str).chain(environment);
         if texts.any(|text| Template::McpUrl.is_in(text) || text.contains(URL_VARIABLE)) {
             return Some(HttpNeed::Entry);
         }
@@ -234,7 +242,7 @@ impl Providers {
         let prompt = self.prompt(request, is_shown.then_some(&request.passkey));
         let values = Values { providers: self, provider: name, request, prompt: &prompt };
         let mut arguments = Vec::with_capacity(provider.cli_args.len());
-        for argument in &provider.cli_args {
+        for argument in conversing::with_conversation(&provider, request) {
             arguments.push(values.fill(argument)?);
         }
         let mut wrap = Vec::with_capacity(provider.wrap.len());
@@ -437,8 +445,14 @@ impl Providers {
     }
 
     fn prompt(&self, request: &LaunchRequest, passkey: Option<&Secret>) -> String {
-        let LaunchRequest { key, working_directory, attempt, .. } = request;
-        let prompt = self.guidance.prompt(key, working_directory, passkey, attempt);
+        let LaunchRequest { key, working_directory, attempt, last_call, .. } = request;
+        let resumed = request.conversation.as_ref().and_then(|order| order.resumed.as_ref());
+        let prompt = match resumed {
+            Some(resumed) => {
+                self.guidance.resumed_prompt(key, passkey, resumed, last_call.as_deref())
+            }
+            None => self.guidance.prompt(key, working_directory, passkey, attempt),
+        };
         if request.clone.is_some() { prompt + self.guidance.own_clone() + "\n" } else { prompt }
     }
 
@@ -578,6 +592,7 @@ impl Values<'_> {
             Template::Keep => Ok(of_clone(|clone| &clone.keep)),
             Template::LaunchId => Ok(request.launch.to_string()),
             Template::Prompt => Ok((*prompt).to_owned()),
+            Template::Conversation => Ok(conversing::session_of(request)),
         })
     }
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use domain::conversation::Entry;
 use domain::launch::ProcessEnd;
 use domain::plan::ProcessReport;
 use domain::{
@@ -200,7 +201,7 @@ impl ControlPlane for Way {
         Ok(view)
     }
 
-    async fn claim(&self, key: &InstanceKey) -> Result<ClaimAnswer, ControlError> {
+    async fn claim(&self, key: &InstanceKey, entry: &Entry) -> Result<ClaimAnswer, ControlError> {
         if self.0.sim.mutant == Some(Mutant::ClaimSkipped) {
             yield_now().await;
             let world: &dyn service::world::World = &*self.0.sim.world;
@@ -212,12 +213,13 @@ impl ControlPlane for Way {
                 ticket: Some(Secret::new("tkt_of_nobody")),
                 attempt: Attempt::FIRST,
                 check: None,
+                conversation: None,
             });
         }
-        let (key, world) = (key.clone(), self.0.sim.world.clone());
+        let (key, entry, world) = (key.clone(), entry.clone(), self.0.sim.world.clone());
         let call = self.0.call(CLAIM, move |server| {
-            let (key, world) = (key.clone(), world.clone());
-            async move { Ok((server.claim(&key).await?, world.now())) }
+            let (key, entry, world) = (key.clone(), entry.clone(), world.clone());
+            async move { Ok((server.claim(&key, &entry).await?, world.now())) }
         });
         let (mut answer, at) = call.await?;
         if let (ClaimAnswer::Claimed { start_timeout, .. }, true) = (&mut answer, self.0.is_remote)

@@ -134,6 +134,7 @@ fn chapters() -> Vec<(&'static str, Vec<Part>)> {
                 K(Chat::describe()),
                 K(Backoff::describe()),
                 K(Parking::describe()),
+                K(ContinueLimits::describe()),
             ],
         ),
         (

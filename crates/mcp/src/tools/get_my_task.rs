@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::{Effect, NoInput, ToolSpec};
 use crate::envelope::TaskSession;
+use domain::conversation::FreshReason;
 use domain::id::{AgentId, TaskId};
 use domain::launch::ReportResult;
 use domain::workspace::{Conflict, Content, OtherTip, WorkspaceMode};
@@ -39,6 +40,12 @@ struct Task {
     /// The end of the attempt before.
     #[serde(skip_serializing_if = "Option::is_none")]
     last_end: Option<End>,
+    /// Whether this conversation is that of the agent's attempt before. Absent if there was none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    continued: Option<bool>,
+    /// Why it is not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fresh_because: Option<FreshReason>,
     /// The notes and the result of the agent's last run on the task.
     context: Run,
     /// The notes of the previous assignee.
@@ -274,6 +281,8 @@ impl ToolSpec for GetMyTask {
                 workspace: mine.workspace.map(|found| Clone::new(found, mine.dependencies)),
                 attempt: mine.attempt,
                 last_end: mine.last_end.map(End::from),
+                continued: mine.continued,
+                fresh_because: mine.fresh_because,
                 comments: mine.comments.into_iter().map(TaskComment::from).collect(),
             }),
         })

@@ -14,7 +14,7 @@ use runtime::telemetry::counters;
 use store::StoreError;
 use store::rows::{Transaction, executions, launch_spend, launches, start_histories, startable};
 
-use super::accounts;
+use super::{accounts, conversations};
 use crate::chats::agents as chat;
 use crate::core::Core;
 use crate::sessions::notices;
@@ -133,7 +133,10 @@ impl Inputs {
             }
             Purpose::Task => {
                 let verdict = launch.verdict(outcome, leaves_work);
-                record.after_end(verdict, launch.claimed_at, at, limit)
+                match conversations::note_end(tx, launch, outcome, at, verdict)? {
+                    Some(verdict) => record.after_end(verdict, launch.claimed_at, at, limit),
+                    None => record,
+                }
             }
             Purpose::Chat => {
                 let unread = chat::newest_unread_after(tx, &launch.key, record.read_up_to)?;

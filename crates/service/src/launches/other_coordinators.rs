@@ -43,7 +43,7 @@ impl Launches {
             Some(purpose) => vec![key(purpose)],
             None => vec![key(Purpose::Task), key(Purpose::Chat)],
         };
-        self.should_start_one_of(keys, by).await
+        self.should_start_one_of(keys, by, None).await
     }
 
     /// Returns the decision of [`Launches::should_start_for`] without a purpose, or the stop that

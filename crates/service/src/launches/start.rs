@@ -6,20 +6,25 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use domain::check::CheckOrder;
+use domain::conversation::Entry;
 use domain::id::{CoordinatorId, LaunchId, TaskId};
 use domain::secret::TICKET_PREFIX;
 use domain::start_history::StartReason;
 use domain::task::next_task;
-use domain::{Attempt, InstanceKey, Launch, LaunchState, Purpose, Secret, StartFacts, Timestamp};
+use domain::{
+    Attempt, ConversationOrder, InstanceKey, Launch, LaunchState, Purpose, Secret, StartFacts,
+    Timestamp,
+};
 use machine::crash_point::{self, CrashPoint};
 use store::rows::{Transaction, executions, launches, startable};
 use store::{Read, StoreError};
 
 use super::Launches;
-use super::accounts;
+use super::{accounts, conversations};
 use crate::core::Core;
 use crate::tasks::mine::in_progress;
 use crate::tasks::rules::graph_above;
+use crate::workspaces::OwnCheckouts;
 use crate::{AskedBy, ClonePlace, ServiceError, Settings, checks, workspaces};
 
 /// The answer to "may this key start?".
@@ -46,6 +51,8 @@ pub struct Claim {
     pub attempt: Attempt,
     /// The command that is run instead of an agent.
     pub check: Option<CheckOrder>,
+    /// The conversation that its CLI begins or continues.
+    pub conversation: Option<ConversationOrder>,
 }
 
 impl Launches {
@@ -56,7 +63,19 @@ impl Launches {
         key: &InstanceKey,
         coordinator: AskedBy<'_>,
     ) -> Result<ShouldStart, ServiceError> {
-        Ok(self.should_start_one_of(vec![key.clone()], coordinator).await?.1)
+        Ok(self.should_start_one_of(vec![key.clone()], coordinator, None).await?.1)
+    }
+
+    /// Does what [`Launches::should_start`] does for a coordinator that knows how to continue the
+    /// conversation of the agent's CLI.
+    pub async fn should_start_in(
+        &self,
+        key: &InstanceKey,
+        coordinator: AskedBy<'_>,
+        entry: &Entry,
+    ) -> Result<ShouldStart, ServiceError> {
+        let entry = Some(entry.clone());
+        Ok(self.should_start_one_of(vec![key.clone()], coordinator, entry).await?.1)
     }
 
     /// Does what [`Launches::should_start`] does for the first of `keys` that may start, and
@@ -66,11 +85,14 @@ impl Launches {
         &self,
         keys: Vec<InstanceKey>,
         coordinator: AskedBy<'_>,
+        entry: Option<Entry>,
     ) -> Result<(Purpose, ShouldStart), ServiceError> {
         let by = coordinator.cloned();
         let settings = self.core.settings();
         let inputs = self.heard.inputs(&self.core);
-        let question = Question { keys, by, settings, core: Arc::clone(&self.core) };
+        let core = Arc::clone(&self.core);
+        let checkouts = Arc::clone(&self.checkouts);
+        let question = Question { keys, by, settings, entry, checkouts, core };
         // Most answers are no, and do not use the only writer.
         let first = question.clone();
         let now = self.core.now();
@@ -92,10 +114,9 @@ impl Launches {
                     let reason = StartReason::Parked;
                     return Ok((purpose, ShouldStart { reason, claim: None }));
                 }
-                let by = question.by.clone();
                 let answer = match purpose {
-                    Purpose::Check => checks::claim(tx, &inputs, facts, by)?,
-                    Purpose::Task | Purpose::Chat => claim(tx, facts, by, &question.settings)?,
+                    Purpose::Check => checks::claim(tx, &inputs, facts, question.by.clone())?,
+                    Purpose::Task | Purpose::Chat => claim(tx, facts, &question)?,
                 };
                 Ok((purpose, answer))
             })
@@ -114,6 +135,9 @@ struct Question {
     keys: Vec<InstanceKey>,
     by: Option<CoordinatorId>,
     settings: Arc<Settings>,
+    /// What the coordinator knows of the CLI.
+    entry: Option<Entry>,
+    checkouts: OwnCheckouts,
     /// Knows the pause file, also before its row is written.
     core: Arc<Core>,
 }
@@ -168,9 +192,13 @@ impl Question {
 fn claim(
     tx: &mut Transaction<'_>,
     facts: StartFacts,
-    coordinator: Option<CoordinatorId>,
-    settings: &Settings,
+    question: &Question,
 ) -> Result<ShouldStart, ServiceError> {
+    if conversations::is_in_use(tx, &facts)? {
+        return Ok(ShouldStart { reason: StartReason::Running, claim: None });
+    }
+    let Question { by: coordinator, settings, entry, checkouts, .. } = question;
+    let coordinator = coordinator.clone();
     let ai_type = facts.agent.map(|(_, ai_type)| ai_type).unwrap_or_default();
     let id: LaunchId = tx.new_id(LaunchId::PREFIX);
     let now = tx.now();
@@ -193,6 +221,7 @@ fn claim(
     if facts.account.parked.is_some() {
         accounts::put(tx, &facts.account.after_claim(&launch.id, now))?;
     }
+    let conversation = conversations::claim(tx, &mut launch, entry.as_ref(), settings, checkouts)?;
     tx.event(launches::event(&launch, now));
     launches::put(tx, &launch)?;
     // Its task is in progress, so its agent gets no other one.
@@ -201,7 +230,8 @@ fn claim(
         _ => Attempt::FIRST,
     };
     let check = None;
-    let claim = Claim { launch: launch.id, ai_type, deadline, ticket, attempt, clone, check };
+    let claim =
+        Claim { launch: launch.id, ai_type, deadline, ticket, attempt, clone, check, conversation };
     Ok(ShouldStart { reason: StartReason::Ready, claim: Some(claim) })
 }
 
@@ -261,6 +291,7 @@ fn find_claim(
     let ticket = Some(ticket_of(&launch.id, settings)).filter(|_| check.is_none());
     let clone = workspaces::place_of(tx, &launch)?;
     let attempt = attempt_of(tx, &launch)?;
+    let conversation = conversations::order_of(tx, &launch)?;
     let claim = Claim {
         launch: launch.id,
         ai_type: launch.ai_type,
@@ -269,6 +300,7 @@ fn find_claim(
         attempt,
         clone,
         check,
+        conversation,
     };
     Ok(ShouldStart { reason: StartReason::Ready, claim: Some(claim) })
 }

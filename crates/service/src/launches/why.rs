@@ -10,8 +10,10 @@ use domain::plan::{Deferred, SlotUse};
 use domain::start_history::NeededClone;
 use domain::waiting::{ChatInSlot, Inactive, SilentHost, WaitFacts};
 use domain::why::{Why, all_rules};
-use domain::{InstanceKey, Launch, LaunchState, Outcome, Purpose, StartFacts, Timestamp};
-use store::rows::{agents, events, launches, pauses, projects, startable};
+use domain::{
+    Conversation, InstanceKey, Launch, LaunchState, Outcome, Purpose, StartFacts, Timestamp,
+};
+use store::rows::{agents, conversations, events, launches, pauses, projects, startable};
 use store::{Read, StoreError};
 
 use super::Launches;
@@ -28,6 +30,7 @@ struct ReadKey {
     stopped_by: Option<String>,
     /// The path of the pause file, if it exists.
     pause_file: Option<String>,
+    conversation: Option<Conversation>,
 }
 
 /// The facts of several keys, read together.
@@ -89,7 +92,19 @@ impl Launches {
                 };
                 let (agent, project) = names.get(key).cloned().unwrap_or_default();
                 let pause_file = pause_file.clone();
-                facts.push(ReadKey { start, last_end, agent, project, stopped_by, pause_file });
+                let conversation = match &start.task {
+                    Some(task) => conversations::newest_of(tx, &task.id, &key.agent)?,
+                    None => None,
+                };
+                facts.push(ReadKey {
+                    start,
+                    last_end,
+                    agent,
+                    project,
+                    stopped_by,
+                    pause_file,
+                    conversation,
+                });
             }
             let open = launches::list_open(tx)?;
             let chats = open.iter().filter(|launch| launch.key.purpose == Purpose::Chat);
@@ -133,7 +148,15 @@ impl Launches {
         has_coordinator: bool,
         at: Timestamp,
     ) -> Why {
-        let ReadKey { start: facts, last_end, agent, project, stopped_by, pause_file } = read;
+        let ReadKey {
+            start: facts,
+            last_end,
+            agent,
+            project,
+            stopped_by,
+            pause_file,
+            conversation,
+        } = read;
         let abandoned = launch.filter(|launch| self.coordinators.is_abandoned(launch, at));
         let (host, deferred) = deferral.unzip();
         let host = host.and_then(|id| match self.coordinators.machine_of(&id) {
@@ -162,6 +185,7 @@ impl Launches {
             },
             rules: all_rules(of_server, pause_file.as_deref(), deferred, has_coordinator),
             task: facts.task.map(|task| task.id),
+            conversation,
             n_failures: facts.record.n_failures,
             account: facts.account,
             parking: self.core.settings().parking,

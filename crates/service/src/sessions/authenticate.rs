@@ -22,7 +22,7 @@ use store::Read;
 use store::rows::{Transaction, agents, launches, projects, sessions, start_histories, startable};
 
 use super::Sessions;
-use crate::launches::accounts;
+use crate::launches::{accounts, conversations};
 use crate::workspaces::{OwnCheckouts, directory_of};
 use crate::{Inputs, ServiceError};
 
@@ -199,6 +199,7 @@ fn open_session(
         start_histories::change(tx, &launch.key, StartHistory::unwanted)?;
     }
     accounts::note_state(tx, &launch, settings.parking)?;
+    conversations::note_begun(tx, &launch)?;
     tx.event(launches::event(&launch, now));
     let working_directory = directory_of(tx, &launch, Some(&project), checkouts)?;
     launches::put(tx, &launch)?;

@@ -13,6 +13,7 @@ use store::{Read, StoreError};
 use super::Sessions;
 use super::caller::fence;
 use super::notices;
+use crate::launches::conversations;
 use crate::tasks::mine::{in_progress, new_execution};
 use crate::tasks::rules::{graph_above, move_task};
 use crate::{Caller, Inputs, ServiceError, checks};
@@ -189,6 +190,9 @@ fn move_reported_task(
     if report.result == ReportResult::Success && checks::begin(tx, &inputs.settings, launch, &task)?
     {
         return Ok(Vec::new());
+    }
+    if report.result == ReportResult::Failed {
+        conversations::note_failure(tx, launch)?;
     }
     tx.act_in(&launch.id, &task.id);
     let (to, reason) = match report.result {

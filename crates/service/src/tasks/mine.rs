@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use domain::comment::{Comment, MAX_FOR_AGENT, for_agent};
+use domain::conversation::FreshReason;
 use domain::id::{ExecutionId, TaskId};
 use domain::task::next_task;
 use domain::{
@@ -35,6 +36,10 @@ pub struct MyTask {
     pub attempt: u32,
     /// The end of the attempt before, by any agent.
     pub last_end: Option<LastEnd>,
+    /// Whether its CLI continues the conversation before it; `None` if there was none.
+    pub continued: Option<bool>,
+    /// The reason if it does not.
+    pub fresh_because: Option<FreshReason>,
     /// The texts that the agent's own last run on the task left.
     pub context: Option<Execution>,
     /// The texts that the previous assignee left.
@@ -127,7 +132,11 @@ fn find(
         }
         None => None,
     };
+    let fresh_because = launch.fresh_because.filter(|why| why.is_news());
+    let is_told = launch.is_continued() || fresh_because.is_some();
     let answer = MyTask {
+        continued: is_told.then(|| launch.is_continued()),
+        fresh_because,
         attempt: Attempt::of(&launch.id, &earlier).number,
         last_end,
         task: task.clone(),

@@ -11,6 +11,7 @@ use store::rows::{Transaction, tasks};
 use store::{Read, StoreError, TaskFilter};
 
 use crate::ServiceError;
+use crate::launches::conversations;
 
 /// A task before the change, if it exists, and after it.
 pub(crate) type Wish<'a> = (Option<&'a Task>, &'a Task);
@@ -82,6 +83,9 @@ pub(crate) fn write_task(
     tasks::put(tx, &task)?;
     if let Some(event) = event {
         tx.event(event);
+    }
+    if let Some(before) = &before {
+        conversations::note_task(tx, before, &task)?;
     }
     let before = before.filter(|before| *before != task).map(Box::new);
     let after = Box::new(task);

@@ -15,7 +15,9 @@ use crate::process::StartRequest;
 use crate::provider::LaunchRequest;
 use domain::launch::ProcessEnd;
 use domain::plan::{Action, Plan, ProcessReport};
-use domain::{CommandSpec, InstanceKey, LaunchId, Secret};
+use domain::redact::Redactor;
+use domain::transcript::last_open_call;
+use domain::{CommandSpec, ConversationOrder, InstanceKey, LaunchId, Secret};
 use machine::crash_point::{self, CrashPoint};
 use machine::instance_dir;
 use machine::instance_dir::record::{self, KeptReport, Record as _};
@@ -31,6 +33,9 @@ const N_AT_ONCE: usize = 64;
 /// Added to the server's deadline for that of the shim, so that the shim still hears of an
 /// authentication at the last moment.
 const START_DEADLINE_MARGIN: Duration = Duration::from_secs(2);
+
+/// The end of an output in which a call without a result is looked for, in bytes.
+const MAX_OUTPUT: u64 = 256 * 1024;
 
 /// The result of carrying out a plan.
 pub(super) struct Acted {
@@ -55,8 +60,8 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
                 Action::Workspace(job) => self.workspaces.begin(job),
                 Action::Snapshot(order) => self.shared.snapshots.begin(order),
                 Action::WantWorkspace { key } => wishes.push(key),
-                Action::Start { key, ai_type: _, working_directory } => {
-                    starts.push((key, working_directory));
+                Action::Start { key, ai_type, working_directory } => {
+                    starts.push((key, ai_type, working_directory));
                 }
                 Action::Report { ref launch, .. }
                 | Action::Forget { ref launch }
@@ -86,7 +91,7 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             })
             .await;
         stream::iter(starts)
-            .map(|(key, working_directory)| self.start(key, working_directory))
+            .map(|(key, ai_type, directory)| self.start(key, ai_type, directory))
             .buffer_unordered(N_AT_ONCE)
             .fold(acted, |acted, is_started| async move {
                 Acted {
@@ -233,12 +238,37 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         made.map_err(|error| error.to_string())?.map_err(|error| error.to_string())
     }
 
+    /// Returns the call without a result in the output before an interruption, as one line. The
+    /// output of the launch may be gone.
+    async fn last_call(&self, conversation: Option<&ConversationOrder>) -> Option<String> {
+        let launch = conversation?.resumed.as_ref()?.last_launch.clone()?;
+        if !self.faults.is_on {
+            return None;
+        }
+        let state_dir = self.config.state_dir.clone();
+        let read = move || {
+            let folder = instance_dir::find(&state_dir, &launch)?;
+            let output = instance_dir::output_tail(&folder, MAX_OUTPUT).ok()?;
+            last_open_call(output.lines())
+        };
+        let read = tokio::task::spawn_blocking(read);
+        let call = tokio::time::timeout(FILES_TIMEOUT, read).await.ok()?.ok()??;
+        let secrets = self.config.providers.redacted.iter().map(Secret::reveal);
+        Some(Redactor::for_texts(secrets).redact_text(&call).into_owned())
+    }
+
     /// Claims the start and then starts the process. A failure after the claim is reported at once.
-    async fn start(&self, key: InstanceKey, working_directory: PathBuf) -> Result<bool, NotDone> {
+    async fn start(
+        &self,
+        key: InstanceKey,
+        expected_ai_type: String,
+        working_directory: PathBuf,
+    ) -> Result<bool, NotDone> {
         // The time is read before the claim, so that the duration of the call counts for the start
         // deadline.
         let asked_at = self.processes.boot_now();
-        let claim = match self.control.claim(&key).await {
+        let entry = self.config.providers.entry(&expected_ai_type);
+        let claim = match self.control.claim(&key, &entry).await {
             Ok(claim) => claim,
             Err(error) => {
                 tracing::warn!(
@@ -248,8 +278,16 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
                 return Err(NotDone);
             }
         };
-        let ClaimAnswer::Claimed { launch, ai_type, start_timeout, ticket, attempt, clone, check } =
-            claim
+        let ClaimAnswer::Claimed {
+            launch,
+            ai_type,
+            start_timeout,
+            ticket,
+            attempt,
+            clone,
+            check,
+            conversation,
+        } = claim
         else {
             return Ok(false);
         };
@@ -276,6 +314,8 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             clone: folders,
             passkey: ticket.unwrap_or_else(|| Secret::new("")),
             attempt,
+            last_call: self.last_call(conversation.as_ref()).await,
+            conversation,
         };
         let command = match &check {
             Some(check) => {
@@ -336,6 +376,7 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
                 tracing::info!(
                     launch_id = %launch, agent_id = %key.agent, project_id = %key.project, purpose = %key.purpose,
                     provider, working_directory = %request.working_directory.display(),
+                    conversation = how_it_goes_on(request.conversation.as_ref()),
                     "agent started"
                 );
                 Ok(true)
@@ -351,6 +392,11 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
             }
         }
     }
+}
+
+/// Returns the word of the log for what a launch does with a conversation.
+fn how_it_goes_on(conversation: Option<&ConversationOrder>) -> Option<&'static str> {
+    conversation.map(|order| if order.resumed.is_some() { "continued" } else { "begun" })
 }
 
 pub(super) fn log_stops(plan: &Plan) {

@@ -6,9 +6,13 @@ use std::time::Duration;
 
 use domain::WorkspaceId;
 use domain::check::CheckOrder;
+use domain::conversation::Entry;
 use domain::plan::ProcessReport;
 use domain::workspace::{HookFacts, WorkspaceReport};
-use domain::{Activity, Attempt, Instance, InstanceKey, LaunchId, Secret, StopReason, Timestamp};
+use domain::{
+    Activity, Attempt, ConversationOrder, Instance, InstanceKey, LaunchId, Secret, StopReason,
+    Timestamp,
+};
 use machine::instance_dir::record::KeptReport;
 use service::{ClonePlace, CoordinatorStatus, ServerView};
 
@@ -37,6 +41,8 @@ pub enum ClaimAnswer {
         attempt: Attempt,
         /// The command that is run instead of an agent.
         check: Option<CheckOrder>,
+        /// The conversation that its CLI begins or continues.
+        conversation: Option<ConversationOrder>,
     },
     /// Another coordinator has it, or it is no longer wanted.
     NotNow,
@@ -77,10 +83,12 @@ pub trait ControlPlane: Send + Sync + 'static {
         instances: &[Instance],
     ) -> impl Future<Output = Result<ServerView, ControlError>> + Send;
 
-    /// Reserves the start of `key` for this coordinator.
+    /// Reserves the start of `key` for this coordinator. `entry` is the provider that would start
+    /// it.
     fn claim(
         &self,
         key: &InstanceKey,
+        entry: &Entry,
     ) -> impl Future<Output = Result<ClaimAnswer, ControlError>> + Send;
 
     /// Reports changes of a process, in their order. If a report fails half-way, all are reported

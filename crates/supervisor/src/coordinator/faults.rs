@@ -185,6 +185,8 @@ fn request_of(key: &InstanceKey, ai_type: &str, working_directory: PathBuf) -> L
         clone: None,
         passkey: Secret::new(""),
         attempt: Attempt::FIRST,
+        conversation: None,
+        last_call: None,
     }
 }
 

@@ -278,6 +278,8 @@ impl HookRunner {
             clone: Some(folders.clone()),
             passkey: Secret::new(""),
             attempt: Attempt::FIRST,
+            conversation: None,
+            last_call: None,
         };
         let provider = facts.ai_type.as_deref().unwrap_or(DEFAULT_AI_TYPE);
         let command = settings

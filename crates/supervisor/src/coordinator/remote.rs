@@ -23,6 +23,7 @@ use tokio::sync::watch;
 use super::control::{ClaimAnswer, ControlError, ControlPlane, Delivery};
 use answers::Claimed;
 use client::{CallError, McpClient};
+use domain::conversation::Entry;
 use domain::counters::Counters;
 use domain::plan::{Limits, ProcessReport};
 use domain::start_history::{Backoff, StartReason};
@@ -268,11 +269,17 @@ impl RemoteControlPlane {
         let Claimed { launch, ai_type, attempt, .. } = claimed;
         let launch = launch.unwrap_or_else(|| self.world.new_id(LaunchId::PREFIX));
         self.seed.note_claim(&launch, key, &ai_type);
-        // A coordinator elsewhere has no clones.
-        let clone = None;
-        let check = None;
-        let ticket = Some(ticket);
-        ClaimAnswer::Claimed { launch, ai_type, start_timeout, ticket, attempt, clone, check }
+        ClaimAnswer::Claimed {
+            launch,
+            ai_type,
+            start_timeout,
+            ticket: Some(ticket),
+            attempt,
+            // A coordinator elsewhere has neither clones nor conversations.
+            clone: None,
+            check: None,
+            conversation: None,
+        }
     }
 
     /// Reports to the server, if it offers the tool. A refusal that would stay the same counts as
@@ -367,7 +374,7 @@ impl ControlPlane for Arc<RemoteControlPlane> {
         observed.map_err(failed(OBSERVE))
     }
 
-    async fn claim(&self, key: &InstanceKey) -> Result<ClaimAnswer, ControlError> {
+    async fn claim(&self, key: &InstanceKey, _: &Entry) -> Result<ClaimAnswer, ControlError> {
         let client = self.link.client().await.map_err(failed(CLAIM))?;
         let claimed = match self.seed.take_claim(key) {
             Some(claimed) => Some(claimed),

@@ -7,6 +7,7 @@ use tokio::time::Instant;
 use super::*;
 use crate::process::{BootInstant, StartError, StartRequest};
 use crate::provider::Host;
+use domain::conversation::Entry;
 use domain::plan::ProcessReport;
 use domain::start_history::{Candidate, StartReason};
 use domain::{Activity, Guidance, InstanceKey, Language, Priority, Purpose, StopReason};
@@ -37,7 +38,7 @@ impl ControlPlane for Script {
         next.flatten().ok_or_else(refused)
     }
 
-    async fn claim(&self, _: &InstanceKey) -> Result<ClaimAnswer, ControlError> {
+    async fn claim(&self, _: &InstanceKey, _: &Entry) -> Result<ClaimAnswer, ControlError> {
         Ok(ClaimAnswer::NotNow)
     }
 

@@ -2,12 +2,27 @@
 
 use serde_json::json;
 
-use super::preset::{BuiltIn, Composition, Run, SERVER_NAME, SOCKET_VARIABLE, Server};
+use super::preset::{BuiltIn, Composition, Conversing, Run, SERVER_NAME, SOCKET_VARIABLE, Server};
 use config::Permissions;
+use domain::conversation::Reach;
 
 pub(super) const CLAUDE: BuiltIn = BuiltIn {
     program: "claude",
     compose: |run| Composition { arguments: arguments(run), ..Composition::default() },
+    conversing: Some(Conversing {
+        begin: &["--session-id", "{conversation}"],
+        resume: &["--resume", "{conversation}"],
+        reach: Reach::Anywhere,
+        own_options: &[
+            "-c",
+            "--continue",
+            "--fork-session",
+            "--no-session-persistence",
+            "-r",
+            "--resume",
+            "--session-id",
+        ],
+    }),
     logins: &["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"],
     places: &["ANTHROPIC_BASE_URL", "CLAUDE_CONFIG_DIR"],
     // The second one covers usage data, error reports and release notes.

@@ -8,6 +8,8 @@ use config::{Permissions, Telemetry};
 pub(super) const CODEX: BuiltIn = BuiltIn {
     program: "codex",
     compose: |run| Composition { arguments: arguments(run), ..Composition::default() },
+    // Codex assigns the id itself.
+    conversing: None,
     logins: &["CODEX_ACCESS_TOKEN", "CODEX_API_KEY", "OPENAI_API_KEY"],
     places: &["CODEX_HOME"],
     quiet: &[],

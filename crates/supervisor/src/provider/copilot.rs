@@ -3,13 +3,20 @@
 use serde_json::json;
 
 use super::preset::{
-    BuiltIn, Composition, Run, SERVER_NAME, SOCKET_VARIABLE, Server, tool_timeout_ms,
+    BuiltIn, Composition, Conversing, Run, SERVER_NAME, SOCKET_VARIABLE, Server, tool_timeout_ms,
 };
 use config::{Permissions, Telemetry};
+use domain::conversation::Reach;
 
 pub(super) const COPILOT: BuiltIn = BuiltIn {
     program: "copilot",
     compose: |run| Composition { arguments: arguments(run), ..Composition::default() },
+    conversing: Some(Conversing {
+        begin: &["--session-id={conversation}"],
+        resume: &["--resume={conversation}"],
+        reach: Reach::Anywhere,
+        own_options: &["--continue", "--resume", "--session-id"],
+    }),
     logins: &[
         "COPILOT_GITHUB_TOKEN",
         "COPILOT_PROVIDER_API_KEY",

@@ -18,6 +18,8 @@ use domain::{FileContent, LaunchFile};
 pub(super) const GEMINI: BuiltIn = BuiltIn {
     program: "gemini",
     compose,
+    // Its transcripts go with the folder of the launch.
+    conversing: None,
     logins: &["GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_CLOUD_ACCESS_TOKEN"],
     places: &[
         HOME,

@@ -11,6 +11,8 @@ use config::{Permissions, Preset};
 pub(super) const OPENCODE: BuiltIn = BuiltIn {
     program: "opencode",
     compose,
+    // Opencode assigns the id itself.
+    conversing: None,
     logins: &[
         "ANTHROPIC_API_KEY",
         "GEMINI_API_KEY",

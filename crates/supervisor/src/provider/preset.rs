@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::{Host, claude, codex, copilot, gemini, opencode, qwen};
 use config::{Permissions, Preset, Telemetry};
+use domain::conversation::Reach;
 use domain::{LaunchFile, Secret};
 
 /// The parts of a preset. Its prompt travels on standard input.
@@ -14,6 +15,8 @@ pub(super) struct BuiltIn {
     /// The program, which is searched for in the `PATH`.
     pub program: &'static str,
     pub compose: fn(&Run<'_>) -> Composition,
+    /// How it continues conversations; `None` if the launches of this preset cannot.
+    pub conversing: Option<Conversing>,
     /// Variables of the daemon with the login of the CLI. They are passed on, and their values are
     /// removed from its stored output.
     pub logins: &'static [&'static str],
@@ -23,6 +26,16 @@ pub(super) struct BuiltIn {
     pub quiet: &'static [(&'static str, &'static str)],
     /// The installation, for people who do not have the program.
     pub installation: &'static str,
+}
+
+/// How a CLI begins a conversation with an id that it is given, and how it continues one. In the
+/// arguments, `{conversation}` stands for the id.
+pub(super) struct Conversing {
+    pub begin: &'static [&'static str],
+    pub resume: &'static [&'static str],
+    pub reach: Reach,
+    /// The options by which `cli_args` decide about the conversation themselves.
+    pub own_options: &'static [&'static str],
 }
 
 /// The result of a preset for one run.

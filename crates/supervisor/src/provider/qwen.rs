@@ -3,13 +3,20 @@
 use serde_json::json;
 
 use super::preset::{
-    BuiltIn, Composition, Run, SERVER_NAME, SOCKET_VARIABLE, Server, tool_timeout_ms,
+    BuiltIn, Composition, Conversing, Run, SERVER_NAME, SOCKET_VARIABLE, Server, tool_timeout_ms,
 };
 use config::Permissions;
+use domain::conversation::Reach;
 
 pub(super) const QWEN: BuiltIn = BuiltIn {
     program: "qwen",
     compose,
+    conversing: Some(Conversing {
+        begin: &["--session-id", "{conversation}"],
+        resume: &["--resume", "{conversation}"],
+        reach: Reach::SameDirectory,
+        own_options: &["-c", "--continue", "--no-chat-recording", "-r", "--resume", "--session-id"],
+    }),
     logins: &[
         "BAILIAN_CODING_PLAN_API_KEY",
         "BAILIAN_TOKEN_PLAN_API_KEY",

@@ -1,5 +1,7 @@
 //! Whole command lines: what an agent is started with.
 
+mod conversing;
+
 use super::*;
 use config::{EXAMPLE, Permissions, Telemetry};
 use domain::{Attempt, FileContent, Language, LaunchFile, Purpose};
@@ -45,6 +47,8 @@ fn request(ai_type: &str) -> LaunchRequest {
         working_directory: PathBuf::from("/proj_a"),
         passkey: Secret::new("tkt_secret"),
         attempt: Attempt::FIRST,
+        conversation: None,
+        last_call: None,
     }
 }
 

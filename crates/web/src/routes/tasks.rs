@@ -15,8 +15,8 @@ use api::comments::CommentBody;
 use api::events::EventBody;
 use api::removals::Archived;
 use api::tasks::{
-    CheckBody, ExecutionBody, NewTaskRequest, TaskBody, TaskDetail, TaskHistoryQuery, TaskQuery,
-    TaskRequest,
+    CheckBody, ConversationBody, ExecutionBody, NewTaskRequest, TaskBody, TaskDetail,
+    TaskHistoryQuery, TaskQuery, TaskRequest,
 };
 use api::waiting::WaitingBody;
 use domain::{ProjectId, Refusal, Sent, TaskId, TaskStatus};
@@ -50,6 +50,7 @@ async fn detail_of(state: &RestState, view: TaskView) -> Result<TaskDetail, Prob
         executions: view.executions.into_iter().map(ExecutionBody::from).collect(),
         checks: view.checks.into_iter().map(CheckBody::from).collect(),
         comments: view.comments.into_iter().map(CommentBody::from).collect(),
+        conversations: view.conversations.into_iter().map(ConversationBody::from).collect(),
     })
 }
 
@@ -97,6 +98,12 @@ pub(super) fn routes() -> Api {
             "/tasks/{id}",
             set,
             about("Changes a task").takes::<TaskRequest>().gives::<TaskDetail>(),
+        )
+        .post(
+            "/tasks/{id}/fresh",
+            fresh,
+            about("Lets the next launch on a task begin its conversation afresh")
+                .gives::<TaskDetail>(),
         )
         .get(
             "/tasks/{id}/history",
@@ -182,6 +189,15 @@ async fn add(
         tracing::info!(task_id = %view.task.id, project_id = %view.task.project, status = %view.task.status, "task added");
     }
     Ok((status, Json(detail_of(&state, sent.thing()).await?)))
+}
+
+async fn fresh(
+    State(state): State<RestState>,
+    InTask(id): InTask,
+) -> Result<Json<TaskDetail>, Problem> {
+    state.service.tasks.begin_afresh(&id).await?;
+    tracing::info!(task_id = %id, "the next launch begins its conversation afresh");
+    Ok(Json(detail_of(&state, state.service.tasks.view(&id).await?).await?))
 }
 
 async fn set(

@@ -133,6 +133,7 @@ mod tests {
             n_failures: 0,
             waiting_since: None,
             task: None,
+            conversation: None,
             account: Account::new("codex".to_owned()),
             parking: Parking { initial: Duration::ZERO, max: Duration::ZERO },
             crowd: None,

@@ -24,9 +24,10 @@ use crate::extract::{InForm, InQuery, InTask, given, parsed};
 use crate::{Problem, RestState};
 use api::forge::is_safe_link;
 use domain::check::CheckResult;
+use domain::conversation::FreshReason;
 use domain::{
-    AgentId, Check, CommentId, Execution, ForgeItem, LaunchId, Priority, ProjectId, ProjectKey,
-    Purpose, Refusal, ShortId, Task, TaskId, TaskStatus, Usage, Workspace,
+    AgentId, Check, CommentId, Conversation, Execution, ForgeItem, LaunchId, Priority, ProjectId,
+    ProjectKey, Purpose, Refusal, ShortId, Task, TaskId, TaskStatus, Usage, Workspace,
 };
 use service::{ServiceError, Standings, TaskEdit};
 
@@ -96,6 +97,25 @@ impl TaskWorkspace {
     }
 }
 
+/// The newest conversation of an agent's CLI about a task.
+struct TaskConversation {
+    /// What the next launch does with it.
+    text: String,
+    /// The next launch may continue it.
+    may_go_on: bool,
+}
+
+impl TaskConversation {
+    /// Returns the newest one; `None` if it was never begun.
+    fn of(w: &Words, newest: Option<&Conversation>) -> Option<Self> {
+        match newest?.fresh_because() {
+            None => Some(Self { text: w.goes_on.to_owned(), may_go_on: true }),
+            Some(FreshReason::None) => None,
+            Some(why) => Some(Self { text: w.of_fresh_start(why), may_go_on: false }),
+        }
+    }
+}
+
 /// A task in a list, with its assignee.
 pub(super) struct TaskRow {
     pub(super) task: Task,
@@ -130,6 +150,8 @@ struct ShownTask {
     /// The cost, the number and the time of its launches; `None` without a launch.
     spent: Option<String>,
     workspace: Option<TaskWorkspace>,
+    /// The conversation of its agent's CLI.
+    conversation: Option<TaskConversation>,
     /// The newest launch that worked on it.
     latest_launch: Option<LaunchId>,
     /// The name and the URL of the forge item that the task was made from.
@@ -288,6 +310,7 @@ pub(super) fn routes() -> Router<RestState> {
         .route("/ui/do/tasks/{id}", post(change))
         .route("/ui/do/tasks/{id}/status", post(set_status))
         .route("/ui/do/tasks/{id}/comments", post(comment))
+        .route("/ui/do/tasks/{id}/fresh", post(begin_afresh))
 }
 
 async fn page(
@@ -347,9 +370,11 @@ async fn read(frame: &Frame, state: &RestState, id: &TaskId) -> Result<ShownTask
     let (needed_by, saved_by) = state.service.tasks.dependents_and_last_author(&view.task).await?;
     let saved_by = name_of(saved_by).await;
     let done_by = state.service.tasks.done_by(&view.task).await?;
+    let conversation = TaskConversation::of(frame.w, view.conversations.first());
     let task = view.task;
     Ok(ShownTask {
         workspace,
+        conversation,
         latest_launch: latest,
         source,
         request,
@@ -441,6 +466,15 @@ async fn change(
     let task = state.service.tasks.set(&id, &edit).await?.task;
     tracing::info!(task_id = %id, project_id = %task.project, status = %task.status, "task changed");
     Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+async fn begin_afresh(
+    State(state): State<RestState>,
+    InTask(id): InTask,
+) -> Result<StatusCode, Problem> {
+    state.service.tasks.begin_afresh(&id).await?;
+    tracing::info!(task_id = %id, "the next launch begins its conversation afresh");
+    Ok(StatusCode::NO_CONTENT)
 }
 
 async fn set_status(

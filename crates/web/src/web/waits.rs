@@ -257,6 +257,7 @@ mod tests {
             n_failures: 5,
             waiting_since: None,
             task: None,
+            conversation: None,
             account: Account { parked, ..Account::new("codex".to_owned()) },
             parking: Parking { initial: Duration::ZERO, max: Duration::ZERO },
             crowd: None,

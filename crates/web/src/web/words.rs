@@ -131,6 +131,11 @@ texts! {
     key_send: "Submit a form", "フォームを送信";
     not_assigned: "Not assigned to a project", "プロジェクトに未割り当て";
     comes_from: "Source", "作成元";
+    conversation: "Conversation", "会話";
+    goes_on: "The next launch continues it", "次の起動で継続";
+    begin_afresh: "Begin afresh", "新しく始める";
+    begin_afresh_hint: "The next launch begins a new conversation",
+        "次の起動では新しい会話を始める";
     agent: "Agent", "エージェント";
     project: "Project", "プロジェクト";
     idle: "Idle", "アイドル";

@@ -3,6 +3,7 @@
 use super::Words;
 use crate::web::names::isolated;
 use domain::check::CheckResult;
+use domain::conversation::FreshReason;
 use domain::{Language, Priority, TaskStatus};
 
 impl Words {
@@ -37,6 +38,15 @@ impl Words {
     /// Returns the note about a new task, before its short id.
     pub(in crate::web) const fn task_created(&self) -> &'static str {
         self.language.either("Created", "作成しました:")
+    }
+
+    /// Returns why the next launch begins a new conversation.
+    pub(in crate::web) fn of_fresh_start(&self, why: FreshReason) -> String {
+        let clause = why.clause(self.language);
+        self.language.choose(
+            format!("The next launch begins afresh: {clause}"),
+            format!("次の起動で新しく開始（{clause}）"),
+        )
     }
 
     pub(in crate::web) const fn edit_description(&self) -> &'static str {
