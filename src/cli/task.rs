@@ -24,9 +24,7 @@ use super::why::conversation;
 use super::workspace;
 use api::comments::{CommentBody, NewComment};
 use api::events::EventBody;
-use api::tasks::{
-    ConversationBody, ExecutionBody, NewTaskRequest, TaskBody, TaskDetail, TaskRequest,
-};
+use api::tasks::{ExecutionBody, NewTaskRequest, TaskBody, TaskDetail, TaskRequest};
 use api::waiting::WaitingBody;
 use config::Environment;
 use domain::workspace::MergeStep;

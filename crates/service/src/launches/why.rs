@@ -92,7 +92,8 @@ impl Launches {
                 };
                 let (agent, project) = names.get(key).cloned().unwrap_or_default();
                 let pause_file = pause_file.clone();
-                let conversation = match &start.task {
+                let of_task = start.task.as_ref().filter(|_| key.purpose == Purpose::Task);
+                let conversation = match of_task {
                     Some(task) => conversations::newest_of(tx, &task.id, &key.agent)?,
                     None => None,
                 };

@@ -133,7 +133,9 @@ fn find(
         None => None,
     };
     let fresh_because = launch.fresh_because.filter(|why| why.is_news());
-    let is_told = launch.is_continued() || fresh_because.is_some();
+    // The task of its conversation may have been closed since its start.
+    let is_of_task = launch.claimed_task.as_ref().is_none_or(|claimed| *claimed == task.id);
+    let is_told = is_of_task && (launch.is_continued() || fresh_because.is_some());
     let answer = MyTask {
         continued: is_told.then(|| launch.is_continued()),
         fresh_because,

@@ -89,7 +89,7 @@ fn an_entry_continues_conversations_as_far_as_its_cli_can() {
 #[test]
 fn another_entry_user_or_program_is_another_account() {
     let account =
-        |name: &str, entry: ProviderConfig| providers([(name, entry)]).entry(name).account;
+        |name: &'static str, entry: ProviderConfig| providers([(name, entry)]).entry(name).account;
     let usual = || account("a", own("a", &[]));
     assert_eq!(usual(), account("a", own("a", &["-x"])));
     assert_ne!(usual(), account("b", own("a", &[])));
