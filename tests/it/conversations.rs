@@ -3,10 +3,11 @@
 
 use std::fs;
 
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::daemon::Daemon;
-use crate::support::{agent_fixture, until};
+use crate::support::{agent_fixture, kill, processes_of, until};
 
 /// Starts a daemon whose agents note in `turns` how they begin, and keep their prompts. `resumed`
 /// are the steps of a launch that continues a conversation.
@@ -70,6 +71,27 @@ fn a_launch_after_a_kill_continues_the_conversation_and_is_told_of_the_last_call
     assert!(prompt.contains("You ended without report_completed."), "{prompt}");
     let detail = daemon.done(&["task", "show", "PRJ-1"]);
     assert!(detail.contains(&format!("the next launch continues the conversation {begun}")));
+}
+
+#[test]
+fn the_conversation_outlives_a_kill_of_the_daemon_its_shim_and_the_agent() {
+    let mut daemon = daemon("10ms", "script");
+    let hang = "run:[ $AGENT_ATTEMPT != 1 ] || { echo >works; sleep 600; }";
+    daemon.with_one_task(&[&KEEP_TASK[..], &[hang, "report:success"]].concat());
+    until("the agent works", || daemon.work().join("works").exists());
+    daemon.kill();
+    for pid in processes_of(&daemon.state()) {
+        kill(pid, Signal::KILL);
+    }
+    daemon.start();
+    until("the task is done", || daemon.task_status("tsk") == "done");
+
+    let turns = turns(&daemon);
+    let [(_, begun), (second, resumed)] = &turns[..] else { panic!("{turns:?}") };
+    assert_eq!(second, "resume");
+    assert_eq!(begun, resumed);
+    let prompt = prompt(&daemon, 2);
+    assert!(prompt.contains("may not show it: none is known."), "{prompt}");
 }
 
 #[test]

@@ -225,14 +225,12 @@ fn is_unhelpful(launch: &Launch) -> bool {
 
 impl Conversation {
     /// Returns the conversation after a launch in it authenticated.
-    #[must_use]
     pub fn begun(self, launch: &LaunchId, at: Timestamp) -> Self {
         let last_launch = Some(launch.clone());
         Self { has_begun: true, last_launch, n_unhelpful: 0, last_used_at: at, ..self }
     }
 
     /// Returns the conversation after the end of a launch in it.
-    #[must_use]
     pub fn after_end(self, launch: &Launch, outcome: &Outcome, at: Timestamp) -> Self {
         if is_refused(launch, outcome) {
             return self.closed(FreshReason::Refused, at);
@@ -256,7 +254,6 @@ impl Conversation {
     }
 
     /// Returns the conversation after it was closed. The first reason stays.
-    #[must_use]
     pub fn closed(self, because: FreshReason, at: Timestamp) -> Self {
         Self {
             closed_because: self.closed_because.or(Some(because)),
