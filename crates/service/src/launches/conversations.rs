@@ -62,7 +62,7 @@ pub(super) fn claim(
             Ok(Some(open.order(launch, last.as_ref())))
         }
         Next::Afresh { why } => {
-            let had_one = newest.is_some();
+            let had_one = newest.as_ref().is_some_and(|known| known.has_begun);
             if had_one && why.is_news() {
                 let launch_id = launch.id.clone();
                 let task_id = task.clone();
@@ -73,15 +73,22 @@ pub(super) fn claim(
                     );
                 });
             }
-            if let Some(open) = newest.filter(Conversation::is_open) {
-                conversations::put(tx, &open.closed(why, now))?;
-            }
+            // Launches that fail before they authenticate leave one row, however many they are.
+            let is_reused = |open: &Conversation| !open.has_begun && why != FreshReason::Off;
+            let (id, revision) = match newest.filter(Conversation::is_open) {
+                Some(open) if is_reused(&open) => (open.id, open.revision),
+                Some(open) => {
+                    conversations::put(tx, &open.closed(why, now))?;
+                    (tx.new_id(ConversationId::PREFIX), 0)
+                }
+                None => (tx.new_id(ConversationId::PREFIX), 0),
+            };
             if why == FreshReason::Off {
                 launch.fresh_because = had_one.then_some(why);
                 return Ok(None);
             }
             let new = Conversation {
-                id: tx.new_id(ConversationId::PREFIX),
+                id,
                 task,
                 agent: launch.key.agent.clone(),
                 cli_session: new_session(&launch.id),
@@ -97,7 +104,7 @@ pub(super) fn claim(
                 last_used_at: now,
                 closed_because: None,
                 closed_at: None,
-                revision: 0,
+                revision,
             };
             conversations::put(tx, &new)?;
             launch.conversation = Some(new.id.clone());
