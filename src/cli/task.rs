@@ -28,7 +28,7 @@ use api::tasks::{ExecutionBody, NewTaskRequest, TaskBody, TaskDetail, TaskReques
 use api::waiting::WaitingBody;
 use config::Environment;
 use domain::workspace::MergeStep;
-use domain::{AgentId, Priority, ProjectId, TaskId, TaskStatus};
+use domain::{AgentId, Language, Priority, ProjectId, TaskId, TaskStatus};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum TaskCommand {
@@ -497,6 +497,9 @@ fn print_detail(detail: &TaskDetail, zone: Zone) -> Result<(), CliError> {
     }
     if let Some(text) = detail.conversations.first().and_then(conversation) {
         print_line(&text)?;
+    }
+    if let Some(why) = detail.conversations.get(1).and_then(|before| before.fresh_because) {
+        print_line(&format!("it began afresh: {}", why.clause(Language::English)))?;
     }
     if let Some(workspace) = detail.workspace.as_ref().filter(|it| it.content.is_some()) {
         workspace::print_result(workspace)?;

@@ -111,6 +111,8 @@ fn a_launch_begins_afresh_if_a_person_asks_for_it() {
     assert_eq!(how, "begin");
     assert_ne!(first, second);
     assert_eq!(told(&daemon, 2), (false.into(), "asked".into()));
+    let detail = daemon.done(&["task", "show", "PRJ-1"]);
+    assert!(detail.contains("it began afresh: a person asked for it"), "{detail}");
 }
 
 #[test]
