@@ -135,7 +135,7 @@ async fn a_database_is_copied_before_its_first_migration() {
     assert_eq!(columns(&copy, "launches"), of_launches);
     assert_eq!(dump(&copy, "launches", &of_launches), before);
     let n_migrations = |path: &Path| texts(path, "SELECT description FROM _sqlx_migrations").len();
-    assert_eq!((n_migrations(&copy), n_migrations(&path)), (10, 32));
+    assert_eq!((n_migrations(&copy), n_migrations(&path)), (10, 33));
     let is_new = |name: &String| !of_launches.contains(name);
     let new: Vec<String> = columns(&path, "launches").into_iter().filter(is_new).collect();
     assert_eq!(new, ["n_tasks_created", "n_messages_created", "workspace_id", "claimed_task_id"]);

@@ -18,6 +18,7 @@ const N_ENDED: usize = 20;
 
 /// The next step of a coordinator for a pair.
 #[derive(Debug, Clone)]
+#[allow(clippy::large_enum_variant, reason = "there is one at a time")]
 pub enum AgentAction {
     /// Start the agent; the start is reserved.
     Start(Claim),

@@ -28,6 +28,7 @@ pub struct ControlError {
 
 /// The answer to a claim.
 #[derive(Debug, Clone)]
+#[allow(clippy::large_enum_variant, reason = "there is one at a time")]
 pub enum ClaimAnswer {
     Claimed {
         launch: LaunchId,
