@@ -160,9 +160,16 @@ impl<'a> Read<'a> {
     }
 }
 
+/// Returns the statement that reads rows. The table of a join may have columns with the same names.
 fn select<E: Entity>(rest: &str) -> String {
-    let columns = E::columns().join(", ");
-    format!("SELECT {columns}, revision{} FROM {} {}{rest}", E::JOINED_COLUMNS, E::TABLE, E::JOIN)
+    let table = E::TABLE;
+    let columns: Vec<String> = E::columns().iter().map(|name| format!("{table}.{name}")).collect();
+    format!(
+        "SELECT {}, {table}.revision{} FROM {table} {}{rest}",
+        columns.join(", "),
+        E::JOINED_COLUMNS,
+        E::JOIN
+    )
 }
 
 fn read<E: Entity>(cells: &mut Cells<'_>) -> Result<E, BoxError> {

@@ -138,7 +138,15 @@ async fn a_database_is_copied_before_its_first_migration() {
     assert_eq!((n_migrations(&copy), n_migrations(&path)), (10, 33));
     let is_new = |name: &String| !of_launches.contains(name);
     let new: Vec<String> = columns(&path, "launches").into_iter().filter(is_new).collect();
-    assert_eq!(new, ["n_tasks_created", "n_messages_created", "workspace_id", "claimed_task_id"]);
+    let expected = [
+        "n_tasks_created",
+        "n_messages_created",
+        "workspace_id",
+        "claimed_task_id",
+        "conversation_id",
+        "fresh_because",
+    ];
+    assert_eq!(new, expected);
 }
 
 /// Projects and tasks for the migration that gives them short ids.
