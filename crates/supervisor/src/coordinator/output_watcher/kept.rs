@@ -38,6 +38,7 @@ pub struct Kept {
 }
 
 struct Opened {
+    conversation: String,
     file: File,
     position: u64,
     /// The part of the process begins here; 0 if the lines tell it.
@@ -74,7 +75,9 @@ impl Kept {
 
     /// Reads further. `told` is the name that the CLI told for the conversation.
     pub fn read(&mut self, told: Option<&str>, occasion: Occasion) -> News {
-        if self.opened.as_ref().is_some_and(Opened::is_replaced) {
+        // A CLI that forks a conversation tells the name of the fork, perhaps after other output.
+        let is_of_told = |opened: &Opened| told.is_none_or(|told| told == opened.conversation);
+        if self.opened.as_ref().is_some_and(|it| it.is_replaced() || !is_of_told(it)) {
             self.opened = None;
         }
         let mut news = News::default();
@@ -132,7 +135,8 @@ impl Kept {
             reader.begin();
             begins_at = 0;
         }
-        Some(Opened { file, position, begins_at, lines: Lines::default(), reader })
+        let conversation = id.to_owned();
+        Some(Opened { conversation, file, position, begins_at, lines: Lines::default(), reader })
     }
 }
 
@@ -144,7 +148,7 @@ impl Opened {
     }
 
     fn read(&mut self, occasion: Occasion, news: &mut News) {
-        let Self { file, position, begins_at, lines, reader } = self;
+        let Self { file, position, begins_at, lines, reader, .. } = self;
         let mut chunk = vec![0; CHUNK];
         let mut n_read = 0;
         while n_read < MAX_READ {

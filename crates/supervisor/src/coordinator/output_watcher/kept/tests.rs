@@ -180,6 +180,24 @@ fn the_conversation_that_the_cli_tells_is_followed_from_the_time_of_the_launch()
 }
 
 #[test]
+fn a_fork_that_the_cli_tells_later_is_read_instead_of_the_conversation_it_was_asked_for() {
+    let home = tempfile::tempdir().unwrap();
+    let asked = Recorded::of("claude", "normal", None);
+    let fork = Recorded::of("claude", "killed", None);
+    asked.write(home.path(), &asked.after);
+    fork.write(home.path(), &fork.after);
+    let mut kept = asked.kept(home.path());
+    assert!(kept.read(None, Occasion::Output).is_anew);
+    assert!(!kept.read(Some(&asked.conversation), Occasion::End).is_anew);
+    let news = kept.read(Some(&fork.conversation), Occasion::End);
+    assert!(news.is_anew, "{news:?}");
+    let mut tally = Tally::default();
+    hear(&mut tally, &news);
+    assert_eq!(tally.activity().usage, Usage { turns: 2, ..two_answers(Keeper::Claude) });
+    assert!(!kept.read(Some(&fork.conversation), Occasion::End).is_anew);
+}
+
+#[test]
 fn nothing_is_read_through_a_link_or_from_anything_but_a_file() {
     let home = tempfile::tempdir().unwrap();
     let outside = tempfile::tempdir().unwrap();
