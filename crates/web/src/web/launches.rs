@@ -234,10 +234,9 @@ impl List {
 
 /// Returns the number and the cost of the launches that go on, and of those that ended today.
 fn figures(w: &'static Words, found: &LaunchHistory) -> String {
-    let open = found.all_open.iter().map(|launch| launch.activity.usage.cost_usd_micros);
-    let ended = found.ends_today.iter().map(|launch| launch.activity.usage.cost_usd_micros);
-    let cost_usd_micros = open.chain(ended).fold(0, u64::saturating_add);
-    let cost = cost_of(&Usage { cost_usd_micros, ..Usage::default() });
+    let all = found.all_open.iter().chain(&found.ends_today);
+    let usage = all.fold(Usage::default(), |sum, launch| sum.plus(launch.activity.usage));
+    let cost = cost_of(&usage);
     w.of_figures(found.all_open.len(), found.ends_today.len(), cost.as_deref())
 }
 
