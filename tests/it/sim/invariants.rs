@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use domain::conversation::is_refused;
 use domain::launch::{ProcessEnd, Verdict};
 use domain::start_history::StartReason;
-use domain::{InstanceKey, LaunchId, LaunchState, Outcome, Purpose, StopReason};
+use domain::{AgentId, InstanceKey, LaunchId, LaunchState, Outcome, Purpose, StopReason, TaskId};
 use service::world::World as _;
 
 use super::history::POLLING_INTERVAL;
@@ -21,6 +22,8 @@ pub struct Watch {
     seq: i64,
     ended: BTreeSet<LaunchId>,
     n_failures: BTreeMap<InstanceKey, u32>,
+    /// The agents whose CLI refused a conversation about a task.
+    refused: BTreeSet<(AgentId, Option<TaskId>)>,
 }
 
 impl Watch {
@@ -69,7 +72,8 @@ impl Watch {
 
     /// Checks that every end is recorded once, and counts once for its pair.
     async fn look_at_ends(&mut self, sim: &Arc<Sim>, has_released: bool) {
-        let mut by_key: BTreeMap<InstanceKey, Vec<Vec<Verdict>>> = BTreeMap::new();
+        // A verdict that may be missing is `None`.
+        let mut by_key: BTreeMap<InstanceKey, Vec<Vec<Option<Verdict>>>> = BTreeMap::new();
         for event in sim.store.events(self.seq, usize::MAX).await.unwrap() {
             self.seq = event.seq;
             let Some(launch) = event.launch.filter(|_| event.kind == "launch.ended") else {
@@ -102,6 +106,15 @@ impl Watch {
                 // The verdict also depends on unanswered messages then.
                 Purpose::Chat => vec![Verdict::Fine, row.failed_verdict(outcome)],
             };
+            let verdicts = verdicts.into_iter().map(Some);
+            let verdicts: Vec<_> = if is_refused(&row, outcome) {
+                let of = (row.key.agent.clone(), row.claimed_task.clone());
+                let is_first = self.refused.insert(of);
+                // A second refusal counts only within an hour.
+                [None].into_iter().chain(verdicts.filter(|_| !is_first)).collect()
+            } else {
+                verdicts.collect()
+            };
             by_key.entry(row.key.clone()).or_default().push(verdicts);
             if !self.ended.insert(launch.clone()) {
                 sim.chronicle.violation(format!("the end of {launch} is recorded twice"));
@@ -111,14 +124,16 @@ impl Watch {
             let found = sim.store.pair(&key).await.unwrap().n_failures;
             let before = self.n_failures.insert(key.clone(), found).unwrap_or(0);
             let ends = by_key.remove(&key).unwrap_or_default();
-            let after = |from: u32, ends: &[Vec<Verdict>]| {
+            let after = |from: u32, ends: &[Vec<Option<Verdict>>]| {
                 ends.iter().fold(BTreeSet::from([from]), |before, verdicts| {
-                    let next = |verdict: &Verdict, n: u32| {
-                        if *verdict == Verdict::Failure { n + 1 } else { 0 }
+                    let next = |verdict: Option<Verdict>, n: u32| match verdict {
+                        None => n,
+                        Some(Verdict::Failure) => n + 1,
+                        Some(_) => 0,
                     };
                     verdicts
                         .iter()
-                        .flat_map(|verdict| before.iter().map(move |n| next(verdict, *n)))
+                        .flat_map(|verdict| before.iter().map(move |n| next(*verdict, *n)))
                         .collect()
                 })
             };
