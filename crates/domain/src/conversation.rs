@@ -27,8 +27,7 @@ pub use fresh::FreshReason;
 
 /// The time within which a second refusal of an agent's CLI counts as a failure.
 pub const REFUSALS_WITHIN: Duration = Duration::from_hours(1);
-/// The number of continued launches in a row without an answer of the model that end a
-/// conversation.
+/// The number of continued launches in a row that do not authenticate and end a conversation.
 const MAX_UNHELPFUL: u32 = 2;
 
 /// A conversation as the store has it.
@@ -51,7 +50,7 @@ pub struct Conversation {
     pub has_begun: bool,
     /// The last launch in it that authenticated.
     pub last_launch: Option<LaunchId>,
-    /// The continued launches in a row that ended without an answer of the model.
+    /// The continued launches in a row that did not authenticate.
     pub n_unhelpful: u32,
     pub opened_at: Timestamp,
     pub last_used_at: Timestamp,
@@ -207,20 +206,27 @@ pub fn new_session(launch: &LaunchId) -> String {
 /// itself, it never authenticated, and the model answered nothing. A failure of the account or of
 /// the configuration says nothing about the conversation.
 pub fn is_refused(launch: &Launch, outcome: &Outcome) -> bool {
+    let is_config = class_of(launch) == Some(FailureClass::Config);
     is_unhelpful(launch)
+        && !is_config
+        // claude counts a turn for an answer that it made up.
+        && launch.activity.usage.tokens() == 0
         && *outcome == Outcome::NeverAuthenticated
         && launch.stop_reason.is_none()
         && launch.exit.exit_code.is_some()
 }
 
-/// Returns whether a continued launch ended before its model answered, for no reason of its account
-/// or its configuration.
+/// Returns whether a continued launch ended before it authenticated, for no reason of its account.
+/// The conversation may be the cause: its model takes the task for finished, or the model's service
+/// refuses the conversation, which looks like a wrong configuration.
 fn is_unhelpful(launch: &Launch) -> bool {
-    let class = launch.activity.failure.map(|failure| failure.class);
     launch.is_continued()
         && launch.authenticated_at.is_none()
-        && launch.activity.usage.is_none()
-        && matches!(class, None | Some(FailureClass::Crash))
+        && matches!(class_of(launch), None | Some(FailureClass::Config | FailureClass::Crash))
+}
+
+fn class_of(launch: &Launch) -> Option<FailureClass> {
+    launch.activity.failure.map(|failure| failure.class)
 }
 
 impl Conversation {

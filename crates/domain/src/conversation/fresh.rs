@@ -28,7 +28,7 @@ words! {
         WorkspaceGone = "workspace_gone",
         /// The CLI did not accept the conversation.
         Refused = "refused",
-        /// Two launches in a row continued it without an answer of the model.
+        /// Two launches in a row continued it and did not authenticate.
         Unhelpful = "unhelpful",
         /// It was not used for longer than `continue.max_age`.
         TooOld = "too_old",
@@ -61,9 +61,8 @@ impl FreshReason {
             Self::Refused => {
                 language.either("the CLI did not accept it", "CLI が会話を受け付けなかった")
             }
-            Self::Unhelpful => {
-                language.either("the model did not answer in it", "モデルが応答しなかった")
-            }
+            Self::Unhelpful => language
+                .either("its agent did not go on in it", "エージェントが会話を再開しなかった"),
             Self::TooOld => language.either("it is too old", "会話が古すぎる"),
         }
     }

@@ -179,7 +179,7 @@ fn only_a_continued_launch_that_ends_by_itself_without_an_answer_is_refused() {
     let begun = begun().after_end(&refused(), &end, NOW);
     assert_eq!(begun.closed_because, Some(FreshReason::Refused));
     assert!(!is_refused(&refused(), &Outcome::StartFailed("no program".to_owned())));
-    let changes: [fn(&mut Launch); 7] = [
+    let changes: [fn(&mut Launch); 8] = [
         |launch| launch.fresh_because = Some(FreshReason::None),
         |launch| launch.conversation = None,
         |launch| launch.authenticated_at = Some(NOW),
@@ -187,16 +187,20 @@ fn only_a_continued_launch_that_ends_by_itself_without_an_answer_is_refused() {
         |launch| launch.exit = ExitStatus { exit_code: None, signal: Some(9) },
         |launch| launch.activity.usage = Usage { input_tokens: 1, ..Usage::default() },
         |launch| launch.activity.failure = Some(Failure::from(FailureClass::Quota)),
+        |launch| launch.activity.failure = Some(Failure::from(FailureClass::Config)),
     ];
     for (n, change) in changes.into_iter().enumerate() {
         let mut launch = refused();
         change(&mut launch);
         assert!(!is_refused(&launch, &end), "{n}");
     }
+    let mut made_up = refused();
+    made_up.activity.usage = Usage { turns: 1, ..Usage::default() };
+    assert!(is_refused(&made_up, &end));
 }
 
 #[test]
-fn two_launches_in_a_row_without_an_answer_close_a_conversation() {
+fn two_launches_in_a_row_that_do_not_authenticate_close_a_conversation() {
     let hung = Launch { stop_reason: Some(StopReason::StartTimeout), ..refused() };
     let end = Outcome::NeverAuthenticated;
     let once = begun().after_end(&hung, &end, NOW);
@@ -208,6 +212,18 @@ fn two_launches_in_a_row_without_an_answer_close_a_conversation() {
     // A stop by a person says nothing about the conversation.
     let stopped = Outcome::Stopped(StopReason::Person);
     assert_eq!(once.clone().after_end(&hung, &stopped, NOW), once);
+    // The service refuses what the CLI sends, or the model takes the task for finished.
+    let mut unwilling = refused();
+    unwilling.activity.failure = Some(Failure::from(FailureClass::Config));
+    let mut finished = refused();
+    finished.activity.usage = Usage { output_tokens: 1, ..Usage::default() };
+    for launch in [unwilling, finished] {
+        let twice = once.clone().after_end(&launch, &end, NOW);
+        assert_eq!(twice.closed_because, Some(FreshReason::Unhelpful));
+    }
+    let mut limited = refused();
+    limited.activity.failure = Some(Failure::from(FailureClass::Quota));
+    assert_eq!(once.clone().after_end(&limited, &end, NOW), once);
 }
 
 #[test]
