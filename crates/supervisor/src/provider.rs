@@ -241,10 +241,9 @@ impl Providers {
         // All users can read arguments, but only the agent can read its standard input.
         let prompt = self.prompt(request, is_shown.then_some(&request.passkey));
         let values = Values { providers: self, provider: name, request, prompt: &prompt };
-        let mut arguments = Vec::with_capacity(provider.cli_args.len());
-        for argument in conversing::with_conversation(&provider, request) {
-            arguments.push(values.fill(argument)?);
-        }
+        let templates = conversing::with_conversation(&provider, request);
+        let filled = templates.iter().map(|template| values.fill(template));
+        let mut arguments = filled.collect::<Result<Vec<_>, _>>()?;
         let mut wrap = Vec::with_capacity(provider.wrap.len());
         for argument in &provider.wrap {
             wrap.push(values.fill(argument)?);
@@ -274,7 +273,7 @@ impl Providers {
                 (program.clone(), stdin())
             }
             CommandLine::Own { program, prompt: PromptVia::Argument, .. } => {
-                if !provider.cli_args.iter().any(|argument| Template::Prompt.is_in(argument)) {
+                if !templates.iter().any(|template| Template::Prompt.is_in(template)) {
                     arguments.extend(["-p".to_owned(), prompt]);
                 }
                 (program.clone(), None)

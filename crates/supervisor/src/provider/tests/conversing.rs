@@ -62,6 +62,22 @@ fn an_entry_of_its_own_has_its_arguments_behind_the_others() {
 }
 
 #[test]
+fn the_prompt_in_the_arguments_of_a_conversation_is_not_added_once_more() {
+    let entry = ProviderConfig {
+        begin_args: vec!["--new={conversation}".to_owned()],
+        resume_args: vec!["--again={conversation}".to_owned(), "{prompt}".to_owned()],
+        ..own("a", &[])
+    };
+    let providers = providers([("a", entry)]);
+    let arguments =
+        |is_resumed| providers.command(&request_in("a", is_resumed)).expect("a command").arguments;
+    assert_eq!(arguments(false)[..2], ["--new=0190-id", "-p"]);
+    let resumed = arguments(true);
+    assert_eq!(resumed.len(), 2, "{resumed:?}");
+    assert!(resumed[1].contains("You worked on this task before"), "{resumed:?}");
+}
+
+#[test]
 fn an_entry_continues_conversations_as_far_as_its_cli_can() {
     let reach = |entry: ProviderConfig| providers([("a", entry)]).entry("a").reach;
     let of = ProviderConfig::of_preset;
