@@ -138,7 +138,7 @@ fn find(
     let is_told = is_of_task && (launch.is_continued() || fresh_because.is_some());
     let answer = MyTask {
         continued: is_told.then(|| launch.is_continued()),
-        fresh_because,
+        fresh_because: fresh_because.filter(|_| is_told),
         attempt: Attempt::of(&launch.id, &earlier).number,
         last_end,
         task: task.clone(),
