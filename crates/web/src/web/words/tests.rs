@@ -12,8 +12,9 @@ use domain::workspace::WorkspaceState;
 use domain::{FailureClass, Priority, Purpose, TaskStatus};
 
 /// The files with Japanese texts of pages.
-const FILES: [&str; 23] = [
+const FILES: [&str; 24] = [
     "crates/domain/src/attention.rs",
+    "crates/domain/src/conversation/fresh.rs",
     "crates/domain/src/form_id.rs",
     "crates/domain/src/launch/told.rs",
     "crates/domain/src/refusal.rs",
