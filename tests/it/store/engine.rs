@@ -139,7 +139,7 @@ async fn a_closure_sees_what_its_group_has_written() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_disk_in_the_middle_of_a_group_undoes_all_of_it() {
-    let (_folder, engine) = database(Settings { max_pages: Some(96), ..Settings::default() });
+    let (_folder, engine) = database(Settings { max_pages: Some(150), ..Settings::default() });
     let outcomes = group(
         &engine,
         vec![

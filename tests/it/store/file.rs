@@ -193,7 +193,7 @@ async fn n_open(store: &Store) -> usize {
 async fn a_full_disk_is_a_fault_that_loses_nothing_acknowledged() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
-    let store = open_with(&path, Settings { max_pages: Some(100), ..IMPATIENT }).unwrap();
+    let store = open_with(&path, Settings { max_pages: Some(150), ..IMPATIENT }).unwrap();
     made(&store, vec![Row::Launch(launch("l0", "a0", "p"))]).await;
     let mut n_made = 0;
     let launch_of = |n| launch(&format!("l{}", n + 1), &format!("a{}", n + 1), "p");
@@ -202,7 +202,7 @@ async fn a_full_disk_is_a_fault_that_loses_nothing_acknowledged() {
             Ok(()) => n_made += 1,
             Err(error) => break error,
         }
-        assert!(n_made < 1_000, "100 pages are never full");
+        assert!(n_made < 1_000, "150 pages are never full");
     };
     let error @ StoreError::Unavailable { .. } = error else { panic!("{error:?}") };
     assert!(chain(&error).contains("full"), "{}", chain(&error));
