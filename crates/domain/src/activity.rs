@@ -119,6 +119,17 @@ words! {
 }
 
 impl FailureClass {
+    /// Returns the class that an HTTP status of the model's service means, if it means one.
+    pub const fn of_status(status: u64) -> Option<Self> {
+        match status {
+            401 | 403 => Some(Self::Auth),
+            402 | 429 => Some(Self::Quota),
+            408 | 500..=599 => Some(Self::Overload),
+            400 | 404 | 405 | 413 | 422 => Some(Self::Config),
+            _ => None,
+        }
+    }
+
     /// Returns whether all agents with the same account would have this failure.
     pub const fn parks_account(self) -> bool {
         matches!(self, Self::Auth | Self::Quota)

@@ -108,7 +108,7 @@ fn read_result(session: Mark, line: &Value, at: PrintedAt<'_>) -> Vec<OutputFact
         let text = line["result"].as_str().or_else(|| line["error"]["message"].as_str());
         let text = text.or_else(|| line["subtype"].as_str()).unwrap_or_default();
         facts.extend(said(text));
-        let class = trouble::of_status(number(&line["api_error_status"]));
+        let class = FailureClass::of_status(number(&line["api_error_status"]));
         let class = class.or_else(|| class_of_text(text));
         facts.extend(class.map(|class| refused(class, text, at)));
     }
@@ -127,7 +127,8 @@ fn read_limit(limit: &Value) -> Option<OutputFact> {
 /// Returns the class of the word for the error, which is more precise than the status, or else of
 /// the status.
 fn class_of(line: &Value, status: &str) -> Option<FailureClass> {
-    class_of_word(line["error"].as_str()?).or_else(|| trouble::of_status(number(&line[status])))
+    class_of_word(line["error"].as_str()?)
+        .or_else(|| FailureClass::of_status(number(&line[status])))
 }
 
 /// Returns the class of a text that the CLI made, if it comes from the service, or is about a limit

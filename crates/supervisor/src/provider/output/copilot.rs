@@ -70,5 +70,5 @@ fn class_of(data: &Value) -> Option<FailureClass> {
         Some("rate_limit" | "quota") => Some(FailureClass::Quota),
         _ => None,
     };
-    by_word.or_else(|| trouble::of_status(number(&data["statusCode"])))
+    by_word.or_else(|| FailureClass::of_status(number(&data["statusCode"])))
 }

@@ -48,7 +48,7 @@ pub(super) fn read_text(line: &str) -> Option<Vec<OutputFact>> {
     let (_, status) = rest.split_once(" failed with status ")?;
     let status = status.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()?;
     let told = said(&format!("attempt failed with status {status}"));
-    Some(told.into_iter().chain(trouble::of_status(status).map(trouble::failed)).collect())
+    Some(told.into_iter().chain(FailureClass::of_status(status).map(trouble::failed)).collect())
 }
 
 fn read_result(line: &Value) -> Vec<OutputFact> {

@@ -82,7 +82,7 @@ fn read_error(line: &Value) -> Vec<OutputFact> {
     let class = match name {
         "ProviderAuthError" => Some(FailureClass::Auth),
         "ProviderModelNotFoundError" => Some(FailureClass::Config),
-        _ => trouble::of_status(number(&error["data"]["statusCode"]))
+        _ => FailureClass::of_status(number(&error["data"]["statusCode"]))
             .or_else(|| trouble::of_text(message)),
     };
     let wait = error["data"]["responseHeaders"]["retry-after"]

@@ -1,20 +1,8 @@
-//! Kinds of trouble, from the answer of the model's service: its HTTP status, or the text of a
-//! program that passes it on.
+//! Kinds of trouble, from the text of a program that passes on the answer of the model's service.
 
 use std::time::Duration;
 
 use domain::{Failure, FailureClass, OutputFact, Timestamp};
-
-/// Returns the kind of trouble that an HTTP status means, if it means one.
-pub(super) const fn of_status(status: u64) -> Option<FailureClass> {
-    match status {
-        401 | 403 => Some(FailureClass::Auth),
-        402 | 429 => Some(FailureClass::Quota),
-        408 | 500..=599 => Some(FailureClass::Overload),
-        400 | 404 | 405 | 413 | 422 => Some(FailureClass::Config),
-        _ => None,
-    }
-}
 
 /// The statuses that are searched for in texts. They identify their kind without doubt.
 const STATUSES: [u64; 10] = [400, 401, 403, 404, 429, 500, 502, 503, 504, 529];
@@ -61,7 +49,8 @@ const WORDS: [(FailureClass, &[&str]); 4] = [
 pub(super) fn of_text(text: &str) -> Option<FailureClass> {
     let numbers =
         text.split(|c: char| !c.is_ascii_alphanumeric()).filter_map(|word| word.parse().ok());
-    let status = numbers.filter(|number| STATUSES.contains(number)).find_map(of_status);
+    let status =
+        numbers.filter(|number| STATUSES.contains(number)).find_map(FailureClass::of_status);
     status.or_else(|| {
         let text = text.to_lowercase();
         let class = WORDS.iter().find(|(_, words)| words.iter().any(|word| text.contains(word)));
