@@ -1,8 +1,9 @@
-//! Watches folders for changes. The daemon sees the files that a shim writes at once, without
-//! cost while nothing happens.
+//! Watches folders and files for changes. The daemon sees the files that a shim writes at once,
+//! without cost while nothing happens.
 
 pub mod shared;
 
+use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ pub struct Folders(Arc<AsyncFd<Watcher>>);
 
 /// The changes since the last look.
 pub enum FolderChanges {
-    /// A file was replaced in these folders. A folder may be named more than once.
+    /// There was a change in these folders and files. A folder may be named more than once.
     Folders(Vec<WatchId>),
     /// There were too many changes, so that any folder may have changed.
     Anything,
@@ -52,6 +53,12 @@ impl Folders {
     /// that waits until one is complete. It does not see earlier changes.
     pub fn watch_files(&self, dir: &Path) -> io::Result<WatchId> {
         self.0.get_ref().watch_files(dir)
+    }
+
+    /// Watches an open file that grows. It does not see earlier changes. The kernel may give the
+    /// second watch of a file the id of the first.
+    pub fn watch_file(&self, file: &File) -> io::Result<WatchId> {
+        self.0.get_ref().watch_file(file)
     }
 
     /// Ends the watch of a folder. A removed folder is not watched any more in any case.

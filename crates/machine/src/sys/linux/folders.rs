@@ -1,12 +1,13 @@
-//! Watches folders, by inotify.
+//! Watches folders and single files, by inotify.
 
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd, RawFd};
 use std::path::Path;
 
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, WatchDescriptor};
 
-/// The watched folder that an event is about.
+/// The watched folder or file that an event is about.
 pub type WatchId = WatchDescriptor;
 
 /// A set of watched folders. Its descriptor is readable when there is news.
@@ -34,6 +35,12 @@ impl Watcher {
     pub fn watch_files(&self, dir: &Path) -> io::Result<WatchId> {
         let whole = AddWatchFlags::IN_CLOSE_WRITE | AddWatchFlags::IN_MOVED_TO;
         self.watch(dir, whole | AddWatchFlags::IN_MOVED_FROM | AddWatchFlags::IN_DELETE)
+    }
+
+    /// Watches an open file that grows. The second watch of a file has the id of the first.
+    pub fn watch_file(&self, file: &File) -> io::Result<WatchId> {
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        Ok(self.0.add_watch(Path::new(&path), AddWatchFlags::IN_MODIFY)?)
     }
 
     fn watch(&self, dir: &Path, flags: AddWatchFlags) -> io::Result<WatchId> {

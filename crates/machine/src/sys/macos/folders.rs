@@ -1,5 +1,5 @@
 //! Watches folders, by a queue that watches the vnodes of folders. If the growth of files matters,
-//! it also watches the files in them.
+//! it also watches the files in them. Single files can be watched, too.
 //!
 //! It uses one descriptor for each folder and each such file. A new file is watched from the event
 //! of its creation on, before that event is returned.
@@ -21,7 +21,7 @@ use crate::locks::lock;
 /// The largest number of files of a folder that are watched.
 const MOST_FILES: usize = 256;
 
-/// The watched folder that an event is about.
+/// The watched folder or file that an event is about.
 pub type WatchId = usize;
 
 /// A set of watched folders. Its descriptor is readable when there is news.
@@ -64,13 +64,21 @@ impl Watcher {
         self.watch(dir, Some(Vec::new()))
     }
 
+    /// Watches an open file that grows.
+    pub fn watch_file(&self, file: &File) -> io::Result<WatchId> {
+        self.add(file.try_clone()?, Path::new(""), None)
+    }
+
     fn watch(&self, dir: &Path, files: Option<Vec<File>>) -> io::Result<WatchId> {
-        let itself = open(dir, libc::O_DIRECTORY)?;
+        self.add(open(dir, libc::O_DIRECTORY)?, dir, files)
+    }
+
+    fn add(&self, itself: File, path: &Path, files: Option<Vec<File>>) -> io::Result<WatchId> {
         let mut watched = self.watched();
         watched.n_given += 1;
         let id = watched.n_given;
         self.listen_to(&itself, id)?;
-        let mut folder = Folder { path: dir.to_owned(), itself, files };
+        let mut folder = Folder { path: path.to_owned(), itself, files };
         self.listen_to_files(&mut folder, id);
         watched.folders.insert(id, folder);
         Ok(id)
