@@ -276,8 +276,8 @@ pub enum OutputFact {
 ///
 /// Usage does not depend on the order in which steps and totals are told, nor on their repetition.
 /// The two sources have different ids for the same answer. So they are never added to each other:
-/// the greater of each number counts. Progress and failure are the last ones told. A plain line is
-/// the progress of an agent that does not tell what it does.
+/// the greater of each number counts. The progress is the last one told, and so is the failure of
+/// each source. A plain line is the progress of an agent that does not tell what it does.
 #[derive(Debug, Clone, Default)]
 pub struct Tally {
     output: SourceTally,
@@ -288,7 +288,6 @@ pub struct Tally {
     progress: Option<String>,
     /// The last plain line.
     printed: Option<String>,
-    failure: Option<Failure>,
     is_login_refused: bool,
 }
 
@@ -303,16 +302,21 @@ impl Tally {
             OutputFact::Did(text) => self.progress = Some(one_line(&text, MAX_PROGRESS)),
             OutputFact::Got(_) => {}
             OutputFact::Printed(text) => self.printed = Some(one_line(&text, MAX_PROGRESS)),
-            OutputFact::Step { .. } | OutputFact::Total { .. } => self.output.hear(&fact),
-            OutputFact::Failed(failure) => self.failure = Some(failure.after(self.failure)),
+            OutputFact::Step { .. } | OutputFact::Total { .. } | OutputFact::Failed(_) => {
+                self.output.hear(&fact);
+            }
             OutputFact::LoginRefused => self.is_login_refused = true,
-            OutputFact::Recovered => (self.failure, self.is_login_refused) = (None, false),
+            OutputFact::Recovered => (self.output.failure, self.is_login_refused) = (None, false),
         }
         self
     }
 
-    /// Hears a fact in the transcript. Only usage counts there.
+    /// Hears a fact in the transcript. Only usage and failures count there, and an answer of the
+    /// model ends a failure.
     pub fn hear_transcript(&mut self, fact: &OutputFact) {
+        if matches!(fact, OutputFact::Step { .. } | OutputFact::Recovered) {
+            self.transcript.failure = None;
+        }
         self.transcript.hear(fact);
     }
 
@@ -336,8 +340,13 @@ impl Tally {
         Activity {
             usage: self.output.usage(self.before).at_least(self.transcript.usage(self.before)),
             progress: self.progress.as_ref().or(self.printed.as_ref()).cloned(),
-            failure: self.failure,
+            failure: self.output.failure.or(self.transcript.failure),
         }
+    }
+
+    /// Returns whether the output tells a failure after which the agent did not go on.
+    pub const fn has_printed_failure(&self) -> bool {
+        self.output.failure.is_some()
     }
 
     /// Returns whether it is certain that the agent cannot reach its model with this login.
@@ -346,13 +355,14 @@ impl Tally {
     }
 }
 
-/// The usage that one source tells.
+/// The usage and the failure that one source tells.
 #[derive(Debug, Clone, Default)]
 struct SourceTally {
     steps: BTreeMap<(Mark, Mark), Usage>,
     /// The keys of `steps` in the order in which they came.
     order: VecDeque<(Mark, Mark)>,
     sessions: BTreeMap<Mark, SessionTally>,
+    failure: Option<Failure>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -379,6 +389,7 @@ impl SourceTally {
                 let session = self.session(*session);
                 session.totals = session.totals.at_least(*totals);
             }
+            OutputFact::Failed(failure) => self.failure = Some(failure.after(self.failure)),
             _ => {}
         }
     }

@@ -115,6 +115,22 @@ fn trouble_lasts_until_it_goes_on() {
 }
 
 #[test]
+fn trouble_that_only_the_transcript_tells_ends_there() {
+    let mut tally = Tally::default();
+    tally.hear_transcript(&failed(FailureClass::Quota, None));
+    tally = tally.heard(OutputFact::Recovered);
+    assert_eq!(tally.activity().failure, Some(FailureClass::Quota.into()));
+    assert!(!tally.has_printed_failure());
+    tally.hear_transcript(&step("s", "1", usage(1, 0)));
+    assert_eq!(tally.activity().failure, None);
+    // The answers that the transcript has came before the end that the output tells.
+    tally = tally.heard(failed(FailureClass::Config, None));
+    tally.hear_transcript(&step("s", "2", usage(1, 0)));
+    assert_eq!(tally.activity().failure, Some(FailureClass::Config.into()));
+    assert!(tally.has_printed_failure());
+}
+
+#[test]
 fn the_end_of_a_quota_is_kept_when_the_refusal_is_told_again() {
     let known =
         heard([failed(FailureClass::Quota, Some(7)), failed(FailureClass::Quota, None)]).failure;

@@ -1,4 +1,4 @@
-//! The transcripts that agent CLIs keep of their conversations: where one lies, and the usage in
+//! The transcripts that agent CLIs keep of their conversations: where one lies, and the facts in
 //! it.
 //!
 //! A transcript has the usage of each answer of the model as soon as the answer is complete, also
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::{claude_answer, claude_models, codex_usage, micros, number, time};
 use crate::activity::{Mark, Totals};
-use crate::{OutputFact, Timestamp, Usage};
+use crate::{FailureClass, OutputFact, Timestamp, Usage};
 
 /// A CLI that keeps transcripts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,7 +29,7 @@ struct Line {
     /// The conversation of this line and of those after it, if the line names one.
     conversation: Option<String>,
     at: Option<Timestamp>,
-    /// A step, or a total of the whole conversation.
+    /// A step, a total of the whole conversation, or what became of a request.
     fact: Option<OutputFact>,
 }
 
@@ -48,6 +48,11 @@ impl Keeper {
             Self::Qwen => format!("projects/*/chats/{id}.jsonl"),
         };
         path.split('/').map(str::to_owned).collect()
+    }
+
+    /// Returns whether the transcript tells that an agent waits of which the output tells nothing.
+    pub const fn tells_waits(self) -> bool {
+        matches!(self, Self::Qwen)
     }
 
     /// Returns texts of which each line with a fact, or with the name of the conversation alone, has
@@ -149,8 +154,17 @@ fn gemini(line: &Value) -> (Option<&str>, Option<OutputFact>) {
 /// These events have hidden requests as well, such as that for what is worth to be remembered.
 fn qwen(line: &Value) -> Option<OutputFact> {
     let event = &line["systemPayload"]["uiEvent"];
-    if line["subtype"] != "ui_telemetry" || event["event.name"] != "qwen-code.api_response" {
+    if line["subtype"] != "ui_telemetry" {
         return None;
+    }
+    match event["event.name"].as_str()? {
+        "qwen-code.api_response" => {}
+        // It prints its other failures.
+        "qwen-code.api_error" => {
+            let class = FailureClass::of_status(number(&event["status_code"]))?;
+            return (class == FailureClass::Quota).then(|| OutputFact::Failed(class.into()));
+        }
+        _ => return None,
     }
     let cache_read_tokens = number(&event["cached_content_token_count"]);
     let input_tokens = number(&event["input_token_count"]);
@@ -162,7 +176,7 @@ fn qwen(line: &Value) -> Option<OutputFact> {
         ..Usage::default()
     };
     // Some servers give the same response id more than once.
-    answer(line["uuid"].as_str()?, usage)
+    answer(line["uuid"].as_str()?, usage).or(Some(OutputFact::Recovered))
 }
 
 fn answer(id: &str, usage: Usage) -> Option<OutputFact> {

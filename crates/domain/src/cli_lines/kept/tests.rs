@@ -2,6 +2,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
+use crate::Failure;
 use crate::activity::Tally;
 
 macro_rules! kept {
@@ -124,6 +125,42 @@ fn without_a_known_length_the_times_of_the_lines_tell_where_a_launch_begins() {
         assert_eq!(usage.output_tokens, 100, "{keeper:?}");
         assert_eq!(usage.turns, 2, "{keeper:?}");
     }
+}
+
+#[test]
+fn a_qwen_that_waits_for_its_quota_says_so_until_it_goes_on() {
+    let kept = kept!("qwen", "waited");
+    let mut reader = all(Keeper::Qwen, kept);
+    let mut tally = Tally::default();
+    let mut failures = Vec::new();
+    for line in kept.lines().filter(|line| line.contains("ui_telemetry")) {
+        if let Some(fact) = reader.hear(line) {
+            tally.hear_transcript(&fact);
+            failures.push(tally.activity().failure);
+        }
+    }
+    let quota: Option<Failure> = Some(FailureClass::Quota.into());
+    assert_eq!(failures, [None, quota, quota, None]);
+    assert_eq!(tally.activity().usage, two_answers(Keeper::Qwen));
+}
+
+#[test]
+fn of_the_errors_that_qwen_keeps_only_a_quota_counts() {
+    let id = "00000000-0000";
+    let hear = |event: Value| {
+        let line = json!({ "uuid": "u", "sessionId": id, "timestamp": "2026-11-30T10:00:00Z",
+            "subtype": "ui_telemetry", "systemPayload": { "uiEvent": event } });
+        KeptReader::since(Keeper::Qwen, id.to_owned(), START).hear(&line.to_string())
+    };
+    let refused =
+        |status: Value| hear(json!({ "event.name": "qwen-code.api_error", "status_code": status }));
+    let quota = Some(OutputFact::Failed(FailureClass::Quota.into()));
+    assert_eq!(refused(json!(429)), quota);
+    for other in [json!(500), json!(401), json!(400), json!("429"), Value::Null] {
+        assert_eq!(refused(other), None);
+    }
+    let unmeasured = hear(json!({ "event.name": "qwen-code.api_response" }));
+    assert_eq!(unmeasured, Some(OutputFact::Recovered));
 }
 
 #[test]
