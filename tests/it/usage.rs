@@ -361,7 +361,7 @@ ai_providers:
     preset: {preset}
     cli_command: FOLDER/cli
     cli_args: {arguments}
-    environment: {{ CLAUDE_CONFIG_DIR: FOLDER/home, CODEX_HOME: FOLDER/home }}"
+    environment: {{ CLAUDE_CONFIG_DIR: FOLDER/home, CODEX_HOME: FOLDER/home, QWEN_HOME: FOLDER/home }}"
     ));
     daemon.start();
     daemon
@@ -431,4 +431,57 @@ fn a_resumed_agent_has_the_same_usage_of_its_own_however_often_the_daemon_dies()
         check_two_answers(&until_counted(&daemon), 1400);
     }
     check_two_answers(&go_on(&daemon), 1400);
+}
+
+/// The agent behaves like qwen, which prints nothing while it waits.
+#[test]
+fn an_agent_that_waits_in_silence_parks_its_account_as_its_transcript_tells() {
+    let daemon = keeping("qwen", "[]");
+    let qwen = recorded("qwen");
+    let kept = std::fs::read_to_string(qwen.join("waited.transcript.jsonl")).unwrap();
+    // Its lines are newer than the launch.
+    let kept = kept.replace(r#""timestamp":"2026-"#, r#""timestamp":"2126-"#);
+    let lines: Vec<&str> = kept.lines().collect();
+    for (name, part) in [("begun", &lines[..6]), ("refused", &lines[6..8]), ("rest", &lines[8..])] {
+        daemon.write(&format!("work/{name}"), part.join("\n") + "\n");
+    }
+    let transcript =
+        daemon.folder().join("home/projects/x/chats/3fc85b8c-9f46-4345-8c9e-8cd0254f9348.jsonl");
+    std::fs::create_dir_all(transcript.parent().unwrap()).unwrap();
+    let keep = |name: &str| format!("run:cat {name} >> {}", transcript.display());
+    daemon.with_one_task(&[
+        "authenticate",
+        "get-my-task",
+        &format!("run:head -n 1 {}", qwen.join("waited.stdout.jsonl").display()),
+        &keep("begun"),
+        "wait-for:refuse",
+        &keep("refused"),
+        "wait-for:go",
+        &keep("rest"),
+        "wait-for:end",
+        "report:success",
+    ]);
+    // From now on, nothing is printed.
+    until_used(&daemon);
+    daemon.write("work/refuse", "");
+    until("the account is parked", || daemon.status()["parked"][0]["reason"] == "quota");
+    daemon.agent("agt_b", "prj", &["authenticate", "get-my-task", "report:success"]);
+    daemon.task("tsk_b", "prj", "agt_b");
+    until("the other agent waits", || {
+        let status = daemon.status();
+        let mut deferred = status["deferred"].as_array().unwrap().iter();
+        deferred.any(|it| it["agent_id"] == "agt_b" && it["reason"] == "parked")
+    });
+    assert_eq!(daemon.open("agt")[0]["failure"], json!({ "class": "quota" }));
+    daemon.write("work/go", "");
+    assert_eq!(daemon.until_ended("agt_b")["outcome"], "completed");
+    assert_eq!(daemon.status()["parked"], json!([]));
+    daemon.write("work/end", "");
+    let ended = daemon.until_ended("agt");
+    check_two_answers(&ended, 1400);
+    assert_eq!(
+        (&ended["outcome"], &ended["failure"]),
+        (&"completed".into(), &Value::Null),
+        "{ended}"
+    );
 }

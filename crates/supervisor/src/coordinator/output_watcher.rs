@@ -3,7 +3,8 @@
 //! does nothing.
 //!
 //! When an agent has printed something, and at its end, the transcript that its CLI keeps is read
-//! as well. That happens in threads of its own, because it lies in the folder of a user.
+//! as well. If only the transcript tells the waits of a CLI, it is also read when it grows. That
+//! happens in threads of its own, because it lies in the folder of a user.
 //!
 //! `provider::output` decides what a line means, and `domain::activity` what the facts add up to.
 //! This module stores nothing: the next coordinator reads the kept output again, and the server
@@ -175,7 +176,6 @@ impl OutputWatcher {
 /// The state of one agent's output.
 struct WatchedOutput {
     reader: OutputReader,
-    watch: WatchId,
     lines: Lines,
     tally: Tally,
     /// The activity that was last reported to the server.
@@ -212,6 +212,7 @@ struct Watcher<C> {
     control: Arc<C>,
     folders: Folders,
     outputs: BTreeMap<LaunchId, WatchedOutput>,
+    /// A transcript is of the newest launch that continues its conversation.
     watched: HashMap<WatchId, LaunchId>,
     /// The launches that may have printed something.
     stirred: BTreeSet<LaunchId>,
@@ -289,11 +290,16 @@ impl<C: ControlPlane> Watcher<C> {
         for launch in gone {
             self.stirred.remove(&launch);
             self.last_output.lock().remove(&launch);
-            if let Some(output) = self.outputs.remove(&launch) {
-                self.folders.unwatch(output.watch);
-                self.watched.remove(&output.watch);
-            }
+            self.outputs.remove(&launch);
         }
+        let Self { folders, outputs, watched, .. } = self;
+        watched.retain(|watch, launch| {
+            let is_followed = outputs.contains_key::<LaunchId>(launch);
+            if !is_followed {
+                folders.unwatch(*watch);
+            }
+            is_followed
+        });
         if wanted.run != self.run {
             self.run = wanted.run;
             self.outputs.values_mut().for_each(|output| output.reported = Activity::default());
@@ -327,7 +333,6 @@ impl<C: ControlPlane> Watcher<C> {
                 let output = WatchedOutput {
                     transcript,
                     reader,
-                    watch,
                     lines: Lines::default(),
                     tally,
                     reported: Activity::default(),
@@ -354,7 +359,7 @@ impl<C: ControlPlane> Watcher<C> {
                 self.last_output.lock().get_mut(&launch).filter(|_| output.n_read > n_before)
             {
                 // An agent that only repeats its failure does not count as active.
-                if output.tally.activity().failure.is_none() {
+                if !output.tally.has_printed_failure() {
                     last_output.at = clock::now();
                 }
                 let is_login_refused = output.tally.is_login_refused();
@@ -390,8 +395,14 @@ impl<C: ControlPlane> Watcher<C> {
         output.transcript.is_being_read = true;
         let told = output.tally.conversation().map(str::to_owned);
         let launch = launch.clone();
+        let folders = self.folders.clone();
         self.reading.spawn_blocking(move || {
-            let news = kept.read(told.as_deref(), occasion);
+            let mut news = kept.read(told.as_deref(), occasion);
+            if news.is_anew {
+                news.watch = kept.watch(&folders);
+                // It may have grown before the watch began.
+                news.has_more |= news.watch.is_some();
+            }
             (launch, kept, news)
         });
         true
@@ -399,6 +410,7 @@ impl<C: ControlPlane> Watcher<C> {
 
     fn on_kept(&mut self, launch: &LaunchId, kept: Box<Kept>, news: &News) {
         self.is_hanging = false;
+        self.watched.extend(news.watch.map(|watch| (watch, launch.clone())));
         let Some(WatchedOutput { transcript, tally, .. }) = self.outputs.get_mut(launch) else {
             return;
         };

@@ -11,11 +11,14 @@ use crate::provider::output::Lines;
 use domain::cli_lines::kept::KeptReader;
 use domain::{OutputFact, Timestamp, Usage};
 use machine::instance_dir::record::{self, KeptConversation, Spec};
+use runtime::folder_watch::{Folders, WatchId};
 
 /// The size of one read, in bytes.
 const CHUNK: usize = 64 * 1024;
 /// The most that is read at once, in bytes.
 const MAX_READ: usize = 8 * 1024 * 1024;
+/// From so many reads without a transcript on, there are fewer and fewer searches.
+const MANY_MISSED: u32 = 8;
 
 /// The occasion of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,6 +60,8 @@ pub struct News {
     /// What the conversation had used before the process, if it is known.
     pub used_before: Option<Usage>,
     pub has_more: bool,
+    /// The watch of the transcript, if there is a new one.
+    pub watch: Option<WatchId>,
 }
 
 impl Kept {
@@ -92,14 +97,25 @@ impl Kept {
             news.is_found = true;
             opened.read(occasion, &mut news);
             news.used_before = opened.reader.used_before();
+        } else if told.is_some() && occasion == Occasion::Output {
+            // It is about to appear, and perhaps its CLI prints nothing until it is searched for.
+            news.has_more = self.note.keeper.tells_waits() && self.n_missed < MANY_MISSED;
         }
         news
     }
 
-    /// Returns whether it is time for a search. There are fewer and fewer while nothing is found.
+    /// Watches the transcript for its growth, if it tells what the output does not. Earlier growth
+    /// is not seen.
+    pub fn watch(&self, folders: &Folders) -> Option<WatchId> {
+        let opened = self.opened.as_ref().filter(|_| self.note.keeper.tells_waits())?;
+        folders.watch_file(&opened.file).ok()
+    }
+
+    /// Returns whether it is time for a search.
     const fn is_searched_for(&mut self, occasion: Occasion) -> bool {
         self.n_missed = self.n_missed.saturating_add(1);
-        self.n_missed.is_power_of_two() || matches!(occasion, Occasion::End)
+        let is_time = self.n_missed < MANY_MISSED || self.n_missed.is_power_of_two();
+        is_time || matches!(occasion, Occasion::End)
     }
 
     /// Notes the conversation that the CLI told, for a daemon that does not find the beginning of the

@@ -180,6 +180,21 @@ fn the_conversation_that_the_cli_tells_is_followed_from_the_time_of_the_launch()
 }
 
 #[test]
+fn a_transcript_that_tells_waits_is_searched_for_a_while_without_further_output() {
+    let n_searches = |cli: &str| {
+        let home = tempfile::tempdir().unwrap();
+        let recorded = Recorded::of(cli, "normal", None);
+        let mut kept = recorded.kept(home.path());
+        assert!(!kept.read(None, Occasion::Output).has_more, "{cli}: it has not begun");
+        let told = Some(recorded.conversation.as_str());
+        assert!(!kept.read(told, Occasion::End).has_more, "{cli}: it is gone");
+        (0..100).take_while(|_| kept.read(told, Occasion::Output).has_more).count()
+    };
+    assert_eq!(n_searches("qwen"), 5);
+    assert_eq!(n_searches("codex"), 0);
+}
+
+#[test]
 fn a_fork_that_the_cli_tells_later_is_read_instead_of_the_conversation_it_was_asked_for() {
     let home = tempfile::tempdir().unwrap();
     let asked = Recorded::of("claude", "normal", None);
