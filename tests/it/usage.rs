@@ -394,7 +394,9 @@ fn a_killed_agent_has_the_usage_that_its_cli_kept() {
         &format!("run:cat {}", claude.join("killed.stdout.jsonl").display()),
         "segv",
     ]);
-    check_two_answers(&daemon.until_ended("agt"), 1200);
+    let ended = daemon.until_ended("agt");
+    check_two_answers(&ended, 1200);
+    assert_eq!(ended["usage"]["estimated"], true, "{ended}");
 }
 
 #[test]

@@ -85,6 +85,13 @@ impl Usage {
         Self { is_estimated, ..self.with(earlier, u64::saturating_sub) }
     }
 
+    /// Returns the usage of an agent that was killed. Its model may have been giving an answer,
+    /// which no CLI reports before it is complete.
+    #[must_use]
+    pub fn of_killed(self) -> Self {
+        Self { is_estimated: !self.is_none(), ..self }
+    }
+
     /// Returns the greater of each number.
     pub fn at_least(self, other: Self) -> Self {
         self.with(other, Ord::max)

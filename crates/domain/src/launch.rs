@@ -516,8 +516,12 @@ impl Launch {
 
     fn ended_with(self, end: ProcessEnd, at: Timestamp) -> Self {
         let exit = end.exit().unwrap_or(self.exit);
+        let is_lost = end == ProcessEnd::Lost;
         let outcome = self.outcome_of(end);
-        let activity = self.activity.clone().at_end(&outcome, exit, self.stop_reason);
+        let mut activity = self.activity.clone().at_end(&outcome, exit, self.stop_reason);
+        if is_lost || outcome == Outcome::Lost || exit.is_by_signal() {
+            activity.usage = activity.usage.of_killed();
+        }
         Self { exit, activity, ..self }.end(outcome, at)
     }
 

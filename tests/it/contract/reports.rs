@@ -118,8 +118,8 @@ pub fn an_activity_is_the_newest_word_and_its_usage_never_shrinks(bed: &Bed) {
     let first = json!({ "turns": 3, "input_tokens": 40, "progress": "Bash: ls\u{1b}[2J", "failure": "quota", "failure_resets_at": "2026-01-01T00:00:00Z" });
     let seen = report(first);
     assert_eq!(
-        (&seen["usage"]["turns"], &seen["usage"]["inputTokens"]),
-        (&3.into(), &40.into()),
+        (&seen["usage"]["turns"], &seen["usage"]["inputTokens"], &seen["usage"]["estimated"]),
+        (&3.into(), &40.into(), &Value::Null),
         "{seen}"
     );
     assert_eq!(
@@ -127,10 +127,12 @@ pub fn an_activity_is_the_newest_word_and_its_usage_never_shrinks(bed: &Bed) {
         json!({ "class": "quota", "resetsAt": "2026-01-01T00:00:00.000Z" })
     );
     assert_eq!(seen["progress"], "Bash: ls [2J");
-    let seen = report(json!({ "turns": 2, "cost_usd_micros": 7, "progress": "x".repeat(1000) }));
+    let long = "x".repeat(1000);
+    let more = json!({ "turns": 2, "cost_usd_micros": 7, "estimated": true, "progress": long });
+    let seen = report(more);
     assert_eq!(
-        (&seen["usage"]["turns"], &seen["usage"]["costUsdMicros"]),
-        (&3.into(), &7.into()),
+        (&seen["usage"]["turns"], &seen["usage"]["costUsdMicros"], &seen["usage"]["estimated"]),
+        (&3.into(), &7.into(), &true.into()),
         "{seen}"
     );
     assert_eq!(

@@ -254,6 +254,14 @@ pub struct ExitStatus {
     pub signal: Option<i32>,
 }
 
+impl ExitStatus {
+    /// Returns whether a signal ended the process. A shell or a CLI that handles the signal exits
+    /// with 128 and its number.
+    pub const fn is_by_signal(self) -> bool {
+        self.signal.is_some() || matches!(self.exit_code, Some(129..=159))
+    }
+}
+
 /// The report of a shim about the end of the whole process tree.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

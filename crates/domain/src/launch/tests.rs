@@ -3,6 +3,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
+use crate::activity::Usage;
 use crate::key::Purpose;
 
 const NOW: Timestamp = Timestamp::from_millis(1_000_000);
@@ -98,6 +99,31 @@ fn ends_are_told_apart() {
         &Outcome::StartFailed("no such program `x`".to_owned()),
     );
     check(&[LaunchEvent::ProcessEnded { end: ProcessEnd::Lost, at: NOW }], &Outcome::Lost);
+}
+
+#[test]
+fn the_usage_of_a_killed_agent_is_an_estimate() {
+    let is_estimated = |turns: u64, events: &[LaunchEvent]| {
+        let usage = Usage { turns, ..Usage::default() };
+        let launch = Launch { activity: Activity { usage, ..Activity::default() }, ..launch(true) };
+        let events = events.iter();
+        let launch = events.fold(launch, |launch, event| launch.on(event).expect("possible"));
+        assert_eq!(launch.activity.usage.turns, turns);
+        launch.activity.usage.is_estimated
+    };
+    let ended_with = |end: ProcessEnd| LaunchEvent::ProcessEnded { end, at: NOW };
+    let killed = ProcessEnd::Exited(ExitStatus { exit_code: None, signal: Some(9) });
+    let killed = ended_with(killed);
+    let lost = ended_with(ProcessEnd::Lost);
+    let success = reported(ReportResult::Success);
+    for end in [&killed, &lost, &ended(137), &ended(143)] {
+        assert!(is_estimated(3, &[authenticated(), end.clone()]), "{end:?}");
+        assert!(is_estimated(3, &[authenticated(), success.clone(), end.clone()]), "{end:?}");
+        assert!(!is_estimated(0, &[authenticated(), end.clone()]), "{end:?}");
+    }
+    for end in [ended(0), ended(1), ended(255)] {
+        assert!(!is_estimated(3, &[authenticated(), end.clone()]), "{end:?}");
+    }
 }
 
 #[test]

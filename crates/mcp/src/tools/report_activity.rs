@@ -33,6 +33,9 @@ pub(crate) struct Input {
     /// The number of answers of its model so far.
     #[serde(default)]
     turns: u64,
+    /// True if a part of these numbers is an estimate.
+    #[serde(default)]
+    estimated: bool,
     /// The last thing that it did, in one line. The server keeps 160 characters.
     #[serde(default)]
     #[schemars(with = "String")]
@@ -57,7 +60,7 @@ impl From<Input> for Activity {
                 cache_write_tokens: input.cache_write_tokens,
                 cost_usd_micros: input.cost_usd_micros,
                 turns: input.turns,
-                ..Usage::default()
+                is_estimated: input.estimated,
             },
             progress: input.progress,
             failure: input

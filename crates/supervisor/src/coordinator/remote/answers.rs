@@ -135,6 +135,7 @@ pub(super) fn activity(
         "cache_write_tokens": usage.cache_write_tokens,
         "cost_usd_micros": usage.cost_usd_micros,
         "turns": usage.turns,
+        "estimated": usage.is_estimated,
         "progress": progress,
         "failure": failure.map(|failure| failure.class),
         "failure_resets_at": failure.and_then(|failure| failure.resets_at),
