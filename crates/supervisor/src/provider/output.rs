@@ -27,7 +27,7 @@ use domain::printable::one_line;
 use domain::transcript::{telling, tool_name};
 use domain::{OutputFact, Usage};
 
-/// Longer lines are skipped. Shims cut lines before that.
+/// Longer lines of output are skipped. Shims cut lines before that.
 pub const MAX_LINE: usize = 128 * 1024;
 /// The longest text of a fact, in characters.
 const MAX_TEXT: usize = 1000;

@@ -20,6 +20,10 @@ const MAX_READ: usize = 8 * 1024 * 1024;
 /// From so many reads without a transcript on, there are fewer and fewer searches.
 const MANY_MISSED: u32 = 8;
 
+/// The length of the longest line that is read, in bytes. A line has a whole answer of the model,
+/// such as a file that it writes. The longest answers, of 128,000 tokens, have about 600 kB.
+const MAX_LINE: usize = 2 * 1024 * 1024;
+
 /// The occasion of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Occasion {
@@ -152,7 +156,8 @@ impl Kept {
             begins_at = 0;
         }
         let conversation = id.to_owned();
-        Some(Opened { conversation, file, position, begins_at, lines: Lines::default(), reader })
+        let lines = Lines::up_to(MAX_LINE);
+        Some(Opened { conversation, file, position, begins_at, lines, reader })
     }
 }
 

@@ -3,22 +3,35 @@
 use super::MAX_LINE;
 
 /// The incomplete line of a reader.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Lines {
     start: Vec<u8>,
     /// The line is too long already.
     is_skipped: bool,
+    /// The length of the longest line that is not skipped, in bytes.
+    most: usize,
+}
+
+impl Default for Lines {
+    fn default() -> Self {
+        Self::up_to(MAX_LINE)
+    }
 }
 
 impl Lines {
-    /// Calls `on_line` with each line that ends in `piece`, without its line end. Lines longer than
-    /// [`MAX_LINE`] are skipped.
+    /// Returns a reader that skips lines of more than `most` bytes.
+    pub const fn up_to(most: usize) -> Self {
+        Self { start: Vec::new(), is_skipped: false, most }
+    }
+
+    /// Calls `on_line` with each line that ends in `piece`, without its line end. It skips lines
+    /// that are too long.
     pub fn push(&mut self, mut piece: &[u8], mut on_line: impl FnMut(&str)) {
         while let Some(end) = piece.iter().position(|&byte| byte == b'\n') {
             let line = &piece[..end];
             let rest = &piece[end + 1..];
             if self.start.is_empty() && !self.is_skipped {
-                take(line, &mut on_line);
+                self.take(line, &mut on_line);
             } else {
                 self.extend(line);
                 self.finish(&mut on_line);
@@ -31,25 +44,25 @@ impl Lines {
     /// Calls `on_line` with the last line if it has no line end.
     pub fn finish(&mut self, mut on_line: impl FnMut(&str)) {
         if !self.is_skipped && !self.start.is_empty() {
-            take(&self.start, &mut on_line);
+            self.take(&self.start, &mut on_line);
         }
         // This also frees the memory of a long line.
-        *self = Self::default();
+        *self = Self::up_to(self.most);
     }
 
     fn extend(&mut self, bytes: &[u8]) {
-        self.is_skipped |= self.start.len() + bytes.len() > MAX_LINE;
+        self.is_skipped |= self.start.len() + bytes.len() > self.most;
         if self.is_skipped {
             self.start = Vec::new();
         } else {
             self.start.extend_from_slice(bytes);
         }
     }
-}
 
-fn take(line: &[u8], on_line: &mut impl FnMut(&str)) {
-    if line.len() <= MAX_LINE {
-        on_line(&String::from_utf8_lossy(line));
+    fn take(&self, line: &[u8], on_line: &mut impl FnMut(&str)) {
+        if line.len() <= self.most {
+            on_line(&String::from_utf8_lossy(line));
+        }
     }
 }
 

@@ -242,6 +242,34 @@ fn a_line_without_its_end_counts_at_the_end_of_the_process() {
 }
 
 #[test]
+fn an_answer_on_a_long_line_counts_within_the_limit() {
+    let home = tempfile::tempdir().unwrap();
+    let recorded = Recorded::of("claude", "killed", None);
+    for (length, usage) in [
+        (MAX_LINE / 2, Usage { turns: 2, ..two_answers(Keeper::Claude) }),
+        (MAX_LINE, Usage::default()),
+    ] {
+        let lengthened = recorded.after.lines().map(|line| {
+            let mut line: serde_json::Value = serde_json::from_str(line).unwrap();
+            if line["type"] == "assistant" {
+                line["written"] = "x".repeat(length).into();
+            }
+            format!("{line}\n")
+        });
+        recorded.write(home.path(), &lengthened.collect::<String>());
+        let mut kept = recorded.kept(home.path());
+        let mut tally = Tally::default();
+        let mut has_more = true;
+        while has_more {
+            let news = kept.read(None, Occasion::End);
+            hear(&mut tally, &news);
+            has_more = news.has_more;
+        }
+        assert_eq!(tally.activity().usage, usage, "{length}");
+    }
+}
+
+#[test]
 fn a_long_transcript_is_read_in_pieces() {
     let home = tempfile::tempdir().unwrap();
     let recorded = Recorded::of("claude", "normal", None);
