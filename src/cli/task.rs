@@ -495,7 +495,8 @@ fn print_detail(detail: &TaskDetail, zone: Zone) -> Result<(), CliError> {
     if let Some(waiting) = detail.waiting.as_ref().filter(|waiting| !is_told(waiting)) {
         print_line(&format!("waits: {}", wait(waiting)))?;
     }
-    if let Some(text) = detail.conversations.first().and_then(conversation) {
+    let newest = detail.conversations.first().filter(|_| task.status.is_open());
+    if let Some(text) = newest.and_then(conversation) {
         print_line(&text)?;
     }
     if let Some(why) = detail.conversations.get(1).and_then(|before| before.fresh_because) {

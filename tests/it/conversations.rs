@@ -69,8 +69,12 @@ fn a_launch_after_a_kill_continues_the_conversation_and_is_told_of_the_last_call
     assert!(prompt.contains("You worked on this task before, in this conversation."), "{prompt}");
     assert!(prompt.contains(r#"may not show it: "Bash make all". Look first"#), "{prompt}");
     assert!(prompt.contains("You ended without report_completed."), "{prompt}");
+    let detail = daemon.json(&["task", "show", "PRJ-1"]);
+    assert_eq!(detail["conversations"][0]["session_id"], begun.as_str(), "{detail}");
+    // A finished task has no next launch.
     let detail = daemon.done(&["task", "show", "PRJ-1"]);
-    assert!(detail.contains(&format!("the next launch continues the conversation {begun}")));
+    assert!(!detail.contains("the next launch"), "{detail}");
+    assert!(!daemon.page("/ui/tasks/PRJ-1", "en").contains("The next launch continues it"));
 }
 
 #[test]
@@ -100,6 +104,13 @@ fn a_launch_begins_afresh_if_a_person_asks_for_it() {
     let blocks = format!("run:[ $AGENT_ATTEMPT != 1 ] || {{ {BLOCKED}; }}");
     daemon.with_one_task(&[&KEEP_TASK[..], &[&blocks, "report:success"]].concat());
     until("the task is blocked", || daemon.task_status("tsk") == "blocked");
+    let begun = turns(&daemon)[0].1.clone();
+    let detail = daemon.done(&["task", "show", "PRJ-1"]);
+    assert!(
+        detail.contains(&format!("the next launch continues the conversation {begun}")),
+        "{detail}"
+    );
+    assert!(daemon.page("/ui/tasks/PRJ-1", "en").contains("The next launch continues it"));
     daemon.done(&["task", "set", "PRJ-1", "--fresh"]);
     let detail = daemon.done(&["task", "show", "PRJ-1"]);
     assert!(detail.contains("the next launch begins afresh: a person asked for it"), "{detail}");

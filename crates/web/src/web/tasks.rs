@@ -106,9 +106,10 @@ struct TaskConversation {
 }
 
 impl TaskConversation {
-    /// Returns the newest one; `None` if it was never begun.
-    fn of(w: &Words, newest: Option<&Conversation>) -> Option<Self> {
-        match newest?.fresh_because() {
+    /// Returns the newest one of a task; `None` if it was never begun, and for a task that has no
+    /// next launch.
+    fn of(w: &Words, task: &Task, newest: Option<&Conversation>) -> Option<Self> {
+        match newest.filter(|_| task.status.is_open())?.fresh_because() {
             None => Some(Self { text: w.goes_on.to_owned(), may_go_on: true }),
             Some(FreshReason::None) => None,
             Some(why) => Some(Self { text: w.of_fresh_start(why), may_go_on: false }),
@@ -370,7 +371,7 @@ async fn read(frame: &Frame, state: &RestState, id: &TaskId) -> Result<ShownTask
     let (needed_by, saved_by) = state.service.tasks.dependents_and_last_author(&view.task).await?;
     let saved_by = name_of(saved_by).await;
     let done_by = state.service.tasks.done_by(&view.task).await?;
-    let conversation = TaskConversation::of(frame.w, view.conversations.first());
+    let conversation = TaskConversation::of(frame.w, &view.task, view.conversations.first());
     let task = view.task;
     Ok(ShownTask {
         workspace,
