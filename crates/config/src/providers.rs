@@ -377,6 +377,9 @@ impl ProviderConfig {
                 section.refuse(key, format!("`{key}` has no meaning {place} `preset`"), help);
             }
         }
+        if !is_preset {
+            check_conversation(&section, &keys);
+        }
         let command_line = if is_preset {
             CommandLine::Preset {
                 preset: keys.preset?,
@@ -497,6 +500,23 @@ fn read_environment(field: Field<'_, '_>) -> BTreeMap<String, Secret> {
 
 fn is_variable_name(text: &str) -> bool {
     !text.contains(['=', '*', '\0'])
+}
+
+/// Notes arguments that are never used, because only they name the conversation, or none do.
+fn check_conversation(section: &Section<'_, '_>, keys: &ProviderKeys) {
+    let names_it = |args: &[String]| args.iter().any(|arg| Template::Conversation.is_in(arg));
+    if !keys.r#continue || names_it(&keys.cli_args) {
+        return;
+    }
+    let begin = ("begin_args", &keys.begin_args, "[--session-id, \"{conversation}\"]");
+    let resume = ("resume_args", &keys.resume_args, "[--resume, \"{conversation}\"]");
+    for ((key, args, _), (other, others, example)) in [(begin, resume), (resume, begin)] {
+        if !args.is_empty() && !names_it(others) {
+            let message = format!("`{key}` needs `{other}` with `{{conversation}}`");
+            let help = format!("add `{other}` in the words of the program, such as `{example}`");
+            section.refuse(key, message, &help);
+        }
+    }
 }
 
 /// Notes an argument that contains the prompt although the prompt travels another way.

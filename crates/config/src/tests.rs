@@ -9,6 +9,7 @@ use domain::workspace::{LfsFiles, MergeHooks, PublishResults};
 use domain::{Language, Secret, ServerAddress};
 
 mod any_text;
+mod conversations;
 mod documents;
 mod example;
 mod files;
