@@ -20,6 +20,7 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use self::hanging::HangingFolders;
 use self::kept::{Kept, News, Occasion};
 use super::control::ControlPlane;
 use crate::provider::output::{Lines, read_line};
@@ -32,6 +33,7 @@ use runtime::clock;
 use runtime::folder_watch::{FolderChanges, Folders, WatchId};
 use runtime::telemetry::ErrorChain;
 
+mod hanging;
 mod kept;
 
 /// The pause between two reads of the output of all agents.
@@ -111,7 +113,7 @@ impl OutputWatcher {
                     retry_at: None,
                     reporting: JoinSet::new(),
                     reading: JoinSet::new(),
-                    is_hanging: false,
+                    hanging: HangingFolders::default(),
                     last_output: Arc::clone(&last_output),
                 };
                 task.spawn(watcher.run(wanted_seen, asked));
@@ -191,6 +193,8 @@ struct WatchedOutput {
 struct WatchedTranscript {
     /// `None` if there is none, or while it is being read.
     kept: Option<Box<Kept>>,
+    /// The folder of the CLI; empty if there is no transcript.
+    folder: PathBuf,
     is_being_read: bool,
     is_found: bool,
     has_more: bool,
@@ -203,7 +207,14 @@ impl WatchedTranscript {
         let kept = Kept::of(dir).map(Box::new);
         let used_before_without =
             kept.as_ref().map_or(Some(Usage::default()), |kept| kept.used_before_without());
-        Self { kept, is_being_read: false, is_found: false, has_more: false, used_before_without }
+        Self {
+            folder: kept.as_ref().map(|kept| kept.folder().to_owned()).unwrap_or_default(),
+            kept,
+            is_being_read: false,
+            is_found: false,
+            has_more: false,
+            used_before_without,
+        }
     }
 }
 
@@ -224,8 +235,7 @@ struct Watcher<C> {
     reporting: JoinSet<(LaunchId, bool)>,
     /// The transcripts that are read.
     reading: JoinSet<(LaunchId, Box<Kept>, News)>,
-    /// The end of an agent waited in vain for its transcript. No other end waits until one is read.
-    is_hanging: bool,
+    hanging: HangingFolders,
     last_output: Arc<Shared>,
 }
 
@@ -409,7 +419,7 @@ impl<C: ControlPlane> Watcher<C> {
     }
 
     fn on_kept(&mut self, launch: &LaunchId, kept: Box<Kept>, news: &News) {
-        self.is_hanging = false;
+        self.hanging.answered(kept.folder());
         self.watched.extend(news.watch.map(|watch| (watch, launch.clone())));
         let Some(WatchedOutput { transcript, tally, .. }) = self.outputs.get_mut(launch) else {
             return;
@@ -434,8 +444,9 @@ impl<C: ControlPlane> Watcher<C> {
     /// Reads the transcript of a launch to its end. Without a transcript, the totals of the CLI
     /// count as they are, unless it was to continue a conversation.
     async fn read_kept_to_end(&mut self, launch: &LaunchId) {
-        let patience = if self.is_hanging { PAUSE } else { PATIENCE };
-        let give_up_at = clock::now() + patience;
+        let folder = self.outputs.get(launch).map(|output| output.transcript.folder.clone());
+        let folder = folder.unwrap_or_default();
+        let give_up_at = clock::now() + self.hanging.patience(&folder);
         let mut has_begun = false;
         while let Some(WatchedOutput { transcript, .. }) = self.outputs.get(launch) {
             if transcript.is_being_read {
@@ -449,7 +460,7 @@ impl<C: ControlPlane> Watcher<C> {
                     Ok(_) => break,
                     Err(_) => {
                         tracing::warn!(launch_id = %launch, "could not read the transcript of the agent in time; its usage may be incomplete");
-                        self.is_hanging = true;
+                        self.hanging.waited_in_vain(folder);
                         break;
                     }
                 }

@@ -77,6 +77,11 @@ impl Kept {
         Some(Self { dir: dir.to_owned(), note, began_at, opened: None, n_missed: 0 })
     }
 
+    /// Returns the folder of the CLI.
+    pub fn folder(&self) -> &Path {
+        &self.note.folder
+    }
+
     /// Returns what the conversation had used before the process, if there is no transcript.
     pub fn used_before_without(&self) -> Option<Usage> {
         (!self.note.is_resumed).then(Usage::default)
