@@ -164,7 +164,8 @@ fn why_afresh<'a>(
     }
     let known = newest.ok_or(F::None)?;
     if let Some(why) = known.fresh_because() {
-        return Err(why);
+        // Continuing was turned off and is on again, so a conversation begins.
+        return Err(if why == F::Off { F::None } else { why });
     }
     let is_elsewhere = known.directory != place.directory;
     let reasons = [

@@ -113,6 +113,9 @@ fn a_conversation_goes_on_unless_a_reason_speaks_against_it() {
     assert_eq!(Facts { entry: nowhere, ..facts() }.next(), Next::Afresh { why });
     let why = FreshReason::None;
     assert_eq!(Facts { newest: None, ..facts() }.next(), Next::Afresh { why });
+    // A launch while continuing was turned off does not turn it off for good.
+    let newest = Some(begun().closed(FreshReason::Off, NOW));
+    assert_eq!(Facts { newest, ..facts() }.next(), Next::Afresh { why });
 }
 
 #[test]
