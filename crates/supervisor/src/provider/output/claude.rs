@@ -95,7 +95,9 @@ fn read_answer(session: Mark, line: &Value, at: PrintedAt<'_>) -> Vec<OutputFact
     }
     facts.push(OutputFact::Recovered);
     if let Some(id) = message["id"].as_str() {
-        let usage = Usage { turns: 1, ..claude_answer(&message["usage"]) };
+        let usage = claude_answer(&message["usage"]);
+        // qwen prints each block with an id of its own. Only the last one has the usage.
+        let usage = Usage { turns: u64::from(usage.tokens() > 0), ..usage };
         facts.push(OutputFact::Step { session, step: Mark::of(id), usage });
     }
     facts
