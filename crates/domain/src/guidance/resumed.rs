@@ -31,6 +31,10 @@ impl Guidance {
         let cause = self.cause(resumed.cause);
         let pause = self.pause(resumed.pause);
         let quoted = last_call.map(|call| format!("\"{}\"", call.replace('"', "'")));
+        // An agent that reported had no call that was running, unless one is known.
+        let has_reported =
+            matches!(resumed.cause, Cause::Reported | Cause::Blocked | Cause::Failed);
+        let may_have_called = quoted.is_some() || !has_reported;
         match self.0 {
             Language::English => {
                 let call = quoted.as_deref().unwrap_or("none is known");
@@ -40,10 +44,16 @@ impl Guidance {
                     }
                     _ => "",
                 };
+                let call = if may_have_called {
+                    format!(
+                        "A call that was running then may have happened, in part or not at all, and this conversation may not show it: {call}. Look first; don't repeat it blindly.\n\n"
+                    )
+                } else {
+                    String::new()
+                };
                 format!(
                     "\nYou worked on this task before, in this conversation. It was interrupted: {cause}. {pause} have passed; files may have changed since.\n\n\
-                     A call that was running then may have happened, in part or not at all, and this conversation may not show it: {call}. Look first; don't repeat it blindly.\n\n\
-                     {report}Your session is over. Steps:\n\
+                     {call}{report}Your session is over. Steps:\n\
                      1. Authenticate with {authenticate}\n\
                      2. Call get_my_task(): it has what is new, comments of people included\n\
                      3. Go on where you were, and report the end with report_completed()\n"
@@ -57,10 +67,16 @@ impl Guidance {
                     }
                     _ => "",
                 };
+                let call = if may_have_called {
+                    format!(
+                        "中断時に実行中だった呼び出しは、完了した、途中まで行われた、またはまったく行われなかった可能性があり、この会話に表示されないこともあります: {call}。まず状態を確認し、そのまま繰り返さないでください。\n\n"
+                    )
+                } else {
+                    String::new()
+                };
                 format!(
                     "\nあなたは以前、この会話でこのタスクに取り組んでいました。会話は中断されました: {cause}。{pause}が経過しています。その間にファイルが変更された可能性があります。\n\n\
-                     中断時に実行中だった呼び出しは、完了した、途中まで行われた、またはまったく行われなかった可能性があり、この会話に表示されないこともあります: {call}。まず状態を確認し、そのまま繰り返さないでください。\n\n\
-                     {report}以前のセッションは終了しています。手順:\n\
+                     {call}{report}以前のセッションは終了しています。手順:\n\
                      1. {authenticate} で認証\n\
                      2. get_my_task() で新しい情報（ユーザーのコメントを含む）を取得\n\
                      3. 中断した所から作業を続け、report_completed() で完了報告\n"
