@@ -70,12 +70,14 @@ fn rounded(n: u64) -> String {
     }
 }
 
-/// Returns the amount in cents, or more precisely if it is less than a cent.
+/// Returns the amount in cents, rounded up as on the page, or more precisely if it is less than a
+/// cent.
 pub(super) fn dollars(micros: u64) -> String {
-    match micros {
-        0..10_000 => format!("${}.{:04}", micros / 1_000_000, micros / 100),
-        _ => format!("${}.{:02}", micros / 1_000_000, micros % 1_000_000 / 10_000),
+    if micros < 10_000 {
+        return format!("${}.{:04}", micros / 1_000_000, micros / 100);
     }
+    let cents = micros.div_ceil(10_000);
+    format!("${}.{:02}", cents / 100, cents % 100)
 }
 
 #[cfg(test)]
@@ -97,7 +99,7 @@ mod tests {
         check(usage, "12 turns, 34.5k tokens");
         check(
             Usage { cache_read_tokens: 1_960_000, cost_usd_micros: 1_234_567, ..usage },
-            "12 turns, 1.9M tokens, $1.23",
+            "12 turns, 1.9M tokens, $1.24",
         );
         check(Usage { cost_usd_micros: 1300, ..Usage::default() }, "$0.0013");
         let estimated = Usage { turns: 2, is_estimated: true, ..Usage::default() };

@@ -57,7 +57,7 @@ fn what_a_running_agent_takes_and_does_is_shown() {
     );
     let status = daemon.done(&["status", "--wide"]);
     assert!(
-        status.contains("3 turns, 662 tokens, $0.01") && status.contains("I am done."),
+        status.contains("3 turns, 662 tokens, $0.02") && status.contains("I am done."),
         "{status}"
     );
 
@@ -70,7 +70,7 @@ fn what_a_running_agent_takes_and_does_is_shown() {
     let task = daemon.json(&["task", "show", "tsk"]);
     assert_eq!(task["executions"][0]["usage"], claude_usage(), "{task}");
     let task = daemon.done(&["task", "show", "tsk"]);
-    assert!(task.contains("3 turns, 662 tokens, $0.01"), "{task}");
+    assert!(task.contains("3 turns, 662 tokens, $0.02"), "{task}");
 }
 
 #[test]
@@ -232,7 +232,7 @@ fn logs_are_put_into_words_for_people_and_left_for_programs() {
     let words = daemon.done(&["logs", "agt", "prj", "--readable"]);
     let (_, words) = words.split_once("started with claude-x\n").unwrap();
     let expected = "First the task.\ncoordinator.get_my_task\n  > {\"has_task\":true}\nattempt 1 failed: overloaded\n! overload\n\
-                    Bash: cargo test\n  > test result: FAILED\nI am done.\n= 3 turns, 662 tokens, $0.01\nplain\n";
+                    Bash: cargo test\n  > test result: FAILED\nI am done.\n= 3 turns, 662 tokens, $0.02\nplain\n";
     assert!(words.starts_with(expected), "{words}");
 }
 
@@ -282,7 +282,7 @@ fn what_agents_used_is_summed_while_they_work_and_after_a_restart() {
     daemon.start();
     check(&daemon);
     let shown = daemon.done(&["spend", "--by", "month"]);
-    assert!(shown.contains("3 turns, 662 tokens, $0.01"), "{shown}");
+    assert!(shown.contains("3 turns, 662 tokens, $0.02"), "{shown}");
     assert_eq!(daemon.json(&["spend", "--by", "day", "--since", "2999-01-01"]), json!([]));
     let said = daemon.cli(&["spend", "--by", "day", "--since", "yesterday"]);
     assert!(said.code == 2 && said.stderr.contains("expected a day such as"), "{said:?}");
