@@ -126,13 +126,20 @@ pub fn entries<'a>(lines: impl IntoIterator<Item = &'a str>) -> Vec<Entry> {
 }
 
 /// Returns the last call without a result among these lines, as one line of at most 160 characters.
+/// A CLI that is ended may print an error as the result of the call that it interrupts. So a failed
+/// call counts, too, if nothing came after it.
 pub fn last_open_call<'a>(lines: impl IntoIterator<Item = &'a str>) -> Option<String> {
-    entries(lines).into_iter().rev().find_map(|entry| match entry.body {
+    let mut is_last = true;
+    entries(lines).iter().rev().find_map(|entry| {
+        let Body::Call(call) = &entry.body else {
+            is_last &= matches!(entry.body, Body::Note(_) | Body::Total(_) | Body::Plain(_));
+            return None;
+        };
+        let is_open = call.result.is_none() || (is_last && call.has_failed());
+        is_last = false;
         // A call without an id is never given its result.
-        Body::Call(Call { id, tool, telling, result: None, .. }) if !id.is_empty() => {
-            Some(printable::one_line(&format!("{tool} {telling}"), MAX_OPEN_CALL))
-        }
-        _ => None,
+        (is_open && !call.id.is_empty())
+            .then(|| printable::one_line(&format!("{} {}", call.tool, call.telling), MAX_OPEN_CALL))
     })
 }
 

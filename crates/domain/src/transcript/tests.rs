@@ -157,6 +157,13 @@ fn a_result_without_its_call_stands_alone_and_a_call_without_a_result_lasts() {
     let open = last_open_call(before.iter().copied());
     assert_eq!(open.as_deref(), Some("coordinator.get_my_task"));
     assert_eq!(last_open_call(lines.iter().copied()), None);
+    // qwen ends its call when it is stopped.
+    let stopped = [
+        r#"{"type":"assistant","session_id":"s","message":{"content":[{"type":"tool_use","id":"c","name":"run_shell_command","input":{"command":"make"}}]}}"#,
+        r#"{"type":"user","session_id":"s","message":{"content":[{"type":"tool_result","tool_use_id":"c","is_error":true,"content":"[Operation Cancelled]"}]}}"#,
+        "Operation cancelled.",
+    ];
+    assert_eq!(last_open_call(stopped).as_deref(), Some("run_shell_command make"));
     // The line of the end of codex has the whole call.
     let ends = printed!("codex").lines().skip(5);
     assert!(shown(&entries(ends)[0]).starts_with("call coordinator.get_my_task () -> \"{"));
