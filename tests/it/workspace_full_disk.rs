@@ -315,7 +315,9 @@ fn an_upgrade_without_room_is_one_entry_of_the_inbox_until_there_is_room() {
     let text = listed[0]["text"].as_str().unwrap();
     assert!(text.contains("copies 8.0 TiB once, but only "), "{text}");
     assert!(listed[0]["remedy"].as_str().unwrap().contains("`workspace.root`"), "{listed}");
-    assert_eq!(daemon.json(&["inbox", "--project", "prj", "--kind", "workspace"]), listed);
+    // The text has the free bytes, which other tests change.
+    let of_project = daemon.json(&["inbox", "--project", "prj", "--kind", "workspace"]);
+    assert_eq!(of_project[0]["id"], listed[0]["id"]);
 
     let work = daemon.work();
     let directory = ["--directory", work.to_str().unwrap(), "--workspace", "clone"];
@@ -335,7 +337,9 @@ fn an_upgrade_without_room_is_one_entry_of_the_inbox_until_there_is_room() {
     until("the other project has an entry", || inbox().as_array().unwrap().len() == 2);
     daemon.done(&["task", "set", "tsk_5", "--status", "cancelled"]);
     daemon.done(&["project", "archive", "other"]);
-    assert_eq!(inbox(), daemon.json(&["inbox", "--project", "prj", "--kind", "workspace"]));
+    let left = inbox();
+    assert_eq!(left.as_array().unwrap().len(), 1, "only that of the other project: {left}");
+    assert_eq!(left[0]["id"], listed[0]["id"]);
 
     fs::remove_file(&large).unwrap();
     for task in ["tsk_2", "tsk_3"] {
