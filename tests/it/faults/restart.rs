@@ -40,11 +40,11 @@ fn living_agents_are_adopted_by_the_next_daemon() {
     daemon.kill();
     daemon.start();
     assert_eq!(daemon.logged("instance adopted").len(), 3);
-    let status = daemon.status();
-    assert!(
-        status["instances"].as_array().unwrap().iter().all(|launch| launch["adopted"] == true),
-        "{status}"
-    );
+    // The coordinator tells the server what it has adopted after the log.
+    until("the status shows them as adopted", || {
+        let status = daemon.status();
+        status["instances"].as_array().unwrap().iter().all(|launch| launch["adopted"] == true)
+    });
     assert_eq!(daemon.done(&["status"]).matches("adopted").count(), 3);
     assert_eq!(running(&daemon), Some(before.clone()), "the same processes");
     assert!(before.iter().all(|(_, pid)| !is_gone(i32::try_from(*pid).unwrap())));
