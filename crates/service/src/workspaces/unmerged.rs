@@ -32,40 +32,42 @@ impl Workspaces {
     pub(crate) async fn left_merges(&self) -> Result<Vec<Attention>, ServiceError> {
         let Some(host) = self.checkouts.get() else { return Ok(Vec::new()) };
         let left = host.trees.left_merges().await;
-        if left.is_empty() {
-            return Ok(Vec::new());
-        }
-        self.core
-            .read(move |tx| {
-                let mut entries = Vec::new();
-                for merge in &left {
-                    let workspace = workspaces::get(tx, &merge.workspace)?;
-                    let task = workspace.map(|of| tasks::get(tx, &of.task)).transpose()?.flatten();
-                    entries.push(of_left(merge.clone(), task));
-                }
-                Ok(entries)
-            })
-            .await
+        self.entries_of(left, |tx, merge| {
+            let workspace = workspaces::get(tx, &merge.workspace)?;
+            let task = workspace.map(|of| tasks::get(tx, &of.task)).transpose()?.flatten();
+            Ok(Some(of_left(merge.clone(), task)))
+        })
+        .await
     }
 
     /// Returns the entries of the projects on this host whose upgrades wait for room, one for each.
     pub(crate) async fn waiting_upgrades(&self) -> Result<Vec<Attention>, ServiceError> {
         let Some(host) = self.checkouts.get() else { return Ok(Vec::new()) };
         let waiting = host.keep.list_waiting_upgrades().await;
-        if waiting.is_empty() {
+        self.entries_of(waiting, |tx, upgrade| {
+            // No task waits in a project that was deleted or archived meanwhile.
+            let project = projects::get(tx, &upgrade.project)?;
+            let project = project.filter(|project| !project.is_archived());
+            let cause = Cause::Upgrade(upgrade.clone());
+            Ok(project.map(|_| Attention { cause, since: None }))
+        })
+        .await
+    }
+
+    /// Returns the entries of what was found on this host. Does not read if nothing was found.
+    async fn entries_of<T: Send + 'static>(
+        &self,
+        found: Vec<T>,
+        entry: fn(&mut Read<'_>, &T) -> Result<Option<Attention>, StoreError>,
+    ) -> Result<Vec<Attention>, ServiceError> {
+        if found.is_empty() {
             return Ok(Vec::new());
         }
         self.core
             .read(move |tx| {
-                let mut entries = Vec::new();
-                for upgrade in &waiting {
-                    // No task waits in a project that was deleted or archived meanwhile.
-                    let project = projects::get(tx, &upgrade.project)?;
-                    if project.is_some_and(|project| !project.is_archived()) {
-                        let cause = Cause::Upgrade(upgrade.clone());
-                        entries.push(Attention { cause, since: None });
-                    }
-                }
+                let entries = found.iter().map(|each| entry(tx, each));
+                let entries =
+                    entries.filter_map(Result::transpose).collect::<Result<Vec<_>, _>>()?;
                 Ok(entries)
             })
             .await
