@@ -317,6 +317,7 @@ fn an_upgrade_without_room_is_one_entry_of_the_inbox_until_there_is_room() {
     assert!(listed[0]["remedy"].as_str().unwrap().contains("`workspace.root`"), "{listed}");
     // The text has the free bytes, which other tests change.
     let of_project = daemon.json(&["inbox", "--project", "prj", "--kind", "workspace"]);
+    assert_eq!(of_project.as_array().unwrap().len(), 1, "{of_project}");
     assert_eq!(of_project[0]["id"], listed[0]["id"]);
 
     let work = daemon.work();
