@@ -16,7 +16,7 @@ use machine::sys::regular_file;
 const MANIFEST: &str = "manifest.yaml";
 const CONFIGURATION: &str = "\
 # The configuration of agent-coordinator. `agent-coordinator check` checks it.
-# docs/configuration.md lists all settings.
+# config/coordinator_config.yaml of the documentation has all settings.
 # Projects, agents and tasks that exist from the start:
 manifest: manifest.yaml
 # The number of agents that may live at once:
