@@ -14,6 +14,7 @@ mod gemini;
 mod kept;
 mod login;
 mod opencode;
+mod operator;
 pub mod output;
 mod preset;
 mod qwen;
@@ -29,7 +30,6 @@ use config::{
     built_in_names, fill,
 };
 use domain::agent::DEFAULT_AI_TYPE;
-use domain::check::CheckOrder;
 use domain::workspace::WorkspaceMode;
 use domain::{
     Attempt, CommandSpec, ConversationOrder, Guidance, InstanceKey, LaunchId, RunAs, Secret,
@@ -337,91 +337,6 @@ impl Providers {
         })
     }
 
-    /// Returns the command line of a check, in the wrapper of the agent's provider. It gets the
-    /// variables that every agent gets, but no login and no way to the server.
-    ///
-    /// # Errors
-    /// [`CommandError`], for example if the wrapper needs an address that the server does not have.
-    pub fn check_command(
-        &self,
-        request: &LaunchRequest,
-        check: &CheckOrder,
-    ) -> Result<CommandSpec, CommandError> {
-        let program = OperatorProgram {
-            command: &check.command,
-            variables: vec![("AGENT_LAUNCH_ID".to_owned(), request.launch.to_string())],
-            passed: PassEnvironment::default(),
-        };
-        self.operator_command(request, &check.provider, program)
-    }
-
-    /// Returns the command line of a hook, in the wrapper of the agent's provider. It gets the
-    /// variables that the provider passes on, but no login and no way to the server.
-    ///
-    /// # Errors
-    /// [`CommandError`], for example if the wrapper needs an address that the server does not have.
-    pub fn hook_command(
-        &self,
-        request: &LaunchRequest,
-        provider: &str,
-        command: &[String],
-        variables: Vec<(String, String)>,
-    ) -> Result<CommandSpec, CommandError> {
-        let passed = self.find(provider).1.pass_environment.clone();
-        self.operator_command(request, provider, OperatorProgram { command, variables, passed })
-    }
-
-    /// Returns the command line of a program of the operator.
-    fn operator_command(
-        &self,
-        request: &LaunchRequest,
-        provider: &str,
-        program: OperatorProgram<'_>,
-    ) -> Result<CommandSpec, CommandError> {
-        let OperatorProgram { command, variables, passed } = program;
-        let (name, provider) = self.find(provider);
-        let user = self.user_of(name, &provider)?;
-        let values = Values { providers: self, provider: name, request, prompt: "" };
-        let mut wrap = Vec::with_capacity(provider.wrap.len());
-        for argument in &provider.wrap {
-            wrap.push(values.fill(argument)?);
-        }
-        let plain = ProviderConfig {
-            command_line: CommandLine::Own {
-                program: String::new(),
-                prompt: PromptVia::Stdin,
-                passkey_in_prompt: false,
-            },
-            pass_environment: passed,
-            ..provider.into_owned()
-        };
-        let mut environment = self.passed_to(&plain);
-        environment.remove("TMPDIR");
-        if let Some(user) = user {
-            become_of(user, &mut environment);
-        }
-        let own = [
-            ("PROJECT_ID", request.key.project.to_string()),
-            ("WORKING_DIRECTORY", text(&request.working_directory)),
-        ];
-        let own = own.map(|(name, value)| (name.to_owned(), value)).into_iter().chain(variables);
-        environment.extend(own.map(|(name, value)| (name, Secret::new(value))));
-        let mut command = command.iter().cloned();
-        Ok(CommandSpec {
-            wrap,
-            program: command.next().unwrap_or_default(),
-            arguments: command.collect(),
-            environment: environment.into_iter().collect(),
-            working_directory: request.working_directory.clone(),
-            stdin: None,
-            redact: self.redacted.clone(),
-            files: Vec::new(),
-            files_in: None,
-            transcript: None,
-            run_as: user.map(|user| user.run_as.clone()),
-        })
-    }
-
     /// Returns the user that the agents of a provider run as; `None` for the daemon's own user.
     ///
     /// # Errors
@@ -546,15 +461,6 @@ fn built_in(provider: &ProviderConfig) -> Option<&'static BuiltIn> {
         CommandLine::Preset { preset, .. } => Some(preset::of(preset)),
         CommandLine::Own { .. } => None,
     }
-}
-
-/// A program of the operator, which runs beside agents.
-struct OperatorProgram<'a> {
-    command: &'a [String],
-    /// Its own variables.
-    variables: Vec<(String, String)>,
-    /// The part of the daemon's environment that it gets.
-    passed: PassEnvironment,
 }
 
 /// The values of templates for one launch.
