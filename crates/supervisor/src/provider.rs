@@ -244,10 +244,7 @@ impl Providers {
         let templates = conversing::with_conversation(&provider, request);
         let filled = templates.iter().map(|template| values.fill(template));
         let mut arguments = filled.collect::<Result<Vec<_>, _>>()?;
-        let mut wrap = Vec::with_capacity(provider.wrap.len());
-        for argument in &provider.wrap {
-            wrap.push(values.fill(argument)?);
-        }
+        let wrap = values.wrap(&provider)?;
         let user = self.user_of(name, &provider)?;
         let files_in = user.map(|_| self.users_files.join(request.launch.as_str()));
         let mut environment = self.passed_to(&provider);
@@ -473,6 +470,10 @@ struct Values<'a> {
 }
 
 impl Values<'_> {
+    fn wrap(&self, provider: &ProviderConfig) -> Result<Vec<String>, CommandError> {
+        provider.wrap.iter().map(|argument| self.fill(argument)).collect()
+    }
+
     fn fill(&self, template: &str) -> Result<String, CommandError> {
         let Self { providers, provider, request, prompt } = self;
         let needed = |value: Option<String>, template| {

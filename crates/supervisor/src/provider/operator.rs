@@ -59,10 +59,7 @@ impl Providers {
         let (name, provider) = self.find(provider);
         let user = self.user_of(name, &provider)?;
         let values = Values { providers: self, provider: name, request, prompt: "" };
-        let mut wrap = Vec::with_capacity(provider.wrap.len());
-        for argument in &provider.wrap {
-            wrap.push(values.fill(argument)?);
-        }
+        let wrap = values.wrap(&provider)?;
         let plain = ProviderConfig {
             command_line: CommandLine::Own {
                 program: String::new(),
