@@ -32,7 +32,7 @@ use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 use act::log_stops;
 use clocks::{Clocks, Observation};
-pub use control::{ClaimAnswer, ControlError, ControlPlane, Delivery};
+pub use control::{ControlError, ControlPlane, Delivery};
 use faults::StartFaults;
 pub use faults::{Unstartable, anywhere, command_anywhere, find_unstartable, setting_of_path};
 pub use hooks::{HookRunner, HookSettings};

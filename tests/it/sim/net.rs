@@ -13,8 +13,8 @@ use domain::{
     Timestamp,
 };
 use service::world::World as _;
-use service::{CoordinatorStatus, ServerView};
-use supervisor::coordinator::{ClaimAnswer, ControlError, ControlPlane, LocalControlPlane};
+use service::{Claim, CoordinatorStatus, ServerView};
+use supervisor::coordinator::{ControlError, ControlPlane, LocalControlPlane};
 use tokio::task::yield_now;
 
 use super::world::{Dice, pass};
@@ -201,33 +201,28 @@ impl ControlPlane for Way {
         Ok(view)
     }
 
-    async fn claim(&self, key: &InstanceKey, entry: &Entry) -> Result<ClaimAnswer, ControlError> {
+    async fn claim(&self, key: &InstanceKey, entry: &Entry) -> Result<Option<Claim>, ControlError> {
         if self.0.sim.mutant == Some(Mutant::ClaimSkipped) {
             yield_now().await;
             let world: &dyn service::world::World = &*self.0.sim.world;
-            return Ok(ClaimAnswer::Claimed {
+            return Ok(Some(Claim {
                 clone: None,
                 launch: world.new_id(LaunchId::PREFIX),
                 ai_type: "claude".to_owned(),
-                start_timeout: START_TIMEOUT,
+                deadline: self.now() + START_TIMEOUT,
                 ticket: Some(Secret::new("tkt_of_nobody")),
                 attempt: Attempt::FIRST,
                 check: None,
                 conversation: None,
-            });
+            }));
         }
-        let (key, entry, world) = (key.clone(), entry.clone(), self.0.sim.world.clone());
-        let call = self.0.call(CLAIM, move |server| {
-            let (key, entry, world) = (key.clone(), entry.clone(), world.clone());
-            async move { Ok((server.claim(&key, &entry).await?, world.now())) }
-        });
-        let (mut answer, at) = call.await?;
-        if let (ClaimAnswer::Claimed { start_timeout, .. }, true) = (&mut answer, self.0.is_remote)
-        {
-            // A remote server names a moment. The time until then is computed here and now.
-            *start_timeout = (at + *start_timeout).since(self.now());
-        }
-        Ok(answer)
+        let (key, entry) = (key.clone(), entry.clone());
+        self.0
+            .call(CLAIM, move |server| {
+                let (key, entry) = (key.clone(), entry.clone());
+                async move { server.claim(&key, &entry).await }
+            })
+            .await
     }
 
     async fn report(

@@ -9,7 +9,7 @@ use futures::StreamExt as _;
 use futures::stream;
 
 use super::Coordinator;
-use super::control::{ClaimAnswer, ControlPlane, Delivery};
+use super::control::{ControlPlane, Delivery};
 use super::processes::ProcessLayer;
 use crate::process::StartRequest;
 use crate::provider::LaunchRequest;
@@ -23,6 +23,7 @@ use machine::instance_dir;
 use machine::instance_dir::record::{self, KeptReport, Record as _};
 use machine::locks::lock;
 use runtime::telemetry::ErrorChain;
+use service::Claim;
 
 /// The longest time that a start waits for files in the directory of its agent. The claim is over
 /// then, and the start is tried again after a pause.
@@ -269,7 +270,8 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
         let asked_at = self.processes.boot_now();
         let entry = self.config.providers.entry(&expected_ai_type);
         let claim = match self.control.claim(&key, &entry).await {
-            Ok(claim) => claim,
+            Ok(Some(claim)) => claim,
+            Ok(None) => return Ok(false),
             Err(error) => {
                 tracing::warn!(
                     agent_id = %key.agent, project_id = %key.project, error = %ErrorChain(&error),
@@ -278,19 +280,10 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
                 return Err(NotDone);
             }
         };
-        let ClaimAnswer::Claimed {
-            launch,
-            ai_type,
-            start_timeout,
-            ticket,
-            attempt,
-            clone,
-            check,
-            conversation,
-        } = claim
-        else {
-            return Ok(false);
-        };
+        let Claim { launch, ai_type, deadline, ticket, attempt, clone, check, conversation } =
+            claim;
+        // The rest of the time: a reservation that is found again is not a new one.
+        let start_timeout = deadline.since(self.control.now());
         crash_point::reach(CrashPoint::Claimed);
         self.shared.snapshots.claimed(&key, &launch);
         let check = check.map(|check| self.workspaces.with_note(check));

@@ -2,19 +2,14 @@
 //! service; otherwise it is an MCP client.
 
 use std::future::Future;
-use std::time::Duration;
 
 use domain::WorkspaceId;
-use domain::check::CheckOrder;
 use domain::conversation::Entry;
 use domain::plan::ProcessReport;
 use domain::workspace::{HookFacts, WorkspaceReport};
-use domain::{
-    Activity, Attempt, ConversationOrder, Instance, InstanceKey, LaunchId, Secret, StopReason,
-    Timestamp,
-};
+use domain::{Activity, Instance, InstanceKey, LaunchId, StopReason, Timestamp};
 use machine::instance_dir::record::KeptReport;
-use service::{ClonePlace, CoordinatorStatus, ServerView};
+use service::{Claim, CoordinatorStatus, ServerView};
 
 /// The server cannot be asked, or did not understand.
 #[derive(Debug, thiserror::Error)]
@@ -24,29 +19,6 @@ pub struct ControlError {
     pub action: &'static str,
     #[source]
     pub source: Box<dyn std::error::Error + Send + Sync>,
-}
-
-/// The answer to a claim.
-#[derive(Debug, Clone)]
-#[allow(clippy::large_enum_variant, reason = "there is one at a time")]
-pub enum ClaimAnswer {
-    Claimed {
-        launch: LaunchId,
-        ai_type: String,
-        /// The time that the agent may take to authenticate, counted from the claim.
-        start_timeout: Duration,
-        /// The proof of identity of an agent; `None` for a check.
-        ticket: Option<Secret>,
-        /// The clone that the agent works in; `None` for the directory of the project.
-        clone: Option<ClonePlace>,
-        attempt: Attempt,
-        /// The command that is run instead of an agent.
-        check: Option<CheckOrder>,
-        /// The conversation that its CLI begins or continues.
-        conversation: Option<ConversationOrder>,
-    },
-    /// Another coordinator has it, or it is no longer wanted.
-    NotNow,
 }
 
 /// The end of the delivery of a report. It is not delivered again.
@@ -85,12 +57,12 @@ pub trait ControlPlane: Send + Sync + 'static {
     ) -> impl Future<Output = Result<ServerView, ControlError>> + Send;
 
     /// Reserves the start of `key` for this coordinator. `entry` is the provider that would start
-    /// it.
+    /// it. Returns `None` if another coordinator has the start, or if it is no longer wanted.
     fn claim(
         &self,
         key: &InstanceKey,
         entry: &Entry,
-    ) -> impl Future<Output = Result<ClaimAnswer, ControlError>> + Send;
+    ) -> impl Future<Output = Result<Option<Claim>, ControlError>> + Send;
 
     /// Reports changes of a process, in their order. If a report fails half-way, all are reported
     /// once more.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::control::{ClaimAnswer, ControlError, ControlPlane, Delivery};
+use super::control::{ControlError, ControlPlane, Delivery};
 use domain::conversation::Entry;
 use domain::plan::ProcessReport;
 use domain::session::Presenter;
@@ -40,30 +40,14 @@ impl ControlPlane for LocalControlPlane {
         self.service.coordinators.view().await.map_err(failed("look at the server's state"))
     }
 
-    async fn claim(&self, key: &InstanceKey, entry: &Entry) -> Result<ClaimAnswer, ControlError> {
+    async fn claim(&self, key: &InstanceKey, entry: &Entry) -> Result<Option<Claim>, ControlError> {
         let answer = self
             .service
             .launches
             .should_start_in(key, Some(&self.id), entry)
             .await
             .map_err(failed("claim a start"))?;
-        let Some(claim) = answer.claim else {
-            return Ok(ClaimAnswer::NotNow);
-        };
-        let Claim { launch, ai_type, deadline, ticket, attempt, clone, check, conversation } =
-            claim;
-        // The rest of the time: a reservation that is found again is not a new one.
-        let start_timeout = deadline.since(self.now());
-        Ok(ClaimAnswer::Claimed {
-            launch,
-            ai_type,
-            start_timeout,
-            ticket,
-            attempt,
-            clone,
-            check,
-            conversation,
-        })
+        Ok(answer.claim)
     }
 
     async fn report(

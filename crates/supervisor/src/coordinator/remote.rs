@@ -20,7 +20,7 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::sync::watch;
 
-use super::control::{ClaimAnswer, ControlError, ControlPlane, Delivery};
+use super::control::{ControlError, ControlPlane, Delivery};
 use answers::Claimed;
 use client::{CallError, McpClient};
 use domain::conversation::Entry;
@@ -39,7 +39,7 @@ use runtime::clock;
 use runtime::nudge::Nudge;
 use runtime::telemetry::ErrorChain;
 use service::world::World;
-use service::{CoordinatorStatus, ServerView, Work};
+use service::{Claim, CoordinatorStatus, ServerView, Work};
 
 pub use link::Token;
 use seed::SeedSteps;
@@ -257,29 +257,25 @@ impl RemoteControlPlane {
         Ok(answer.claimed())
     }
 
-    fn granted(&self, key: &InstanceKey, claimed: Claimed) -> ClaimAnswer {
-        let Some(ticket) =
-            claimed.ticket.clone().or_else(|| self.config().passkeys.get(&key.agent).cloned())
-        else {
-            return ClaimAnswer::NotNow;
-        };
-        let start_timeout = claimed
-            .deadline
-            .map_or(self.config().start_timeout, |deadline| deadline.since(self.now()));
-        let Claimed { launch, ai_type, attempt, .. } = claimed;
+    /// Returns the claim that an answer of the server means; `None` if the agent would have neither
+    /// a ticket nor a passkey. A server that names no deadline gets the configured time.
+    fn granted(&self, key: &InstanceKey, claimed: Claimed) -> Option<Claim> {
+        let Claimed { ai_type, launch, deadline, ticket, attempt } = claimed;
+        let ticket = ticket.or_else(|| self.config().passkeys.get(&key.agent).cloned())?;
+        let deadline = deadline.unwrap_or_else(|| self.now() + self.config().start_timeout);
         let launch = launch.unwrap_or_else(|| self.world.new_id(LaunchId::PREFIX));
         self.seed.note_claim(&launch, key, &ai_type);
-        ClaimAnswer::Claimed {
+        Some(Claim {
             launch,
             ai_type,
-            start_timeout,
+            deadline,
             ticket: Some(ticket),
             attempt,
             // A coordinator elsewhere has neither clones nor conversations.
             clone: None,
             check: None,
             conversation: None,
-        }
+        })
     }
 
     /// Reports to the server, if it offers the tool. A refusal that would stay the same counts as
@@ -374,13 +370,13 @@ impl ControlPlane for Arc<RemoteControlPlane> {
         observed.map_err(failed(OBSERVE))
     }
 
-    async fn claim(&self, key: &InstanceKey, _: &Entry) -> Result<ClaimAnswer, ControlError> {
+    async fn claim(&self, key: &InstanceKey, _: &Entry) -> Result<Option<Claim>, ControlError> {
         let client = self.link.client().await.map_err(failed(CLAIM))?;
         let claimed = match self.seed.take_claim(key) {
             Some(claimed) => Some(claimed),
             None => self.ask_for_start(&client, key).await.map_err(failed(CLAIM))?,
         };
-        Ok(claimed.map_or(ClaimAnswer::NotNow, |claimed| self.granted(key, claimed)))
+        Ok(claimed.and_then(|claimed| self.granted(key, claimed)))
     }
 
     async fn report(

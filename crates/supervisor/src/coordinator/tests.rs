@@ -12,7 +12,7 @@ use domain::plan::ProcessReport;
 use domain::start_history::{Candidate, StartReason};
 use domain::{Activity, Guidance, InstanceKey, Language, Priority, Purpose, StopReason};
 use runtime::nudge::Nudge;
-use service::ServerView;
+use service::{Claim, ServerView};
 
 const NOW: Timestamp = Timestamp::from_millis(1_000_000);
 const POLLING_INTERVAL: Duration = Duration::from_millis(500);
@@ -38,8 +38,8 @@ impl ControlPlane for Script {
         next.flatten().ok_or_else(refused)
     }
 
-    async fn claim(&self, _: &InstanceKey, _: &Entry) -> Result<ClaimAnswer, ControlError> {
-        Ok(ClaimAnswer::NotNow)
+    async fn claim(&self, _: &InstanceKey, _: &Entry) -> Result<Option<Claim>, ControlError> {
+        Ok(None)
     }
 
     async fn report(&self, _: &LaunchId, _: &[ProcessReport]) -> Result<(), ControlError> {
