@@ -18,10 +18,9 @@ const N_ENDED: usize = 20;
 
 /// The next step of a coordinator for a pair.
 #[derive(Debug, Clone)]
-#[allow(clippy::large_enum_variant, reason = "there is one at a time")]
 pub enum AgentAction {
     /// Start the agent; the start is reserved.
-    Start(Claim),
+    Start(Box<Claim>),
     /// End its process, because this launch must stop.
     Stop { launch: LaunchId, reason: StopReason },
     /// Leave the agent as it is.
@@ -58,7 +57,7 @@ impl Launches {
         let (purpose, ShouldStart { reason, claim }) =
             self.should_start_for(agent, project, None, by).await?;
         if let Some(claim) = claim {
-            return Ok((purpose, AgentAction::Start(claim)));
+            return Ok((purpose, AgentAction::Start(Box::new(claim))));
         }
         let keys = [Purpose::Task, Purpose::Chat]
             .map(|purpose| InstanceKey::new(agent.clone(), project.clone(), purpose));

@@ -149,15 +149,7 @@ impl Launches {
         has_coordinator: bool,
         at: Timestamp,
     ) -> Why {
-        let ReadKey {
-            start: facts,
-            last_end,
-            agent,
-            project,
-            stopped_by,
-            pause_file,
-            conversation,
-        } = read;
+        let facts = read.start;
         let abandoned = launch.filter(|launch| self.coordinators.is_abandoned(launch, at));
         let (host, deferred) = deferral.unzip();
         let host = host.and_then(|id| match self.coordinators.machine_of(&id) {
@@ -172,26 +164,26 @@ impl Launches {
             abandoned: abandoned.map(|launch| launch.id.clone()),
             waiting_since: facts.waiting_since,
             facts: WaitFacts {
-                agent,
-                project,
+                agent: read.agent,
+                project: read.project,
                 ai_type: facts.agent.as_ref().map(|(_, ai_type)| ai_type.clone()),
                 inactive: inactive_of(&facts),
                 held_since: facts.record.held_since,
-                stopped_by,
+                stopped_by: read.stopped_by,
                 dependency: to_choose.map(ToString::to_string),
                 host,
                 in_use: deferred.as_ref().and_then(|deferred| deferred.in_use),
                 n_ahead: deferred.as_ref().map_or(0, |deferred| deferred.n_ahead),
                 ..WaitFacts::default()
             },
-            rules: all_rules(of_server, pause_file.as_deref(), deferred, has_coordinator),
+            rules: all_rules(of_server, read.pause_file.as_deref(), deferred, has_coordinator),
             task: facts.task.map(|task| task.id),
-            conversation,
+            conversation: read.conversation,
             n_failures: facts.record.n_failures,
             account: facts.account,
             parking: self.core.settings().parking,
             key: facts.key,
-            last_end,
+            last_end: read.last_end,
             is_host_silent: false,
         }
     }
