@@ -5,8 +5,8 @@
 //!       └───────────────────────── closed, with its reason ◄──────┘
 //! ```
 //!
-//! An agent has at most one open conversation about a task. [`next`] decides whether its next launch
-//! continues it. The server stores the id that the CLI gets before a process exists, so that a
+//! An agent has at most one open conversation about a task. [`to_continue`] decides whether its next
+//! launch continues it. The server stores the id that the CLI gets before a process exists, so that a
 //! crash at any moment leaves an id that is either unused or known.
 
 mod cause;
@@ -106,13 +106,6 @@ impl Default for ContinueLimits {
     }
 }
 
-/// What the next launch of an agent on a task does.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Next {
-    Continue { cli_session: String, cause: Cause },
-    Afresh { why: FreshReason },
-}
-
 /// What a launch tells its CLI about the conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConversationOrder {
@@ -132,26 +125,12 @@ pub struct Resumed {
     pub last_launch: Option<LaunchId>,
 }
 
-/// Decides whether the next launch continues the newest conversation of an agent about a task.
-/// `last` is the last launch in that conversation, if its row is kept. The first reason that holds
-/// is the answer.
-pub fn next(
-    newest: Option<&Conversation>,
-    last: Option<&Launch>,
-    entry: &Entry,
-    place: &Place,
-    limits: ContinueLimits,
-    now: Timestamp,
-) -> Next {
-    match why_afresh(newest, entry, place, limits, now) {
-        Ok(open) => {
-            Next::Continue { cli_session: open.cli_session.clone(), cause: Cause::of(last) }
-        }
-        Err(why) => Next::Afresh { why },
-    }
-}
-
-fn why_afresh<'a>(
+/// Returns the conversation that the next launch continues, which is the newest one of an agent
+/// about a task.
+///
+/// # Errors
+/// The first [`FreshReason`] that holds: the launch begins afresh.
+pub fn to_continue<'a>(
     newest: Option<&'a Conversation>,
     entry: &Entry,
     place: &Place,

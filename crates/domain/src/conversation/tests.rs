@@ -53,9 +53,9 @@ struct Facts {
 }
 
 impl Facts {
-    fn next(&self) -> Next {
+    fn next(&self) -> Result<&Conversation, FreshReason> {
         let Self { newest, entry, place, limits, now } = self;
-        next(newest.as_ref(), None, entry, place, *limits, *now)
+        to_continue(newest.as_ref(), entry, place, *limits, *now)
     }
 }
 
@@ -100,22 +100,18 @@ fn spoil(facts: &mut Facts, why: FreshReason) {
 
 #[test]
 fn a_conversation_goes_on_unless_a_reason_speaks_against_it() {
-    let cause = Cause::Lost;
-    let goes_on = Next::Continue { cli_session: "session".to_owned(), cause };
-    assert_eq!(facts().next(), goes_on);
+    assert_eq!(facts().next(), Ok(&begun()));
     for why in FreshReason::ALL.iter().copied() {
         let mut facts = facts();
         spoil(&mut facts, why);
-        assert_eq!(facts.next(), Next::Afresh { why }, "{why}");
+        assert_eq!(facts.next(), Err(why), "{why}");
     }
     let nowhere = Entry { reach: Reach::Nowhere, ..entry() };
-    let why = FreshReason::Off;
-    assert_eq!(Facts { entry: nowhere, ..facts() }.next(), Next::Afresh { why });
-    let why = FreshReason::None;
-    assert_eq!(Facts { newest: None, ..facts() }.next(), Next::Afresh { why });
+    assert_eq!(Facts { entry: nowhere, ..facts() }.next(), Err(FreshReason::Off));
+    assert_eq!(Facts { newest: None, ..facts() }.next(), Err(FreshReason::None));
     // A launch while continuing was turned off does not turn it off for good.
     let newest = Some(begun().closed(FreshReason::Off, NOW));
-    assert_eq!(Facts { newest, ..facts() }.next(), Next::Afresh { why });
+    assert_eq!(Facts { newest, ..facts() }.next(), Err(FreshReason::None));
 }
 
 #[test]
@@ -130,7 +126,7 @@ fn the_first_reason_in_their_order_is_named() {
         for why in &all[n..] {
             spoil(&mut facts, *why);
         }
-        assert_eq!(facts.next(), Next::Afresh { why: *first });
+        assert_eq!(facts.next(), Err(*first));
     }
 }
 
@@ -139,17 +135,17 @@ fn another_directory_ends_only_a_conversation_that_is_bound_to_it() {
     let elsewhere = Place { directory: "/elsewhere".into(), ..place() };
     let of = |reach| {
         let entry = Entry { reach, ..entry() };
-        Facts { entry, place: elsewhere.clone(), ..facts() }.next()
+        Facts { entry, place: elsewhere.clone(), ..facts() }
     };
-    assert!(matches!(of(Reach::Anywhere), Next::Continue { .. }));
-    assert_eq!(of(Reach::SameDirectory), Next::Afresh { why: FreshReason::OtherDirectory });
+    assert_eq!(of(Reach::Anywhere).next(), Ok(&begun()));
+    assert_eq!(of(Reach::SameDirectory).next(), Err(FreshReason::OtherDirectory));
 }
 
 #[test]
 fn a_clock_that_was_set_back_makes_no_conversation_old() {
     let mut facts = facts();
     facts.now = Timestamp::from_millis(0);
-    assert!(matches!(facts.next(), Next::Continue { .. }));
+    assert_eq!(facts.next(), Ok(&begun()));
 }
 
 #[test]
@@ -257,6 +253,24 @@ fn the_cause_is_that_of_the_last_end() {
     ] {
         assert_eq!(ended(outcome.clone(), class), cause, "{outcome}");
     }
+}
+
+#[test]
+fn the_order_of_a_continued_launch_names_the_end_before_it_and_the_pause() {
+    let later = NOW + Duration::from_mins(1);
+    let continued = Launch { claimed_at: later, ..refused() };
+    let end = LaunchState::Ended { outcome: Outcome::Blocked, at: NOW };
+    let last = Launch { state: end, ..refused() };
+    let resumed = Resumed {
+        cause: Cause::Blocked,
+        pause: Duration::from_mins(1),
+        last_launch: Some(id("lch_1")),
+    };
+    let cli_session = "session".to_owned();
+    let order = ConversationOrder { cli_session, resumed: Some(resumed) };
+    assert_eq!(begun().order(&continued, Some(&last)), order);
+    let afresh = Launch { fresh_because: Some(FreshReason::Asked), ..continued };
+    assert_eq!(begun().order(&afresh, Some(&last)), ConversationOrder { resumed: None, ..order });
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The conversations of agent CLIs: which one a launch begins or continues, and what its end means
 //! for it. Only the coordinator in the server's process has conversations.
 
-use domain::conversation::{Entry, FreshReason, Next, Place, REFUSALS_WITHIN, new_session, next};
+use domain::conversation::{Entry, FreshReason, Place, REFUSALS_WITHIN, new_session, to_continue};
 use domain::event::NewEvent;
 use domain::id::{AgentId, ConversationId, TaskId};
 use domain::launch::Verdict;
@@ -54,14 +54,13 @@ pub(super) fn claim(
         is_gone: false,
     };
     let newest = conversations::newest_of(tx, &task, &launch.key.agent)?;
-    let last = last_of(tx, newest.as_ref())?;
-    match next(newest.as_ref(), last.as_ref(), entry, &place, settings.conversations, now) {
-        Next::Continue { .. } => {
-            let Some(open) = newest else { return Ok(None) };
+    match to_continue(newest.as_ref(), entry, &place, settings.conversations, now) {
+        Ok(open) => {
             launch.conversation = Some(open.id.clone());
+            let last = last_of(tx, open)?;
             Ok(Some(open.order(launch, last.as_ref())))
         }
-        Next::Afresh { why } => {
+        Err(why) => {
             let had_one = newest.as_ref().is_some_and(|known| known.has_begun);
             if had_one && why.is_news() {
                 let launch_id = launch.id.clone();
@@ -120,9 +119,9 @@ pub(super) fn order_of(
     launch: &Launch,
 ) -> Result<Option<ConversationOrder>, StoreError> {
     let Some(id) = &launch.conversation else { return Ok(None) };
-    let known = conversations::get(tx, id)?;
-    let last = last_of(tx, known.as_ref())?;
-    Ok(known.map(|known| known.order(launch, last.as_ref())))
+    let Some(known) = conversations::get(tx, id)? else { return Ok(None) };
+    let last = last_of(tx, &known)?;
+    Ok(Some(known.order(launch, last.as_ref())))
 }
 
 /// Notes that a launch has authenticated, so that its CLI knows the conversation.
@@ -224,8 +223,9 @@ fn task_of(launch: &Launch) -> Option<&TaskId> {
     launch.task.as_ref().or(launch.claimed_task.as_ref())
 }
 
-fn last_of(tx: &mut Read<'_>, newest: Option<&Conversation>) -> Result<Option<Launch>, StoreError> {
-    match newest.and_then(|known| known.last_launch.as_ref()) {
+/// Returns the last launch in a conversation that authenticated, if its row is kept.
+fn last_of(tx: &mut Read<'_>, known: &Conversation) -> Result<Option<Launch>, StoreError> {
+    match &known.last_launch {
         Some(last) => launches::get(tx, last),
         None => Ok(None),
     }
