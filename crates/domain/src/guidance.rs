@@ -357,15 +357,12 @@ impl Guidance {
         attempt: &Attempt,
     ) -> String {
         let InstanceKey { agent, project, purpose } = key;
+        let call = authenticate_call(key, passkey);
         let shown = match (passkey, self.0) {
             (Some(passkey), _) => passkey.reveal(),
             (None, Language::English) => "the value of the environment variable AGENT_PASSKEY",
             (None, Language::Japanese) => "環境変数 AGENT_PASSKEY の値",
         };
-        let argument = passkey.map_or("$AGENT_PASSKEY", Secret::reveal);
-        let call = format!(
-            r#"authenticate(agent_id="{agent}", passkey="{argument}", project_id="{project}")"#
-        );
         let steps = self.steps(*purpose, &call, working_directory);
         let steps: Vec<String> =
             (1..).zip(steps).map(|(n, step)| format!("{n}. {step}\n")).collect();
@@ -468,6 +465,13 @@ impl Guidance {
             ],
         }
     }
+}
+
+/// Returns the first call of an agent. Without `passkey` it names the variable that holds it.
+fn authenticate_call(key: &InstanceKey, passkey: Option<&Secret>) -> String {
+    let InstanceKey { agent, project, .. } = key;
+    let passkey = passkey.map_or("$AGENT_PASSKEY", Secret::reveal);
+    format!(r#"authenticate(agent_id="{agent}", passkey="{passkey}", project_id="{project}")"#)
 }
 
 #[cfg(test)]

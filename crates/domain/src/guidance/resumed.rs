@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use super::Guidance;
+use super::{Guidance, authenticate_call};
 use crate::conversation::{Cause, Resumed};
 use crate::key::InstanceKey;
-use crate::language::Language;
 use crate::secret::Secret;
 
 const MINUTE: u64 = 60;
@@ -23,11 +22,7 @@ impl Guidance {
         resumed: &Resumed,
         last_call: Option<&str>,
     ) -> String {
-        let InstanceKey { agent, project, .. } = key;
-        let argument = passkey.map_or("$AGENT_PASSKEY", Secret::reveal);
-        let authenticate = format!(
-            r#"authenticate(agent_id="{agent}", passkey="{argument}", project_id="{project}")"#
-        );
+        let authenticate = authenticate_call(key, passkey);
         let cause = self.cause(resumed.cause);
         let pause = self.pause(resumed.pause);
         let quoted = last_call.map(|call| format!("\"{}\"", call.replace('"', "'")));
@@ -35,54 +30,43 @@ impl Guidance {
         let has_reported =
             matches!(resumed.cause, Cause::Reported | Cause::Blocked | Cause::Failed);
         let may_have_called = quoted.is_some() || !has_reported;
-        match self.0 {
-            Language::English => {
-                let call = quoted.as_deref().unwrap_or("none is known");
-                let report = match resumed.cause {
-                    Cause::Exited => {
-                        "You ended without report_completed. If the task is finished, report it now.\n\n"
-                    }
-                    _ => "",
-                };
-                let call = if may_have_called {
-                    format!(
-                        "A call that was running then may have happened, in part or not at all, and this conversation may not show it: {call}. Look first; don't repeat it blindly.\n\n"
-                    )
-                } else {
-                    String::new()
-                };
+        let report = match resumed.cause {
+            Cause::Exited => self.0.either(
+                "You ended without report_completed. If the task is finished, report it now.\n\n",
+                "前回は report_completed を呼び出さずに終了しました。タスクが完了している場合は、今すぐ報告してください。\n\n",
+            ),
+            _ => "",
+        };
+        let call = if may_have_called {
+            let unknown = self.0.either("none is known", "該当する呼び出しは不明");
+            let call = quoted.as_deref().unwrap_or(unknown);
+            self.0.choose(
                 format!(
-                    "\nYou worked on this task before, in this conversation. It was interrupted: {cause}. {pause} have passed; files may have changed since.\n\n\
-                     {call}{report}Your session is over. Steps:\n\
-                     1. Authenticate with {authenticate}\n\
-                     2. Call get_my_task(): it has what is new, comments of people included\n\
-                     3. Go on where you were, and report the end with report_completed()\n"
-                )
-            }
-            Language::Japanese => {
-                let call = quoted.as_deref().unwrap_or("該当する呼び出しは不明");
-                let report = match resumed.cause {
-                    Cause::Exited => {
-                        "前回は report_completed を呼び出さずに終了しました。タスクが完了している場合は、今すぐ報告してください。\n\n"
-                    }
-                    _ => "",
-                };
-                let call = if may_have_called {
-                    format!(
-                        "中断時に実行中だった呼び出しは、完了した、途中まで行われた、またはまったく行われなかった可能性があり、この会話に表示されないこともあります: {call}。まず状態を確認し、そのまま繰り返さないでください。\n\n"
-                    )
-                } else {
-                    String::new()
-                };
+                    "A call that was running then may have happened, in part or not at all, and this conversation may not show it: {call}. Look first; don't repeat it blindly.\n\n"
+                ),
                 format!(
-                    "\nあなたは以前、この会話でこのタスクに取り組んでいました。会話は中断されました: {cause}。{pause}が経過しています。その間にファイルが変更された可能性があります。\n\n\
-                     {call}{report}以前のセッションは終了しています。手順:\n\
-                     1. {authenticate} で認証\n\
-                     2. get_my_task() で新しい情報（ユーザーのコメントを含む）を取得\n\
-                     3. 中断した所から作業を続け、report_completed() で完了報告\n"
-                )
-            }
-        }
+                    "中断時に実行中だった呼び出しは、完了した、途中まで行われた、またはまったく行われなかった可能性があり、この会話に表示されないこともあります: {call}。まず状態を確認し、そのまま繰り返さないでください。\n\n"
+                ),
+            )
+        } else {
+            String::new()
+        };
+        self.0.choose(
+            format!(
+                "\nYou worked on this task before, in this conversation. It was interrupted: {cause}. {pause} have passed; files may have changed since.\n\n\
+                 {call}{report}Your session is over. Steps:\n\
+                 1. Authenticate with {authenticate}\n\
+                 2. Call get_my_task(): it has what is new, comments of people included\n\
+                 3. Go on where you were, and report the end with report_completed()\n"
+            ),
+            format!(
+                "\nあなたは以前、この会話でこのタスクに取り組んでいました。会話は中断されました: {cause}。{pause}が経過しています。その間にファイルが変更された可能性があります。\n\n\
+                 {call}{report}以前のセッションは終了しています。手順:\n\
+                 1. {authenticate} で認証\n\
+                 2. get_my_task() で新しい情報（ユーザーのコメントを含む）を取得\n\
+                 3. 中断した所から作業を続け、report_completed() で完了報告\n"
+            ),
+        )
     }
 
     const fn cause(self, cause: Cause) -> &'static str {
@@ -133,7 +117,8 @@ impl Guidance {
         }
     }
 
-    /// Returns a pause in the greatest unit of which it has at least two.
+    /// Returns a pause in the greatest unit of which it has at least two. A shorter one is told as
+    /// two seconds.
     fn pause(self, pause: Duration) -> String {
         let seconds = pause.as_secs();
         let (n, english, japanese) = match seconds {

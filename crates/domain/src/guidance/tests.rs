@@ -109,6 +109,40 @@ fn the_prompt_of_a_continued_conversation_names_the_interruption_and_the_last_ca
 }
 
 #[test]
+fn a_conversation_after_a_report_had_no_call_that_was_running_unless_one_is_known() {
+    let says_so = |cause, last_call| {
+        let resumed = Resumed { cause, pause: Duration::ZERO, last_launch: None };
+        let guidance = Guidance::new(Language::English);
+        guidance.resumed_prompt(&key(), None, &resumed, last_call).contains("A call that was")
+    };
+    for cause in Cause::ALL.iter().copied() {
+        let has_reported = matches!(cause, Cause::Reported | Cause::Blocked | Cause::Failed);
+        assert_eq!(says_so(cause, None), !has_reported, "{cause}");
+        assert!(says_so(cause, Some("Bash make")), "{cause}");
+    }
+}
+
+#[test]
+fn a_pause_is_told_in_the_greatest_unit_of_which_it_has_two() {
+    for (seconds, english, japanese) in [
+        (0, "2 seconds have", "2秒が"),
+        (119, "119 seconds have", "119秒が"),
+        (120, "2 minutes have", "2分が"),
+        (7_199, "119 minutes have", "119分が"),
+        (7_200, "2 hours have", "2時間が"),
+        (172_799, "47 hours have", "47時間が"),
+        (172_800, "2 days have", "2日が"),
+    ] {
+        let pause = Duration::from_secs(seconds);
+        let resumed = Resumed { cause: Cause::Lost, pause, last_launch: None };
+        for (language, text) in [(Language::English, english), (Language::Japanese, japanese)] {
+            let prompt = Guidance::new(language).resumed_prompt(&key(), None, &resumed, None);
+            assert!(prompt.contains(text), "{prompt}");
+        }
+    }
+}
+
+#[test]
 fn each_cause_of_an_interruption_has_a_text_of_its_own_in_both_languages() {
     for language in [Language::English, Language::Japanese] {
         let mut prompts = std::collections::BTreeSet::new();
