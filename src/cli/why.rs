@@ -85,7 +85,7 @@ fn verdict(why: &WhyBody, agent: &AgentId, project: &ProjectId) -> String {
     lines
 }
 
-/// Returns the sentence about what the next launch does with a conversation; `None` if it was never
+/// Returns the sentence whether the next launch continues a conversation; `None` if it was never
 /// begun.
 pub(super) fn conversation(conversation: &ConversationBody) -> Option<String> {
     let session = plain(&conversation.session_id);

@@ -130,7 +130,7 @@ pub struct ConversationBody {
     pub session_id: String,
     pub opened_at: Timestamp,
     pub last_used_at: Timestamp,
-    /// Why the next launch does not continue it; absent if it may.
+    /// The reason why the next launch does not continue it; absent if it may.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fresh_because: Option<FreshReason>,
 }

@@ -1,4 +1,4 @@
-//! `continue`: whether the next launch of a task continues the conversation of the agent's CLI.
+//! `continue`: the settings about the conversations of agent CLIs.
 
 use super::declaration::keys;
 use super::kinds::{HOUR, YEAR, durations, switch};

@@ -141,7 +141,7 @@ pub struct Config {
     pub chat: Chat,
     pub backoff: Backoff,
     pub parking: Parking,
-    /// Whether conversations of CLIs are continued.
+    /// The settings about conversations of CLIs (`continue`).
     pub conversations: ContinueLimits,
     pub shutdown: Shutdown,
     pub log: LogConfig,

@@ -502,7 +502,8 @@ fn is_variable_name(text: &str) -> bool {
     !text.contains(['=', '*', '\0'])
 }
 
-/// Notes arguments that are never used, because only they name the conversation, or none do.
+/// Notes `begin_args` or `resume_args` that would never be used, because the other ones do not name
+/// the conversation.
 fn check_conversation(section: &Section<'_, '_>, keys: &ProviderKeys) {
     let names_it = |args: &[String]| args.iter().any(|arg| Template::Conversation.is_in(arg));
     if !keys.r#continue || names_it(&keys.cli_args) {

@@ -40,7 +40,7 @@ pub struct TranscriptSpec {
     pub keeper: Keeper,
     /// The folder in which the CLI keeps its files.
     pub folder: PathBuf,
-    /// What the arguments say about the conversation.
+    /// The conversation that the arguments ask for.
     pub asked: Asked,
 }
 

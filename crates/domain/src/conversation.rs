@@ -5,9 +5,9 @@
 //!       └───────────────────────── closed, with its reason ◄──────┘
 //! ```
 //!
-//! An agent has at most one open conversation about a task. [`to_continue`] decides whether its next
-//! launch continues it. The server stores the id that the CLI gets before a process exists, so that a
-//! crash at any moment leaves an id that is either unused or known.
+//! An agent has at most one open conversation about a task. [`to_continue`] decides whether its
+//! next launch continues it. The server stores the id that the CLI gets before a process exists, so
+//! that a crash at any moment leaves an id that is either unused or known.
 
 mod cause;
 mod fresh;
@@ -61,17 +61,18 @@ pub struct Conversation {
     pub revision: i64,
 }
 
-/// How far the CLI of an entry can continue a conversation.
+/// The directories in which the CLI of an entry can continue a conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
-    /// It cannot, or the configuration says that it is not to.
+    /// The CLI cannot continue it, or the configuration turns that off.
     Nowhere,
     /// Only in the directory where the conversation began.
     SameDirectory,
     Anywhere,
 }
 
-/// The facts of an entry of `ai_providers` that decide about its conversations.
+/// The facts of an entry of `ai_providers` on which it depends whether its launches continue a
+/// conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
     /// The `ai_type` that it is for. An agent that got another one meanwhile has no conversation.
@@ -106,10 +107,10 @@ impl Default for ContinueLimits {
     }
 }
 
-/// What a launch tells its CLI about the conversation.
+/// The conversation that the CLI of a launch is to begin or to continue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConversationOrder {
-    /// The id by which the CLI knows it, or is to know it.
+    /// The id by which the CLI knows it. A conversation that begins gets this id.
     pub cli_session: String,
     /// `None` for a conversation that begins.
     pub resumed: Option<Resumed>,
@@ -258,7 +259,8 @@ impl Conversation {
         if self.has_begun { self.closed_because } else { Some(FreshReason::None) }
     }
 
-    /// Returns what a launch in it tells its CLI. `last` is the last launch that authenticated.
+    /// Returns the order for the CLI of a launch in it. `last` is the last launch that
+    /// authenticated.
     pub fn order(&self, launch: &Launch, last: Option<&Launch>) -> ConversationOrder {
         let resumed = launch.is_continued().then(|| Resumed {
             cause: Cause::of(last),

@@ -141,7 +141,7 @@ pub struct Settings {
     pub session: Session,
     pub backoff: Backoff,
     pub parking: Parking,
-    /// Whether and how long conversations of CLIs are continued.
+    /// The settings about conversations of CLIs (`continue`).
     pub conversations: ContinueLimits,
     pub creation: CreationLimits,
     pub retention: Retention,

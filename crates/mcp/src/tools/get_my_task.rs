@@ -40,10 +40,10 @@ struct Task {
     /// The end of the attempt before.
     #[serde(skip_serializing_if = "Option::is_none")]
     last_end: Option<End>,
-    /// Whether this conversation is that of the agent's attempt before. Absent if there was none.
+    /// True if this conversation is that of the agent's attempt before. Absent if there was none.
     #[serde(skip_serializing_if = "Option::is_none")]
     continued: Option<bool>,
-    /// Why it is not.
+    /// The reason why it is another one.
     #[serde(skip_serializing_if = "Option::is_none")]
     fresh_because: Option<FreshReason>,
     /// The notes and the result of the agent's last run on the task.

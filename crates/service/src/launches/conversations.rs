@@ -1,5 +1,5 @@
-//! The conversations of agent CLIs: which one a launch begins or continues, and what its end means
-//! for it. Only the coordinator in the server's process has conversations.
+//! The conversations of agent CLIs. A claim begins one or continues one, and the end of a launch
+//! may close it. Only the coordinator in the server's process has conversations.
 
 use domain::conversation::{Entry, FreshReason, Place, REFUSALS_WITHIN, new_session, to_continue};
 use domain::event::NewEvent;
@@ -29,8 +29,8 @@ pub(super) fn is_in_use(tx: &mut Read<'_>, facts: &StartFacts) -> Result<bool, S
     }
 }
 
-/// Decides about the conversation of a launch that is being claimed, and writes it. `entry` is what
-/// its coordinator knows of the CLI.
+/// Decides about the conversation of a launch that is being claimed, and writes it. `entry` is the
+/// provider that would start the agent. Without one, the launch has no conversation.
 pub(super) fn claim(
     tx: &mut Transaction<'_>,
     launch: &mut Launch,
@@ -129,8 +129,8 @@ pub(crate) fn note_begun(tx: &mut Transaction<'_>, launch: &Launch) -> Result<()
     change(tx, launch, |known, now| known.begun(&launch.id, now))
 }
 
-/// Notes the end of a launch for its conversation. Returns the verdict on the end: the first
-/// refusal of a conversation is none of its pair, which starts again at once.
+/// Notes the end of a launch for its conversation. Returns the verdict on its pair. The first
+/// refusal of a conversation has none, so that the pair starts again at once.
 pub(super) fn note_end(
     tx: &mut Transaction<'_>,
     launch: &Launch,

@@ -135,7 +135,7 @@ struct Question {
     keys: Vec<InstanceKey>,
     by: Option<CoordinatorId>,
     settings: Arc<Settings>,
-    /// What the coordinator knows of the CLI.
+    /// The provider that would start the agent. Only a coordinator in this process sends it.
     entry: Option<Entry>,
     checkouts: OwnCheckouts,
     /// Knows the pause file, also before its row is written.

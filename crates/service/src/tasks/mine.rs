@@ -36,9 +36,9 @@ pub struct MyTask {
     pub attempt: u32,
     /// The end of the attempt before, by any agent.
     pub last_end: Option<LastEnd>,
-    /// Whether its CLI continues the conversation before it; `None` if there was none.
+    /// True if its CLI continues the conversation before it; `None` if there was none.
     pub continued: Option<bool>,
-    /// The reason if it does not.
+    /// The reason why it does not continue it.
     pub fresh_because: Option<FreshReason>,
     /// The texts that the agent's own last run on the task left.
     pub context: Option<Execution>,

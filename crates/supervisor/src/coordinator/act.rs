@@ -387,7 +387,7 @@ impl<C: ControlPlane, P: ProcessLayer> Coordinator<C, P> {
     }
 }
 
-/// Returns the word of the log for what a launch does with a conversation.
+/// Returns the word of the log for a launch that begins or continues a conversation.
 fn how_it_goes_on(conversation: Option<&ConversationOrder>) -> Option<&'static str> {
     conversation.map(|order| if order.resumed.is_some() { "continued" } else { "begun" })
 }

@@ -198,7 +198,7 @@ struct WatchedTranscript {
     is_being_read: bool,
     is_found: bool,
     has_more: bool,
-    /// What the conversation had used before, if the transcript cannot be read.
+    /// The usage of the conversation before the process, if the transcript cannot be read.
     used_before_without: Option<Usage>,
 }
 

@@ -1,4 +1,4 @@
-//! Conversations: which entries continue them, and the arguments that begin and continue one.
+//! The entries that continue conversations, and the arguments that begin and continue one.
 
 use super::{LaunchRequest, Providers, preset};
 use config::{CommandLine, ProviderConfig, Template};
@@ -28,7 +28,8 @@ impl Providers {
     }
 }
 
-/// Returns how far an entry continues conversations. What a wrapper keeps of them is not known.
+/// Returns the directories in which an entry continues conversations. A wrapper may keep nothing of
+/// them, so an entry with one continues none.
 fn reach(provider: &ProviderConfig) -> Reach {
     if !provider.continues || !provider.wrap.is_empty() {
         return Reach::Nowhere;

@@ -1,4 +1,4 @@
-//! Where the CLI of a launch will keep the transcript of its conversation.
+//! The place where the CLI of a launch will keep the transcript of its conversation.
 
 use std::collections::BTreeMap;
 

@@ -15,7 +15,7 @@ pub(super) struct BuiltIn {
     /// The program, which is searched for in the `PATH`.
     pub program: &'static str,
     pub compose: fn(&Run<'_>) -> Composition,
-    /// How it continues conversations; `None` if the launches of this preset cannot.
+    /// The arguments about conversations; `None` if its launches cannot continue one.
     pub conversing: Option<Conversing>,
     /// Variables of the daemon with the login of the CLI. They are passed on, and their values are
     /// removed from its stored output.
@@ -28,13 +28,14 @@ pub(super) struct BuiltIn {
     pub installation: &'static str,
 }
 
-/// How a CLI begins a conversation with an id that it is given, and how it continues one. In the
-/// arguments, `{conversation}` stands for the id.
+/// The arguments by which a CLI begins a conversation with an id that it is given, and those by
+/// which it continues one. `{conversation}` in them stands for the id.
 pub(super) struct Conversing {
     pub begin: &'static [&'static str],
     pub resume: &'static [&'static str],
     pub reach: Reach,
-    /// The options by which `cli_args` decide about the conversation themselves.
+    /// The options about the conversation. An entry with one of them in its `cli_args` decides
+    /// itself, so its launches do not continue conversations.
     pub own_options: &'static [&'static str],
 }
 

@@ -99,7 +99,7 @@ impl TaskWorkspace {
 
 /// The newest conversation of an agent's CLI about a task.
 struct TaskConversation {
-    /// What the next launch does with it.
+    /// The sentence about the next launch.
     text: String,
     /// The next launch may continue it.
     may_go_on: bool,

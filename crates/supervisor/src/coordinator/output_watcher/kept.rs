@@ -61,7 +61,7 @@ pub struct News {
     /// The transcript is read from the start. Earlier facts come again.
     pub is_anew: bool,
     pub is_found: bool,
-    /// What the conversation had used before the process, if it is known.
+    /// The usage of the conversation before the process, if it is known.
     pub used_before: Option<Usage>,
     pub has_more: bool,
     /// The watch of the transcript, if there is a new one.

@@ -103,7 +103,7 @@ fn an_entry_continues_conversations_as_far_as_its_cli_can() {
 }
 
 #[test]
-fn another_entry_user_or_program_is_another_account() {
+fn another_entry_user_program_or_wrapper_is_another_account() {
     let account =
         |name: &'static str, entry: ProviderConfig| providers([(name, entry)]).entry(name).account;
     let usual = || account("a", own("a", &[]));
@@ -112,4 +112,9 @@ fn another_entry_user_or_program_is_another_account() {
     assert_ne!(usual(), account("a", own("b", &[])));
     let run_as = Some("worker".to_owned());
     assert_ne!(usual(), account("a", ProviderConfig { run_as, ..own("a", &[]) }));
+    let wrap = vec!["s3cret".to_owned()];
+    let wrapped = account("a", ProviderConfig { wrap, ..own("a", &[]) });
+    assert_ne!(usual(), wrapped);
+    // The store keeps the account, and a wrapper may contain a secret.
+    assert!(!wrapped.contains("s3cret"), "{wrapped}");
 }
