@@ -79,7 +79,7 @@ impl Usage {
         self.with(other, u64::saturating_add)
     }
 
-    /// Returns what was used after `earlier`. It is an estimate if only this usage is one.
+    /// Returns the usage after `earlier`. It is an estimate if only this usage is one.
     pub fn less(self, earlier: Self) -> Self {
         let is_estimated = self.is_estimated && !earlier.is_estimated;
         Self { is_estimated, ..self.with(earlier, u64::saturating_sub) }
@@ -228,7 +228,7 @@ impl Mark {
     }
 }
 
-/// What a CLI counted. Each CLI tells one of the two, or some numbers in one and some in the other.
+/// The totals that a CLI counted. A CLI tells one of the two, or some numbers in each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Totals {
     /// The usage of this process.
@@ -289,7 +289,7 @@ pub enum OutputFact {
 pub struct Tally {
     output: SourceTally,
     transcript: SourceTally,
-    /// What the conversation had used when the process began.
+    /// The usage of the conversation when the process began.
     before: Usage,
     conversation: Option<String>,
     progress: Option<String>,
@@ -337,8 +337,8 @@ impl Tally {
         self.conversation.as_deref()
     }
 
-    /// Sets what the conversation had used when the process began. Totals of the conversation count
-    /// above that. `None` if it is not known: they do not count then.
+    /// Sets the usage of the conversation when the process began. Only the part of its totals above
+    /// that counts. If it is `None`, because it is not known, these totals do not count.
     pub fn set_before(&mut self, before: Option<Usage>) {
         self.before = before.unwrap_or(Usage::MOST);
     }
@@ -380,7 +380,7 @@ struct SessionTally {
 }
 
 impl SourceTally {
-    /// Returns the usage in all sessions. `before` does not count of the whole conversations.
+    /// Returns the usage in all sessions. The usage `before` the process does not count.
     fn usage(&self, before: Usage) -> Usage {
         let sessions = self.sessions.values().map(|session| {
             let Totals { process, whole } = session.totals;

@@ -58,10 +58,12 @@ pub fn claude_answer(usage: &Value) -> Usage {
     }
 }
 
-/// Returns the totals in a `result` of claude or qwen. claude tells the usage of this process, and
-/// of the whole conversation its cost and the sums of its models, which may be more than the main
-/// model used. Newer ones tell these sums since their last result, too, which is this process. qwen
-/// tells the usage of the whole conversation.
+/// Returns the totals in a `result` of claude or qwen.
+///
+/// claude tells the usage of its main model in this process. Of the whole conversation, it tells
+/// the cost and the sums over all models. Newer versions also tell the sums over all models since
+/// the last result, which are those of this process. qwen tells the usage of the whole
+/// conversation.
 pub fn claude_totals(line: &Value) -> Totals {
     let usage = claude_answer(&line["usage"]);
     let is_qwen = !line["usage"]["total_tokens"].is_null();
@@ -111,9 +113,8 @@ fn codex_usage(usage: &Value) -> Usage {
     }
 }
 
-/// Returns the total in the `stats` of gemini, which counts tokens from the cache as input, too.
-/// Its output is without the reasoning, which only the sum of all tokens has. It is the total of this
-/// process.
+/// Returns the total of this process in the `stats` of gemini. Tokens from the cache are a part of
+/// its input. Its output lacks the reasoning, so that is taken from the sum of all tokens.
 pub fn gemini_total(stats: &Value) -> Totals {
     let cache_read_tokens = number(&stats["cached"]);
     let input_tokens = number(&stats["input_tokens"]);
@@ -145,7 +146,7 @@ pub fn micros(dollars: &Value) -> u64 {
 #[allow(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "what has no place becomes the nearest that has"
+    reason = "a number out of range becomes the nearest one in range"
 )]
 const fn whole(number: f64) -> u64 {
     number as u64

@@ -126,8 +126,8 @@ impl Register {
 }
 
 words! {
-    /// What the launches of one sum have in common. `provider` is the AI type. Days and months are
-    /// in UTC.
+    /// The property that the launches of one sum share. `provider` is the AI type. Days and months
+    /// are in UTC.
     pub enum SpendBy as "kind of sum" {
         Task = "task",
         Agent = "agent",
@@ -160,7 +160,7 @@ impl From<&Launch> for Spender {
     }
 }
 
-/// Sums of what launches used from a day on.
+/// The sums over the usage of launches from a day on.
 #[derive(Debug)]
 pub struct SpendSums {
     by: SpendBy,
@@ -175,7 +175,8 @@ impl SpendSums {
         Self { by, since, last: None, sums: BTreeMap::new() }
     }
 
-    /// Adds the register of a day. All those of a launch follow one another, the oldest day first.
+    /// Adds the register of a day. The caller adds the registers of a launch one after the other,
+    /// the oldest day first.
     pub fn add(&mut self, of: &Spender, register: Register) {
         let last = self.last.take().filter(|(launch, _)| *launch == of.launch);
         let used = register.since(last.map(|(_, earlier)| earlier));
@@ -183,7 +184,7 @@ impl SpendSums {
         self.add_used(of, register.day, used);
     }
 
-    /// Adds what a launch used in a day.
+    /// Adds the usage of a launch in a day.
     pub fn add_used(&mut self, of: &Spender, day: Day, used: Usage) {
         if used.is_none() || self.since.is_some_and(|since| day < since) {
             return;
@@ -200,7 +201,7 @@ impl SpendSums {
         *sum = sum.plus(used);
     }
 
-    /// Returns the sums by their keys. The launches without a task have none.
+    /// Returns the sums by their keys. The sum of the launches without a task has no key.
     pub fn into_sums(self) -> impl Iterator<Item = (Option<String>, Usage)> {
         self.sums.into_iter()
     }

@@ -51,7 +51,7 @@ pub trait Entity: Sized {
     /// Reads the columns of the other table into a row.
     ///
     /// # Errors
-    /// Those of [`Entity::read`].
+    /// A value that this program cannot have written.
     fn read_joined(&mut self, _: &mut Cells<'_>) -> Result<(), BoxError> {
         Ok(())
     }

@@ -50,13 +50,13 @@ impl Keeper {
         path.split('/').map(str::to_owned).collect()
     }
 
-    /// Returns whether the transcript tells that an agent waits of which the output tells nothing.
+    /// Returns whether the transcript tells of waits that the output does not tell.
     pub const fn tells_waits(self) -> bool {
         matches!(self, Self::Qwen)
     }
 
-    /// Returns texts of which each line with a fact, or with the name of the conversation alone, has
-    /// one. Most lines have none, and are not parsed.
+    /// Returns texts. Each line with a fact has one of them, and so has each line with only the
+    /// name of the conversation. Most lines have none, and are not parsed.
     const fn words(self) -> [&'static str; 2] {
         match self {
             Self::Claude => [r#""usage""#, "cost-state"],
@@ -151,7 +151,7 @@ fn gemini(line: &Value) -> (Option<&str>, Option<OutputFact>) {
     (line["sessionId"].as_str(), step.and_then(|id| answer(id, usage)))
 }
 
-/// These events have hidden requests as well, such as that for what is worth to be remembered.
+/// There are also events of hidden requests, such as the one that asks for memories to keep.
 fn qwen(line: &Value) -> Option<OutputFact> {
     let event = &line["systemPayload"]["uiEvent"];
     if line["subtype"] != "ui_telemetry" {
@@ -196,7 +196,7 @@ pub struct KeptReader {
     part: Part,
     /// There is a part before the process.
     has_before: bool,
-    /// What the CLI says that the conversation had used before the process.
+    /// The usage of the conversation before the process, as the CLI tells it.
     before: Usage,
 }
 
@@ -211,15 +211,16 @@ enum Part {
 }
 
 impl KeptReader {
-    /// Reads a transcript of which the part of the process is told by [`KeptReader::begin`].
+    /// Reads a transcript. The caller tells by [`KeptReader::begin`] where the part of the process
+    /// begins.
     pub fn new(keeper: Keeper, conversation: String) -> Self {
         let part = Part::Before;
         let before = Usage::default();
         Self { keeper, conversation, is_other: false, part, has_before: false, before }
     }
 
-    /// Reads a transcript of which the part of the process begins with the first line that is not
-    /// older than `began_at`.
+    /// Reads a transcript. The part of the process begins with the first line that is not older
+    /// than `began_at`.
     pub fn since(keeper: Keeper, conversation: String, began_at: Timestamp) -> Self {
         Self { part: Part::Since(began_at), ..Self::new(keeper, conversation) }
     }
@@ -235,7 +236,7 @@ impl KeptReader {
         matches!(self.keeper, Keeper::Claude)
     }
 
-    /// Returns what the conversation had used before the process, if it is known.
+    /// Returns the usage of the conversation before the process, if it is known.
     pub fn used_before(&self) -> Option<Usage> {
         let is_known = !self.has_before || self.needs_part_before();
         (self.part == Part::OfProcess && is_known).then_some(self.before)
@@ -279,12 +280,12 @@ pub fn is_conversation(id: &str) -> bool {
     (8..=64).contains(&id.len()) && !id.starts_with('-') && id.chars().all(is_valid)
 }
 
-/// What the arguments of a CLI say about its conversation.
+/// The conversation for which the arguments of a CLI ask.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Asked {
-    /// The id.
+    /// The id, if the arguments have one.
     pub conversation: Option<String>,
-    /// The process may continue a conversation.
+    /// The arguments ask for a conversation that exists.
     pub is_resumed: bool,
 }
 

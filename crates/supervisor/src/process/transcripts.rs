@@ -9,8 +9,8 @@ use domain::{CommandSpec, RunAs};
 use machine::instance_dir::record::{KeptConversation, TranscriptBefore};
 use machine::sys::{below, users};
 
-/// Returns what is known of the transcript of an agent before its process exists; `None` if its
-/// program keeps none that is known.
+/// Returns the known facts about the transcript of an agent before its process exists; `None` if
+/// its program keeps no known one.
 pub fn note(command: &CommandSpec) -> Option<KeptConversation> {
     let spec = command.transcript.as_ref()?;
     let mut kept = KeptConversation {

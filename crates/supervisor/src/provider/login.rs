@@ -8,7 +8,7 @@ use super::preset;
 use config::Preset;
 use machine::sys::users::HAS_KEYCHAIN;
 
-/// Whether a CLI has a login, as far as that can be seen.
+/// The login of a CLI, as far as that can be seen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Login {
     /// This variable is set.

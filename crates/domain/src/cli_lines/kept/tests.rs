@@ -71,7 +71,7 @@ fn heard<'a>(mut reader: KeptReader, lines: impl IntoIterator<Item = &'a str>) -
     tally
 }
 
-/// What the model server counted in two responses.
+/// Returns the usage that the model server counted in two responses.
 fn two_answers(keeper: Keeper) -> Usage {
     let is_claude = keeper == Keeper::Claude;
     Usage {

@@ -7,7 +7,7 @@ use std::io;
 use nix::libc;
 use nix::unistd::Gid;
 
-/// Whether programs keep logins in a keychain of the user rather than in files.
+/// True if programs keep logins in a keychain of the user rather than in files.
 pub const HAS_KEYCHAIN: bool = true;
 
 /// Returns all groups of `user`, including `group`, the user's own.

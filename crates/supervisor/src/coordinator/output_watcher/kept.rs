@@ -15,9 +15,9 @@ use runtime::folder_watch::{Folders, WatchId};
 
 /// The size of one read, in bytes.
 const CHUNK: usize = 64 * 1024;
-/// The most that is read at once, in bytes.
+/// The most bytes that are read at once.
 const MAX_READ: usize = 8 * 1024 * 1024;
-/// From so many reads without a transcript on, there are fewer and fewer searches.
+/// After this many reads without a transcript, searches become rarer and rarer.
 const MANY_MISSED: u32 = 8;
 
 /// The length of the longest line that is read, in bytes. A line has a whole answer of the model,
@@ -82,7 +82,8 @@ impl Kept {
         &self.note.folder
     }
 
-    /// Returns what the conversation had used before the process, if there is no transcript.
+    /// Returns the usage of the conversation before the process, if there is no transcript. `None`
+    /// if it is not known.
     pub fn used_before_without(&self) -> Option<Usage> {
         (!self.note.is_resumed).then(Usage::default)
     }
