@@ -35,12 +35,13 @@ pub struct CommandSpec {
 }
 
 /// The transcript that an agent CLI will keep.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TranscriptSpec {
     pub keeper: Keeper,
     /// The folder in which the CLI keeps its files.
     pub folder: PathBuf,
     /// The conversation that the arguments ask for.
+    #[serde(flatten)]
     pub asked: Asked,
 }
 

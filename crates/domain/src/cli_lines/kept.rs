@@ -281,11 +281,13 @@ pub fn is_conversation(id: &str) -> bool {
 }
 
 /// The conversation for which the arguments of a CLI ask.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Asked {
     /// The id, if the arguments have one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conversation: Option<String>,
     /// The arguments ask for a conversation that exists.
+    #[serde(default)]
     pub is_resumed: bool,
 }
 

@@ -13,10 +13,9 @@ use serde::{Deserialize, Serialize};
 use super::clock::{BootInstant, MonotonicInstant, wall_clock};
 use crate::sys;
 use crate::sys::regular_file;
-use domain::cli_lines::kept::Keeper;
 use domain::instance::{Condition, ExitHint};
 use domain::launch::{ProcessEnd, ReportResult, StopReason, shortened};
-use domain::{InstanceKey, LaunchId, RunAs, Timestamp};
+use domain::{InstanceKey, LaunchId, RunAs, Timestamp, TranscriptSpec};
 
 /// The version that this program writes, and the newest that it reads.
 const VERSION: u32 = 1;
@@ -66,15 +65,9 @@ impl Record for Spec {
 /// existed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeptConversation {
-    pub keeper: Keeper,
-    /// The folder in which the CLI keeps its files.
-    pub folder: PathBuf,
-    /// The conversation that the arguments name.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub conversation: Option<String>,
-    /// The arguments ask for a conversation that exists.
-    #[serde(default)]
-    pub is_resumed: bool,
+    /// The conversation gets the id that the CLI tells, if the arguments have none.
+    #[serde(flatten)]
+    pub spec: TranscriptSpec,
     /// The transcript of that conversation, if there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transcript: Option<TranscriptBefore>,
@@ -395,6 +388,7 @@ pub fn set_aside(path: &Path) -> io::Result<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use domain::cli_lines::kept::{Asked, Keeper};
     use domain::launch::ExitStatus;
 
     #[test]
@@ -429,6 +423,23 @@ mod tests {
             assert_eq!(serde_json::to_string(&end).unwrap(), form);
             assert_eq!(serde_json::from_str::<ProcessEnd>(form).unwrap(), end);
         }
+    }
+
+    /// The coordinator that adopts an agent may be of another version than the one that started it.
+    #[test]
+    fn a_kept_conversation_has_the_same_form_in_all_versions() {
+        let asked = Asked { conversation: Some("c0ffee00".to_owned()), is_resumed: true };
+        let named = r#""conversation":"c0ffee00","is_resumed":true"#;
+        for (asked, form) in [(asked, named), (Asked::default(), r#""is_resumed":false"#)] {
+            let form = format!(r#"{{"keeper":"qwen","folder":"/q",{form}}}"#);
+            let spec = TranscriptSpec { keeper: Keeper::Qwen, folder: "/q".into(), asked };
+            let kept = KeptConversation { spec, transcript: None, run_as: None };
+            assert_eq!(serde_json::to_string(&kept).unwrap(), form);
+            assert_eq!(serde_json::from_str::<KeptConversation>(&form).unwrap(), kept);
+        }
+        let shortest = r#"{"version":1,"keeper":"qwen","folder":"/q"}"#;
+        let kept: KeptConversation = serde_json::from_str(shortest).unwrap();
+        assert_eq!(kept.spec.asked, Asked::default());
     }
 
     /// Checks the hints for an end with so many kills for want of memory, with its killer, and with

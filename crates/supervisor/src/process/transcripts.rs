@@ -12,19 +12,12 @@ use machine::sys::{below, users};
 /// Returns the known facts about the transcript of an agent before its process exists; `None` if
 /// its program keeps no known one.
 pub fn note(command: &CommandSpec) -> Option<KeptConversation> {
-    let spec = command.transcript.as_ref()?;
-    let mut kept = KeptConversation {
-        keeper: spec.keeper,
-        folder: spec.folder.clone(),
-        conversation: spec.asked.conversation.clone(),
-        is_resumed: spec.asked.is_resumed,
-        transcript: None,
-        run_as: command.run_as.clone(),
-    };
+    let spec = command.transcript.clone()?;
     // The others refuse to begin a conversation with an id that is used.
-    let may_exist = kept.is_resumed || kept.keeper == Keeper::Copilot;
-    let conversation = kept.conversation.as_deref().filter(|_| may_exist);
-    let names = conversation.map(|id| kept.keeper.names(id));
+    let may_exist = spec.asked.is_resumed || spec.keeper == Keeper::Copilot;
+    let conversation = spec.asked.conversation.as_deref().filter(|_| may_exist);
+    let names = conversation.map(|id| spec.keeper.names(id));
+    let mut kept = KeptConversation { spec, transcript: None, run_as: command.run_as.clone() };
     if let Some((path, file)) = names.and_then(|names| find(&kept, &names)) {
         let length = file.metadata().map_or(0, |found| found.len());
         kept.transcript = Some(TranscriptBefore { path, length });
@@ -36,12 +29,12 @@ pub fn note(command: &CommandSpec) -> Option<KeptConversation> {
 /// agents run as another user, that user's rights decide.
 pub fn find(kept: &KeptConversation, names: &[String]) -> Option<(PathBuf, File)> {
     let Some(user) = &kept.run_as else {
-        return below::find(&kept.folder, names);
+        return below::find(&kept.spec.folder, names);
     };
     // The thread does not become this user again.
     thread::scope(|scope| {
         let thread = thread::Builder::new().name("transcripts".to_owned());
-        let finder = thread.spawn_scoped(scope, || find_as(user, &kept.folder, names)).ok()?;
+        let finder = thread.spawn_scoped(scope, || find_as(user, &kept.spec.folder, names)).ok()?;
         finder.join().ok()?
     })
 }

@@ -79,13 +79,13 @@ impl Kept {
 
     /// Returns the folder of the CLI.
     pub fn folder(&self) -> &Path {
-        &self.note.folder
+        &self.note.spec.folder
     }
 
     /// Returns the usage of the conversation before the process, if there is no transcript. `None`
     /// if it is not known.
     pub fn used_before_without(&self) -> Option<Usage> {
-        (!self.note.is_resumed).then(Usage::default)
+        (!self.note.spec.asked.is_resumed).then(Usage::default)
     }
 
     /// Reads further. `told` is the name that the CLI told for the conversation.
@@ -109,7 +109,7 @@ impl Kept {
             news.used_before = opened.reader.used_before();
         } else if told.is_some() && occasion == Occasion::Output {
             // It is about to appear, and perhaps its CLI prints nothing until it is searched for.
-            news.has_more = self.note.keeper.tells_waits() && self.n_missed < MANY_MISSED;
+            news.has_more = self.note.spec.keeper.tells_waits() && self.n_missed < MANY_MISSED;
         }
         news
     }
@@ -117,7 +117,7 @@ impl Kept {
     /// Watches the transcript for its growth, if it tells what the output does not. Earlier growth
     /// is not seen.
     pub fn watch(&self, folders: &Folders) -> Option<WatchId> {
-        let opened = self.opened.as_ref().filter(|_| self.note.keeper.tells_waits())?;
+        let opened = self.opened.as_ref().filter(|_| self.note.spec.keeper.tells_waits())?;
         folders.watch_file(&opened.file).ok()
     }
 
@@ -131,30 +131,32 @@ impl Kept {
     /// Notes the conversation that the CLI told, for a daemon that does not find the beginning of the
     /// output any more. If that fails, this daemon still knows it.
     fn keep(&mut self, told: Option<&str>) {
-        if self.note.conversation.is_none() {
-            self.note.conversation = told.map(str::to_owned);
+        let conversation = &mut self.note.spec.asked.conversation;
+        if conversation.is_none() {
+            *conversation = told.map(str::to_owned);
             let _ = record::write(&self.dir, &self.note);
         }
     }
 
     fn open(&self, told: Option<&str>) -> Option<Opened> {
-        let KeptConversation { keeper, conversation, transcript, .. } = &self.note;
-        let id = told.or(conversation.as_deref())?;
-        let before = transcript.as_ref().filter(|_| conversation.as_deref() == Some(id));
+        let KeptConversation { spec, transcript, .. } = &self.note;
+        let conversation = spec.asked.conversation.as_deref();
+        let id = told.or(conversation)?;
+        let before = transcript.as_ref().filter(|_| conversation == Some(id));
         let before = before.filter(|before| before.length > 0);
         let names = match before {
             Some(before) => {
                 before.path.iter().map(|name| name.to_string_lossy().into_owned()).collect()
             }
-            None => keeper.names(id),
+            None => spec.keeper.names(id),
         };
         let (_, mut file) = transcripts::find(&self.note, &names)?;
         let mut begins_at = before.map_or(0, |before| before.length);
         let mut position = 0;
         let mut reader = if begins_at > 0 {
-            KeptReader::new(*keeper, id.to_owned())
+            KeptReader::new(spec.keeper, id.to_owned())
         } else {
-            KeptReader::since(*keeper, id.to_owned(), self.began_at)
+            KeptReader::since(spec.keeper, id.to_owned(), self.began_at)
         };
         if begins_at > 0 && !reader.needs_part_before() {
             position = file.seek(SeekFrom::Start(begins_at)).ok()?;

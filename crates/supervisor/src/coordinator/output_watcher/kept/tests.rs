@@ -4,8 +4,9 @@ use std::os::unix::fs::symlink;
 
 use super::*;
 use crate::provider::output::read_line;
+use domain::TranscriptSpec;
 use domain::activity::Tally;
-use domain::cli_lines::kept::Keeper;
+use domain::cli_lines::kept::{Asked, Keeper};
 use machine::instance_dir::record::TranscriptBefore;
 
 /// A launch of a recorded conversation: what it printed, and the transcript before and after it.
@@ -50,13 +51,11 @@ impl Recorded {
     fn kept(&self, home: &Path) -> Kept {
         let length = self.before.len() as u64;
         let before = TranscriptBefore { path: self.path(), length };
+        let asked = Asked { conversation: Some(self.conversation.clone()), is_resumed: length > 0 };
         Kept {
             dir: home.to_owned(),
             note: KeptConversation {
-                keeper: self.keeper,
-                folder: home.to_owned(),
-                conversation: Some(self.conversation.clone()),
-                is_resumed: length > 0,
+                spec: TranscriptSpec { keeper: self.keeper, folder: home.to_owned(), asked },
                 transcript: (length > 0).then_some(before),
                 run_as: None,
             },
@@ -164,7 +163,7 @@ fn the_conversation_that_the_cli_tells_is_followed_from_the_time_of_the_launch()
     let recorded = Recorded::of("qwen", "normal", None);
     let kept = || {
         let mut kept = recorded.kept(home.path());
-        kept.note.conversation = None;
+        kept.note.spec.asked.conversation = None;
         kept
     };
     assert!(!kept().read(Some(&recorded.conversation), Occasion::End).is_found);
@@ -173,7 +172,7 @@ fn the_conversation_that_the_cli_tells_is_followed_from_the_time_of_the_launch()
     let told = Some(recorded.conversation.as_str());
     assert_eq!(kept().read(told, Occasion::End).facts.len(), 2);
     let noted = record::read::<KeptConversation>(home.path()).unwrap().unwrap();
-    assert_eq!(noted.conversation.as_deref(), told, "the next daemon knows it");
+    assert_eq!(noted.spec.asked.conversation.as_deref(), told, "the next daemon knows it");
     let mut later = kept();
     later.began_at = Timestamp::from_millis(i64::MAX);
     let news = later.read(told, Occasion::End);
