@@ -73,15 +73,10 @@ fn heard<'a>(mut reader: KeptReader, lines: impl IntoIterator<Item = &'a str>) -
 
 /// Returns the usage that the model server counted in two responses.
 fn two_answers(keeper: Keeper) -> Usage {
-    let is_claude = keeper == Keeper::Claude;
-    Usage {
-        input_tokens: if is_claude { 1200 } else { 1400 },
-        output_tokens: 100,
-        cache_read_tokens: 600,
-        cache_write_tokens: if is_claude { 200 } else { 0 },
-        turns: 2,
-        ..Usage::default()
-    }
+    let counted = include_str!("../../../../../tests/fixtures/transcripts/counted.json");
+    let counted: Value = serde_json::from_str(counted).expect("JSON");
+    let cli = serde_json::to_value(keeper).expect("a name");
+    serde_json::from_value(counted[cli.as_str().expect("a text")].clone()).expect("usage")
 }
 
 #[test]

@@ -81,15 +81,12 @@ fn hear(tally: &mut Tally, news: &News) {
     news.facts.iter().for_each(|fact| tally.hear_transcript(fact));
 }
 
+/// Returns the usage that the model server counted in two responses.
 fn two_answers(keeper: Keeper) -> Usage {
-    let is_claude = keeper == Keeper::Claude;
-    Usage {
-        input_tokens: if is_claude { 1200 } else { 1400 },
-        output_tokens: 100,
-        cache_read_tokens: 600,
-        cache_write_tokens: if is_claude { 200 } else { 0 },
-        ..Usage::default()
-    }
+    let counted = include_str!("../../../../../../tests/fixtures/transcripts/counted.json");
+    let counted: serde_json::Value = serde_json::from_str(counted).unwrap();
+    let cli = serde_json::to_value(keeper).unwrap();
+    serde_json::from_value(counted[cli.as_str().unwrap()].clone()).unwrap()
 }
 
 const CLIS: [&str; 5] = ["claude", "codex", "copilot", "gemini", "qwen"];
@@ -114,7 +111,7 @@ fn output_and_transcript_together_have_each_answer_once() {
             let usage = tally.activity().usage;
             let has_cost = cli == "claude" && launch != "killed";
             let cost_usd_micros = if has_cost { 7_920 } else { 0 };
-            let expected = Usage { cost_usd_micros, ..two_answers(recorded.keeper) };
+            let expected = Usage { cost_usd_micros, turns: 0, ..two_answers(recorded.keeper) };
             assert_eq!(Usage { turns: 0, ..usage }, expected, "{cli} {launch}");
             assert!(cli != "qwen" || usage.turns == 2, "{launch}: {usage:?}");
         }
@@ -148,7 +145,7 @@ fn a_transcript_that_grows_is_read_further() {
         assert!(!news.is_anew);
         hear(&mut tally, &news);
     }
-    assert_eq!(tally.activity().usage, Usage { turns: 2, ..two_answers(Keeper::Codex) });
+    assert_eq!(tally.activity().usage, two_answers(Keeper::Codex));
     // A file in its place is read from the start.
     fs::remove_file(&path).unwrap();
     assert!(!kept.read(None, Occasion::End).is_found);
@@ -208,7 +205,7 @@ fn a_fork_that_the_cli_tells_later_is_read_instead_of_the_conversation_it_was_as
     assert!(news.is_anew, "{news:?}");
     let mut tally = Tally::default();
     hear(&mut tally, &news);
-    assert_eq!(tally.activity().usage, Usage { turns: 2, ..two_answers(Keeper::Claude) });
+    assert_eq!(tally.activity().usage, two_answers(Keeper::Claude));
     assert!(!kept.read(Some(&fork.conversation), Occasion::End).is_anew);
 }
 
@@ -245,10 +242,9 @@ fn a_line_without_its_end_counts_at_the_end_of_the_process() {
 fn an_answer_on_a_long_line_counts_within_the_limit() {
     let home = tempfile::tempdir().unwrap();
     let recorded = Recorded::of("claude", "killed", None);
-    for (length, usage) in [
-        (MAX_LINE / 2, Usage { turns: 2, ..two_answers(Keeper::Claude) }),
-        (MAX_LINE, Usage::default()),
-    ] {
+    for (length, usage) in
+        [(MAX_LINE / 2, two_answers(Keeper::Claude)), (MAX_LINE, Usage::default())]
+    {
         let lengthened = recorded.after.lines().map(|line| {
             let mut line: serde_json::Value = serde_json::from_str(line).unwrap();
             if line["type"] == "assistant" {
