@@ -96,8 +96,11 @@ impl Kept {
             self.opened = None;
         }
         let mut news = News::default();
-        if self.opened.is_none() && self.is_searched_for(occasion) {
-            self.opened = self.open(told);
+        if self.opened.is_none() {
+            self.n_missed = self.n_missed.saturating_add(1);
+            if self.is_search_due(occasion) {
+                self.opened = self.open(told);
+            }
             news.is_anew = self.opened.is_some();
             if news.is_anew {
                 self.keep(told);
@@ -122,8 +125,7 @@ impl Kept {
     }
 
     /// Returns whether it is time for a search.
-    const fn is_searched_for(&mut self, occasion: Occasion) -> bool {
-        self.n_missed = self.n_missed.saturating_add(1);
+    const fn is_search_due(&self, occasion: Occasion) -> bool {
         let is_time = self.n_missed < MANY_MISSED || self.n_missed.is_power_of_two();
         is_time || matches!(occasion, Occasion::End)
     }
