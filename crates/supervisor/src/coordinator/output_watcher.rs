@@ -193,9 +193,8 @@ struct WatchedOutput {
 struct WatchedTranscript {
     /// `None` if there is none, or while it is being read.
     kept: Option<Box<Kept>>,
-    /// The folder of the CLI; empty if there is no transcript.
-    folder: PathBuf,
-    is_being_read: bool,
+    /// The folder of the CLI; `None` if there is no transcript.
+    folder: Option<PathBuf>,
     is_found: bool,
     has_more: bool,
     /// The usage of the conversation before the process, if the transcript cannot be read.
@@ -205,16 +204,17 @@ struct WatchedTranscript {
 impl WatchedTranscript {
     fn of(dir: &Path) -> Self {
         let kept = Kept::of(dir).map(Box::new);
-        let used_before_without =
-            kept.as_ref().map_or(Some(Usage::default()), |kept| kept.used_before_without());
         Self {
-            folder: kept.as_ref().map(|kept| kept.folder().to_owned()).unwrap_or_default(),
+            folder: kept.as_ref().map(|kept| kept.folder().to_owned()),
+            used_before_without: kept.as_ref().and_then(|kept| kept.used_before_without()),
             kept,
-            is_being_read: false,
             is_found: false,
             has_more: false,
-            used_before_without,
         }
+    }
+
+    const fn is_being_read(&self) -> bool {
+        self.folder.is_some() && self.kept.is_none()
     }
 }
 
@@ -402,7 +402,6 @@ impl<C: ControlPlane> Watcher<C> {
         let Some(mut kept) = output.transcript.kept.take() else {
             return false;
         };
-        output.transcript.is_being_read = true;
         let told = output.tally.conversation().map(str::to_owned);
         let launch = launch.clone();
         let folders = self.folders.clone();
@@ -424,7 +423,7 @@ impl<C: ControlPlane> Watcher<C> {
         let Some(WatchedOutput { transcript, tally, .. }) = self.outputs.get_mut(launch) else {
             return;
         };
-        (transcript.kept, transcript.is_being_read) = (Some(kept), false);
+        transcript.kept = Some(kept);
         transcript.has_more = news.has_more;
         if news.is_anew {
             tally.forget_transcript();
@@ -441,15 +440,17 @@ impl<C: ControlPlane> Watcher<C> {
         }
     }
 
-    /// Reads the transcript of a launch to its end. Without a transcript, the totals of the CLI
-    /// count as they are, unless it was to continue a conversation.
+    /// Reads the transcript of a launch to its end. If it is not found, the totals of the CLI count
+    /// as they are, unless the CLI was to continue a conversation.
     async fn read_kept_to_end(&mut self, launch: &LaunchId) {
-        let folder = self.outputs.get(launch).map(|output| output.transcript.folder.clone());
-        let folder = folder.unwrap_or_default();
+        let output = self.outputs.get(launch);
+        let Some(folder) = output.and_then(|output| output.transcript.folder.clone()) else {
+            return;
+        };
         let give_up_at = clock::now() + self.hanging.patience(&folder);
         let mut has_begun = false;
         while let Some(WatchedOutput { transcript, .. }) = self.outputs.get(launch) {
-            if transcript.is_being_read {
+            if transcript.is_being_read() {
                 match tokio::time::timeout_at(give_up_at, self.reading.join_next()).await {
                     Ok(Some(Ok((read, kept, news)))) => {
                         self.on_kept(&read, kept, &news);
