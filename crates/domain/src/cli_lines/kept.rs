@@ -57,13 +57,13 @@ impl Keeper {
 
     /// Returns texts. Each line with a fact has one of them, and so has each line with only the
     /// name of the conversation. Most lines have none, and are not parsed.
-    const fn words(self) -> [&'static str; 2] {
+    const fn words(self) -> &'static [&'static str] {
         match self {
-            Self::Claude => [r#""usage""#, "cost-state"],
-            Self::Codex => ["token_usage_record", "session_meta"],
-            Self::Copilot => ["session.usage_record", "session.start"],
-            Self::Gemini => [r#""tokens""#, r#""sessionId""#],
-            Self::Qwen => ["ui_telemetry", "ui_telemetry"],
+            Self::Claude => &[r#""usage""#, "cost-state"],
+            Self::Codex => &["token_usage_record", "session_meta"],
+            Self::Copilot => &["session.usage_record", "session.start"],
+            Self::Gemini => &[r#""tokens""#, r#""sessionId""#],
+            Self::Qwen => &["ui_telemetry"],
         }
     }
 
