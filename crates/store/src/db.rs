@@ -128,7 +128,7 @@ impl<'r> Cells<'r> {
         let mut names = Vec::new();
         for column in 0.. {
             let Some(name) = self.row.name(column) else { break };
-            if !matches!(name, "id" | "seq" | "agent_id" | "project_id" | "purpose" | "ai_type") {
+            if !NAMING.contains(&name) {
                 continue;
             }
             let text = match self.row.cell(column) {
@@ -149,6 +149,10 @@ impl<'r> Cells<'r> {
         format!("column `{name}`: {error}").into()
     }
 }
+
+/// The columns that name a row. An `id` names it alone.
+const NAMING: [&str; 8] =
+    ["id", "seq", "agent_id", "project_id", "purpose", "ai_type", "launch_id", "day"];
 
 /// Reads the word of an enum, as serde knows it.
 ///
@@ -358,7 +362,9 @@ mod tests {
     fn the_key_names_a_row_without_an_id() {
         let key = [("project_id", Cell::Text("p")), ("agent_id", Cell::Text("a"))];
         let with_id = Given([&key[..], &[("id", Cell::Text("l"))]].concat());
+        let of_launch = Given(vec![("launch_id", Cell::Text("l")), ("day", Cell::Int(7))]);
         assert_eq!(Cells::new(&Given(key.to_vec())).name_of_row(), "p/a");
         assert_eq!(Cells::new(&with_id).name_of_row(), "l");
+        assert_eq!(Cells::new(&of_launch).name_of_row(), "l/7");
     }
 }

@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use domain::Task;
 use domain::event::NewEvent;
+use domain::{Execution, Outcome, Task};
 use rusqlite::Connection;
-use store::rows::Store;
+use store::rows::{Store, launch_spend};
 use store::{OpenError, OpenErrorKind, Settings, StoreError, TaskFilter, open};
 
 use super::made;
-use super::rows::{agent, at, launch, task};
+use super::rows::{agent, at, execution, id, launch, task};
 use crate::questions::Questions;
 use crate::rows::{Row, write};
 
@@ -278,6 +278,21 @@ async fn an_unreadable_row_is_named() {
     let error = store.tasks(&TaskFilter::default()).await.unwrap_err();
     assert_eq!(error.to_string(), "the store has an unreadable task `t3`");
     assert!(chain(&error).contains("sleeping"), "{}", chain(&error));
+}
+
+#[tokio::test]
+async fn unreadable_usage_is_named_by_its_launch_or_its_work() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.db");
+    let store = Store::open(&path).await.unwrap();
+    let outcome = Some(Outcome::Completed);
+    let work = Execution { outcome, ..execution("e1", "l1", "t1") };
+    made(&store, vec![Row::Execution(work)]).await;
+    run(&stranger(&path), "INSERT INTO launch_spend VALUES ('l1', 7, -1, 0, 0, 0, 0, 0, 0)");
+    let error = store.read(|tx| launch_spend::list_of_launch(tx, &id("l1"))).await.unwrap_err();
+    assert_eq!(error.to_string(), "the store has an unreadable spend `l1`");
+    let error = store.read(|tx| launch_spend::of_tasks(tx, &[id("t1")])).await.unwrap_err();
+    assert_eq!(error.to_string(), "the store has an unreadable execution `e1`");
 }
 
 fn chain(error: &dyn std::error::Error) -> String {

@@ -3,7 +3,7 @@
 use crate::{BoxError, Cells, Read, StoreError, Value};
 use domain::spend::{Day, Register, Spender};
 use domain::totals::{Total, TotalKey, Totals};
-use domain::{LaunchId, ProjectId, TaskId, Timestamp, Usage};
+use domain::{ExecutionId, LaunchId, ProjectId, TaskId, Timestamp, Usage};
 
 use super::Transaction;
 use super::filter::{Filter, pages_of_ids};
@@ -53,7 +53,8 @@ pub fn list_of_launch(tx: &mut Read<'_>, launch: &LaunchId) -> Result<Vec<Regist
         "SELECT s.day{USAGE_AFTER_OTHERS} FROM launch_spend AS s \
         WHERE s.launch_id = ?1 ORDER BY s.day"
     );
-    tx.rows("spend", &sql, &[launch.into()], read_register)
+    let read = tx.rows("spend", &sql, &[launch.into()], read_register);
+    read.map_err(|error| error.named(|| launch.to_string()))
 }
 
 /// Raises the register of a launch to a report. A report that adds nothing changes nothing, also on
@@ -142,7 +143,7 @@ pub fn of_project_since(
 /// Returns the usage of the work on these tasks whose launch has ended.
 pub fn of_tasks(tx: &mut Read<'_>, tasks: &[TaskId]) -> Result<Vec<(TaskId, Usage)>, StoreError> {
     let sql = format!(
-        "SELECT task_id{USAGE_AFTER_OTHERS} FROM executions {}",
+        "SELECT executions.id, task_id{USAGE_AFTER_OTHERS} FROM executions {}",
         newest_of!("executions.launch_id")
     );
     let mut found = Vec::new();
@@ -150,7 +151,10 @@ pub fn of_tasks(tx: &mut Read<'_>, tasks: &[TaskId]) -> Result<Vec<(TaskId, Usag
         let mut filter = Filter::default();
         filter.among("task_id", page);
         filter.also("outcome IS NOT NULL");
-        let read = |cells: &mut Cells<'_>| Ok((cells.get()?, read_usage(cells)?));
+        let read = |cells: &mut Cells<'_>| {
+            cells.get::<ExecutionId>()?;
+            Ok((cells.get()?, read_usage(cells)?))
+        };
         found.extend(filter.rows(tx, "execution", &sql, "", read)?);
     }
     Ok(found)

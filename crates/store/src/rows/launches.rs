@@ -224,8 +224,9 @@ pub fn list_ends(tx: &mut Read<'_>, wanted: &LaunchFilter) -> Result<Vec<EndedLa
     let mut filter = filter_of(wanted);
     filter.also("state = 'ended' AND outcome IS NOT NULL");
     let join = launch_spend::newest_of!("launches.id");
-    let sql = format!("SELECT claimed_at, outcome, s.cost_usd_micros FROM launches {join}");
+    let sql = format!("SELECT id, claimed_at, outcome, s.cost_usd_micros FROM launches {join}");
     filter.rows(tx, "launch", &sql, "", |cells| {
+        cells.get::<LaunchId>()?;
         Ok(EndedLaunch {
             claimed_at: cells.get()?,
             is_bad: Outcome::BAD.contains(&cells.get::<&str>()?),
