@@ -256,7 +256,7 @@ pub struct ExitStatus {
 
 impl ExitStatus {
     /// Returns whether a signal ended the process. A shell or a CLI that handles the signal exits
-    /// with 128 and its number.
+    /// with 128 plus its number.
     pub const fn is_by_signal(self) -> bool {
         self.signal.is_some() || matches!(self.exit_code, Some(129..=159))
     }

@@ -1,4 +1,4 @@
-//! Conversations: what the next launch of an agent on a task continues.
+//! Conversations, which the next launch of an agent on a task continues.
 
 use crate::{Read, StoreError};
 use domain::conversation::{Conversation, FreshReason};
@@ -32,8 +32,8 @@ pub fn get(tx: &mut Read<'_>, id: &ConversationId) -> Result<Option<Conversation
     tx.find("WHERE id = ?1", &[id.into()])
 }
 
-/// Returns the newest conversation of an agent about a task, also a closed one. An open one is the
-/// newest.
+/// Returns the newest conversation of an agent about a task, also a closed one. An open one counts
+/// as the newest.
 pub fn newest_of(
     tx: &mut Read<'_>,
     task: &TaskId,

@@ -223,7 +223,7 @@ struct Watcher<C> {
     control: Arc<C>,
     folders: Folders,
     outputs: BTreeMap<LaunchId, WatchedOutput>,
-    /// A transcript is of the newest launch that continues its conversation.
+    /// The watch of a transcript belongs to the newest launch that continues its conversation.
     watched: HashMap<WatchId, LaunchId>,
     /// The launches that may have printed something.
     stirred: BTreeSet<LaunchId>,
@@ -386,7 +386,7 @@ impl<C: ControlPlane> Watcher<C> {
                     tracing::debug!(launch_id = %launch, error = %ErrorChain(&error), "could not read the output");
                 }
             }
-            // What the output told goes with what the transcript tells, unless that takes long.
+            // One report has the output and the transcript, unless the transcript takes long.
             if !self.read_kept(&launch, Occasion::Output) {
                 self.tell(&launch);
             }

@@ -10,7 +10,7 @@ use machine::instance_dir::record::{KeptConversation, TranscriptBefore};
 use machine::sys::{below, users};
 
 /// Returns the known facts about the transcript of an agent before its process exists; `None` if
-/// its program keeps no known one.
+/// its program is not known to keep one.
 pub fn note(command: &CommandSpec) -> Option<KeptConversation> {
     let spec = command.transcript.clone()?;
     // The others refuse to begin a conversation with an id that is used.
@@ -31,7 +31,7 @@ pub fn find(kept: &KeptConversation, names: &[String]) -> Option<(PathBuf, File)
     let Some(user) = &kept.run_as else {
         return below::find(&kept.spec.folder, names);
     };
-    // The thread does not become this user again.
+    // The thread keeps the rights of the other user for good, so it serves one search.
     thread::scope(|scope| {
         let thread = thread::Builder::new().name("transcripts".to_owned());
         let finder = thread.spawn_scoped(scope, || find_as(user, &kept.spec.folder, names)).ok()?;

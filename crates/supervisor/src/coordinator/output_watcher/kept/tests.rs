@@ -47,7 +47,7 @@ impl Recorded {
         path
     }
 
-    /// Returns the transcript as a launch finds it that its arguments give the conversation.
+    /// Returns the transcript for a launch whose arguments name the conversation.
     fn kept(&self, home: &Path) -> Kept {
         let length = self.before.len() as u64;
         let before = TranscriptBefore { path: self.path(), length };
