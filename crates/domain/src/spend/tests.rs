@@ -142,6 +142,7 @@ fn sums_have_the_usage_from_a_day_on() {
     assert_eq!(sums(SpendBy::Task, None), [(None, 7), (key("t"), 26)]);
     assert_eq!(sums(SpendBy::Agent, None), [(key("ann"), 33)]);
     assert_eq!(sums(SpendBy::Project, Some(20_788)), [(key("shop"), 23)]);
+    assert_eq!(sums(SpendBy::Provider, Some(20_789)), [(key("claude"), 1)]);
     assert_eq!(sums(SpendBy::Provider, Some(20_790)), []);
     assert_eq!(
         sums(SpendBy::Day, None),
