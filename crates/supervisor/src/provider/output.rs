@@ -74,16 +74,8 @@ pub fn recognise(line: &str, at: PrintedAt<'_>) -> Option<Vec<OutputFact>> {
     }
 }
 
-const fn one_turn() -> Usage {
-    Usage {
-        input_tokens: 0,
-        output_tokens: 0,
-        cache_read_tokens: 0,
-        cache_write_tokens: 0,
-        cost_usd_micros: 0,
-        turns: 1,
-        is_estimated: false,
-    }
+fn one_turn() -> Usage {
+    Usage { turns: 1, ..Usage::default() }
 }
 
 /// Returns the name of the conversation, if it can be one.
