@@ -99,32 +99,34 @@ pub fn codex_total(usage: &Value) -> Totals {
     Totals { whole: codex_usage(usage), ..Totals::default() }
 }
 
-/// Returns the usage in the form of codex, which counts tokens of the cache as input, too.
+/// Returns the usage in the form of codex.
 fn codex_usage(usage: &Value) -> Usage {
-    let cache_read_tokens = number(&usage["cached_input_tokens"]);
-    let cache_write_tokens = number(&usage["cache_write_input_tokens"]);
-    Usage {
-        input_tokens: number(&usage["input_tokens"])
-            .saturating_sub(cache_read_tokens.saturating_add(cache_write_tokens)),
+    without_cached_input(Usage {
+        input_tokens: number(&usage["input_tokens"]),
         output_tokens: number(&usage["output_tokens"]),
-        cache_read_tokens,
-        cache_write_tokens,
+        cache_read_tokens: number(&usage["cached_input_tokens"]),
+        cache_write_tokens: number(&usage["cache_write_input_tokens"]),
         ..Usage::default()
-    }
+    })
 }
 
-/// Returns the total of this process in the `stats` of gemini. Tokens from the cache are a part of
-/// its input. Its output lacks the reasoning, so that is taken from the sum of all tokens.
+/// Takes the tokens of the cache out of the input, for a CLI that counts them there, too.
+const fn without_cached_input(usage: Usage) -> Usage {
+    let cached = usage.cache_read_tokens.saturating_add(usage.cache_write_tokens);
+    Usage { input_tokens: usage.input_tokens.saturating_sub(cached), ..usage }
+}
+
+/// Returns the total of this process in the `stats` of gemini. Its output lacks the reasoning, so
+/// that is taken from the sum of all tokens.
 pub fn gemini_total(stats: &Value) -> Totals {
-    let cache_read_tokens = number(&stats["cached"]);
     let input_tokens = number(&stats["input_tokens"]);
     let written = number(&stats["total_tokens"]).saturating_sub(input_tokens);
-    let process = Usage {
-        input_tokens: input_tokens.saturating_sub(cache_read_tokens),
+    let process = without_cached_input(Usage {
+        input_tokens,
         output_tokens: number(&stats["output_tokens"]).max(written),
-        cache_read_tokens,
+        cache_read_tokens: number(&stats["cached"]),
         ..Usage::default()
-    };
+    });
     Totals { process, ..Totals::default() }
 }
 

@@ -8,7 +8,9 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{claude_answer, claude_models, codex_usage, micros, number, time};
+use super::{
+    claude_answer, claude_models, codex_usage, micros, number, time, without_cached_input,
+};
 use crate::activity::{Mark, Totals};
 use crate::{FailureClass, OutputFact, Timestamp, Usage};
 
@@ -117,19 +119,16 @@ fn codex(line: &Value) -> (Option<&str>, Option<OutputFact>) {
 fn copilot(line: &Value) -> (Option<&str>, Option<OutputFact>) {
     let data = &line["data"];
     let usage = &data["usage"];
-    let cache_read_tokens = number(&usage["cacheReadTokens"]);
-    let cache_write_tokens = number(&usage["cacheWriteTokens"]);
     match line["type"].as_str() {
         Some("session.start") => (data["sessionId"].as_str(), None),
         Some("session.usage_record") => {
-            let usage = Usage {
-                input_tokens: number(&usage["inputTokens"])
-                    .saturating_sub(cache_read_tokens.saturating_add(cache_write_tokens)),
+            let usage = without_cached_input(Usage {
+                input_tokens: number(&usage["inputTokens"]),
                 output_tokens: number(&usage["outputTokens"]),
-                cache_read_tokens,
-                cache_write_tokens,
+                cache_read_tokens: number(&usage["cacheReadTokens"]),
+                cache_write_tokens: number(&usage["cacheWriteTokens"]),
                 ..Usage::default()
-            };
+            });
             (None, line["id"].as_str().and_then(|id| answer(id, usage)))
         }
         _ => (None, None),
@@ -140,13 +139,12 @@ fn copilot(line: &Value) -> (Option<&str>, Option<OutputFact>) {
 /// first line of a process names the conversation.
 fn gemini(line: &Value) -> (Option<&str>, Option<OutputFact>) {
     let tokens = &line["tokens"];
-    let cache_read_tokens = number(&tokens["cached"]);
-    let usage = Usage {
-        input_tokens: number(&tokens["input"]).saturating_sub(cache_read_tokens),
+    let usage = without_cached_input(Usage {
+        input_tokens: number(&tokens["input"]),
         output_tokens: number(&tokens["output"]).saturating_add(number(&tokens["thoughts"])),
-        cache_read_tokens,
+        cache_read_tokens: number(&tokens["cached"]),
         ..Usage::default()
-    };
+    });
     let step = line["id"].as_str().filter(|_| line["type"] == "gemini" && tokens.is_object());
     (line["sessionId"].as_str(), step.and_then(|id| answer(id, usage)))
 }
@@ -166,15 +164,14 @@ fn qwen(line: &Value) -> Option<OutputFact> {
         }
         _ => return None,
     }
-    let cache_read_tokens = number(&event["cached_content_token_count"]);
     let input_tokens = number(&event["input_token_count"]);
     let written = number(&event["total_token_count"]).saturating_sub(input_tokens);
-    let usage = Usage {
-        input_tokens: input_tokens.saturating_sub(cache_read_tokens),
+    let usage = without_cached_input(Usage {
+        input_tokens,
         output_tokens: number(&event["output_token_count"]).max(written),
-        cache_read_tokens,
+        cache_read_tokens: number(&event["cached_content_token_count"]),
         ..Usage::default()
-    };
+    });
     // Some servers give the same response id more than once.
     answer(line["uuid"].as_str()?, usage).or(Some(OutputFact::Recovered))
 }
