@@ -309,7 +309,8 @@ fn properties_are_changed_in_place_and_a_change_of_another_person_is_told() {
     browser.until("the card says why", || {
         browser.texts("#column-blocked #card-one .what") == ["waits for the team"]
     });
-    assert_eq!(browser.texts("#panel .call b"), ["waits for the team"]);
+    browser
+        .until("the panel says why", || browser.texts("#panel .call b") == ["waits for the team"]);
     let disabled = browser.run(
         "return [...document.querySelectorAll('.states button')].filter(b => b.disabled).length",
     );
